@@ -1,8 +1,9 @@
-//! For whom a thread works: the tag of its page reads, and of the writes of pages that it dirties.
+//! The cause of a thread's work: the tag of its page reads, and of the writes of pages that it
+//! dirties.
 //!
 //! A cause is an opaque number that the pool passes to its storage ([`crate::storage::IoTag`]); 0
-//! is no cause. A thread sets it for a piece of its work ([`with`]). Otherwise the pool asks its
-//! [`CauseSource`], for engines that keep track of users elsewhere.
+//! means none. A thread sets it for a piece of its work ([`with`]). Otherwise the pool asks its
+//! [`CauseSource`], for engines that keep track of users themselves.
 //!
 //! A write is caused by the user that changed the page, not by the thread that writes it back (the
 //! split-level framework, Yang et al., SOSP 2015). The pool notes who changed a dirty page and how
@@ -11,12 +12,12 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Knows for whom the calling thread works at this moment.
+/// Knows the cause of the calling thread's current work.
 ///
-/// It is asked at every miss and at every change of a page, so it should be fast; it must not use
+/// It is called at every miss and at every change of a page, so it should be fast; it must not use
 /// the pool. Closures that return a number are sources.
 pub trait CauseSource: Send + Sync {
-    /// The calling thread's cause; 0 is nobody.
+    /// The calling thread's cause; 0 means none.
     fn current(&self) -> u32;
 }
 
@@ -30,13 +31,13 @@ thread_local! {
     static CAUSE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What the calling thread said of itself; 0 is nothing.
+/// The cause that the calling thread has set; 0 means none.
 #[must_use]
 pub fn current() -> u32 {
     CAUSE.get()
 }
 
-/// The calling thread's cause: what it said itself, else what `source` knows.
+/// The calling thread's cause: the one it has set, else that of `source`.
 #[must_use]
 pub fn of(source: Option<&dyn CauseSource>) -> u32 {
     match (current(), source) {
@@ -58,10 +59,10 @@ pub fn with<T>(cause: u32, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Causes told apart on one page.
+/// Causes that are distinguished on one page.
 const KEPT: usize = 4;
 
-/// Who changed a dirty page since its last copy went to storage, and how often.
+/// The causes of changes to a dirty page since its last copy went to storage, with counts.
 ///
 /// Changes are counted by Metwally's *space saving*: with at most [`KEPT`] causes the counts are
 /// exact; with more, a cause of more than a [`KEPT`]th of the changes is among those kept.
@@ -77,7 +78,7 @@ pub(crate) struct Dirtiers {
 }
 
 impl Dirtiers {
-    /// Forgets all: the page was clean.
+    /// Forgets all causes: the page was clean.
     pub(crate) fn reset(&self) {
         self.copied.store(false, Relaxed);
         for entry in &self.entries {
@@ -85,7 +86,7 @@ impl Dirtiers {
         }
     }
 
-    /// A change for `cause`. The first one after a copy begins anew.
+    /// Counts a change for `cause`. The first one after a copy starts the counts anew.
     pub(crate) fn add(&self, cause: u32) {
         if self.copied.load(Relaxed) {
             self.reset();
@@ -109,18 +110,18 @@ impl Dirtiers {
         self.entries[least.0].store(pack(cause, least.1 + 1), Relaxed);
     }
 
-    /// The copy that is made now, under a latch, has every change so far.
+    /// The copy that is now made under a latch contains every change so far.
     pub(crate) fn note_copy(&self) {
         self.copied.store(true, Relaxed);
     }
 
-    /// The copy did not get to storage: its changes still count, if none came after it.
+    /// The copy did not reach storage: its changes still count, if none came after it.
     pub(crate) fn note_failure(&self) {
         self.copied.store(false, Relaxed);
     }
 
-    /// The cause that a write of the page is charged to: the one with most changes, of equals the
-    /// first; 0 if none is known.
+    /// The cause that a write of the page is charged to: the one with the most changes, and of
+    /// equals the first. 0 if none is known.
     pub(crate) fn most(&self) -> u32 {
         let mut most = (0, 0);
         for entry in &self.entries {
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(dirtiers.most(), 0);
     }
 
-    /// After a copy the next change begins anew; after one that failed it does not.
+    /// A change after a copy starts anew; after a failed copy it does not.
     #[test]
     fn a_copy_carries_its_changes_away_if_it_gets_there() {
         let dirtiers = Dirtiers::default();

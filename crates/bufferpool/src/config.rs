@@ -3,21 +3,21 @@
 use crate::error::PoolError;
 use std::time::Duration;
 
-/// Which page makes room for a missing one, and who writes dirty pages when.
+/// Which page is evicted for a missing one, and which thread writes dirty pages when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrategyKind {
     /// InnoDB's way: the free list; else a clean page among the last `scan_depth` of the LRU list;
-    /// else the page at the tail is written while the reader waits (a read stall). The flusher
-    /// works through the last `flush_batch` pages in every round.
+    /// else the page at the tail is written while the reader waits (a read stall). In every round
+    /// the flusher works through the last `flush_batch` pages.
     Vanilla,
-    /// As Vanilla, with all that InnoDB 5.6 does on the way to a frame: with doublewrite a miss
-    /// waits for the end of the flusher's batch, a frame freed by a stall is anybody's, repeated
-    /// attempts sleep.
+    /// As Vanilla, with InnoDB 5.6's further steps to a frame. With doublewrite, a miss waits for
+    /// the end of the flusher's batch. Any thread may take a frame that a stall has freed, and
+    /// repeated attempts sleep.
     InnoDb56,
     /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a window of its own for the
     /// search and the flusher, as the LRU-C paper emulates it (section 5.2.3).
     CfLru {
-        /// Pages from the tail in which a clean page goes before a dirty one.
+        /// Pages from the tail in which a clean page is evicted before a dirty one.
         window: usize,
     },
     /// Write after read (An et al., SIGMOD 2022): as Vanilla, but a dirty victim is copied to a
@@ -33,9 +33,9 @@ pub enum StrategyKind {
         dynamic_batch: bool,
         /// A second mutex guards the pages behind the pointer.
         dirty_mutex: bool,
-        /// Not of the paper: the flusher is woken as soon as an eighth of the frames lies behind
-        /// the pointer, and a miss that finds no clean page while the flusher writes waits for one
-        /// of its frames, instead of queueing a write of its own behind the flusher's.
+        /// Not in the paper. The flusher is woken as soon as an eighth of the frames lies behind
+        /// the pointer. A miss that finds no clean page while the flusher writes waits for one of
+        /// its frames, instead of queueing its own write behind the flusher's.
         eager: bool,
     },
 }
@@ -65,12 +65,12 @@ pub struct PoolConfig {
     pub frames: usize,
     /// Bytes of a page: a power of two from 4096 on, default 16384. It is the storage's.
     pub page_size: usize,
-    /// Instances with lists and mutexes of their own, default 1. More of them conflict less, and
-    /// evict less well.
+    /// Instances with their own lists and mutexes, default 1. More instances mean less contention
+    /// and worse eviction.
     pub instances: usize,
     /// Default: [`StrategyKind::LRU_C`].
     pub strategy: StrategyKind,
-    /// Pages that a miss looks at from the tail, default 1,024 (`innodb_lru_scan_depth`).
+    /// Pages that a miss scans from the tail, default 1,024 (`innodb_lru_scan_depth`).
     pub scan_depth: usize,
     /// Pages of a flusher's round, default 1,024.
     pub flush_batch: usize,
@@ -78,10 +78,11 @@ pub struct PoolConfig {
     pub flush_interval: Duration,
     /// Insert read pages at 3/8 from the tail, not at the head; default no.
     pub midpoint: bool,
-    /// Pages copied and given to storage at once, default 256. Costs as much memory per flusher.
+    /// Pages that are copied and written in one batch, default 256. Each flusher needs this much
+    /// memory.
     pub io_batch: usize,
-    /// The flusher writes old pages from the mixed region too when the log from the oldest change
-    /// on is longer than this; default 1 GiB.
+    /// If the log from the oldest change on is longer than this, the flusher also writes old pages
+    /// from the mixed region. Default 1 GiB.
     pub checkpoint_age_bytes: u64,
     /// Sync storage after the write of a read stall, default yes, as InnoDB does.
     pub sync_stall_flush: bool,
@@ -112,13 +113,12 @@ impl Default for PoolConfig {
     }
 }
 
-/// What is noted of a frame: its state, latch, place in the lists and in the page table, for whom
-/// it is dirty; about.
+/// Bytes of a frame's metadata, roughly: state, latch, list and table links, causes.
 const FRAME_BYTES: u64 = 256;
 
 impl PoolConfig {
-    /// Bytes of all frames with what is noted of each, of the pages that a strategy holds beside
-    /// them, and of a batch of copies for each instance.
+    /// Bytes of all frames with their metadata, of the pages that a strategy holds beside them, and
+    /// of a batch of copies for each instance.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let beside = match self.strategy {
             StrategyKind::War { buffer_pages } => buffer_pages.saturating_mul(self.instances),

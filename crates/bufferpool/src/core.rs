@@ -1,4 +1,4 @@
-//! The parts of a pool, and what happens to a page on its way in and out.
+//! The parts of a pool, and the path of a page in and out.
 
 use crate::attribution::{self, CauseSource};
 use crate::config::PoolConfig;
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Longest search of a miss for a clean page after a sync has failed for good.
 const NO_CLEAN_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A stretch of the frames with lists and mutexes of its own.
+/// A range of the frames, with its own lists and mutexes.
 pub(crate) struct Instance {
     pub(crate) first: FrameId,
     pub(crate) count: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Instance {
     pub(crate) active: AtomicU32,
     pub(crate) lru: Lru<Arc<Frames>>,
     pub(crate) free: Mutex<Vec<FrameId>>,
-    /// A frame came free, or could be taken.
+    /// A frame was freed, or can be evicted.
     freed: Condvar,
     pub(crate) withdrawn: Mutex<Vec<FrameId>>,
     /// Dirty pages by the oldest change that storage lacks, with its era. WAR's buffer slots come
@@ -42,7 +42,7 @@ pub(crate) struct Instance {
     pub(crate) flush_list: Mutex<BTreeMap<(Lsn, FrameId), u64>>,
     pub(crate) counters: Counters,
     pub(crate) last_error: Mutex<Option<PoolError>>,
-    /// Somebody wants the flusher to begin a round.
+    /// A thread wants the flusher to begin a round.
     wanted: Mutex<bool>,
     wake: Condvar,
 }
@@ -106,14 +106,14 @@ impl Instance {
     }
 }
 
-/// What to do with a page that storage does not have.
+/// What to do for a page that is not in the pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Read it; it is an error if it was never written.
     Existing,
     /// Read it; all zeroes if it was never written.
     OrZero,
-    /// Do not read: the caller makes it.
+    /// Do not read: the caller fills it.
     Fresh,
 }
 
@@ -187,9 +187,8 @@ impl Core {
         })
     }
 
-    /// Makes what was written durable, for a checkpoint. Once a sync has failed this fails for
-    /// good: what was lost then no later one brings back, and frames that held it may hold other
-    /// pages by now.
+    /// Makes earlier writes durable, for a checkpoint. After a failed sync this fails for good: no
+    /// later sync restores the lost writes, and their frames may hold other pages by now.
     pub(crate) fn sync(&self) -> Result<(), StorageError> {
         match &self.doublewrite {
             Some(area) => area.sync_all(&*self.storage),
@@ -210,7 +209,7 @@ impl Core {
         &self.instances[(frame / self.frames_per_instance) as usize]
     }
 
-    /// Pins a page, bringing it in if need be.
+    /// Pins a page, and reads it first if needed.
     #[inline]
     pub(crate) fn pin(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
         let hash = mix(page);
@@ -223,7 +222,7 @@ impl Core {
         }
     }
 
-    /// A page that is not there, or is being read, or whose bucket changes at this moment.
+    /// The page is not in the pool, or is being read, or its bucket is changing.
     #[cold]
     fn pin_slowly(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
         // Empty frames carry it.
@@ -254,13 +253,13 @@ impl Core {
         }
     }
 
-    /// After a hit on a page that may be on its way in: waits for its load.
+    /// After a hit on a page that may still be loading: waits for the load.
     fn settle_hit(&self, frame: FrameId, page: PageId) -> bool {
         let it = self.frames.get(frame);
         if it.flags() & LOADING != 0 {
             drop(self.memory.read(frame));
         }
-        // A load that failed took the page's number away before it ended.
+        // A failed load removes the page's number before it ends.
         if it.page() != page {
             it.unpin();
             return false;
@@ -269,7 +268,7 @@ impl Core {
         true
     }
 
-    /// After a hit: the page is the most recently used one, if that is worth a move.
+    /// After a hit: makes the page the most recently used one, if a move is worth it.
     #[inline]
     fn keep_order(&self, instance: &Instance, frame: FrameId) {
         let node = &self.frames.get(frame).node;
@@ -278,7 +277,8 @@ impl Core {
         }
     }
 
-    /// A miss: a frame, the page's bytes, a place in table and list. `None`: somebody was faster.
+    /// A miss: gets a frame, reads the page, and adds it to table and list. `None`: another thread
+    /// was faster.
     fn bring_in(&self, page: PageId, mode: Mode) -> Result<Option<FrameId>, PoolError> {
         let at = self.index_of_page(page);
         let frame = self.allocate(at, page)?;
@@ -295,8 +295,9 @@ impl Core {
         }
     }
 
-    /// A page is being read into an empty frame: others that want it wait for the latch, which the
-    /// caller holds now, with a pin. `None`: another thread was faster; the frame is free again.
+    /// Announces a page that is about to be read into an empty frame. Other threads that need it
+    /// wait for its latch, which the caller holds from here on, with a pin. `None`: another thread
+    /// was faster, and the frame is free again.
     pub(crate) fn announce(
         &self,
         at: usize,
@@ -324,13 +325,13 @@ impl Core {
         Some(bytes)
     }
 
-    /// An announced page has come.
+    /// An announced page has been read.
     pub(crate) fn admit(&self, at: usize, frame: FrameId) {
         self.instances[at].lru.insert(frame);
         self.frames.get(frame).clear_flags(LOADING);
     }
 
-    /// An announced page does not come.
+    /// An announced page could not be read.
     pub(crate) fn turn_away(
         &self,
         at: usize,
@@ -357,8 +358,8 @@ impl Core {
         mode: Mode,
         bytes: &mut ExclusiveBytes<'_>,
     ) -> Result<(), PoolError> {
-        // A new page's former self comes back, too, with the change that storage lacks: until the
-        // new one is in the log that is what a checkpoint must know of.
+        // The old version of a recreated page is taken back too, with the change that storage
+        // lacks. A checkpoint must know of that change until the new version is in the log.
         if self.strategies[at].take_back(self, &self.instances[at], page, frame, bytes) {
             return Ok(());
         }
@@ -379,7 +380,7 @@ impl Core {
         }
     }
 
-    /// Makes an attempt to get an empty, closed frame: the miss's first is number 0.
+    /// Tries to get an empty, closed frame. The miss's first attempt has number 0.
     pub(crate) fn try_allocate(&self, at: usize, attempt: u32) -> Option<FrameId> {
         let instance = &self.instances[at];
         let free = instance.free.lock().pop();
@@ -412,7 +413,7 @@ impl Core {
             if start.elapsed() > NO_CLEAN_FRAME_TIMEOUT
                 && let Some(area) = &self.doublewrite
             {
-                // No page will be written any more, so that waiting for a clean one is in vain.
+                // No more pages will be written, so waiting for a clean one is useless.
                 area.check()?;
             }
             let wait = Instant::now();
@@ -437,13 +438,13 @@ impl Core {
         }
     }
 
-    /// Empties a claimed frame: its page leaves the table.
+    /// Empties a claimed frame and removes its page from the table.
     pub(crate) fn detach(&self, frame: FrameId) {
         let page = self.frames.get(frame).page();
         self.table.remove(page, frame);
     }
 
-    /// For whom the calling thread works.
+    /// The cause of the calling thread's work.
     pub(crate) fn cause(&self) -> u32 {
         attribution::of(self.causes.as_deref())
     }
@@ -456,7 +457,7 @@ impl Core {
         self.mark_dirty_for(self.cause(), frame, since);
     }
 
-    /// As [`Core::mark_dirty`], for a change of somebody else's, made some time ago.
+    /// As [`Core::mark_dirty`], for an earlier change with another cause.
     pub(crate) fn mark_dirty_for(&self, cause: u32, frame: FrameId, since: Since) {
         let it = self.frames.get(frame);
         let dirtiers = self.frames.dirtiers(frame);
@@ -478,7 +479,7 @@ impl Core {
         }
     }
 
-    /// The position from which on the log is needed, as far as pages go.
+    /// The position from which the pages need the log.
     pub(crate) fn oldest_change(&self) -> Option<Lsn> {
         self.instances
             .iter()

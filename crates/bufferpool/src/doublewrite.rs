@@ -1,14 +1,13 @@
-//! The doublewrite area: a page is written whole elsewhere before it is written in place, so that
-//! a power cut within a write leaves one whole copy.
+//! The doublewrite area: a page is written elsewhere before it is written in place. So after a
+//! power cut during a write one copy is intact.
 //!
 //! As in InnoDB up to 8.0.19, the area has room for a batch of the flusher and a few slots for
-//! pages that are written one by one; a read stall waits for a slot when all are taken.
+//! single pages. A read stall waits for a slot if all are taken.
 //!
-//! A batch costs two flushes of the device's cache, one after the other, and no batch may overwrite
-//! the copies of one whose pages are not durable in their places yet. With one place for a batch, a
-//! flusher therefore waits for flushes most of its time, however much it has to write. As InnoDB
-//! from 8.0.20 on, an area can have several places ([`Doublewrite::with_batches`]): their batches
-//! overlap, and share flushes.
+//! A batch costs two flushes of the device's cache, one after the other. It must not overwrite
+//! copies of pages that are not yet durable in place. With room for one batch, a flusher waits for
+//! flushes most of its time, however much it has to write. As in InnoDB from 8.0.20 on, an area can
+//! have room for several batches ([`Doublewrite::with_batches`]): these overlap and share flushes.
 
 use crate::error::{PoolError, StorageError};
 use crate::ids::{Lsn, PageId};
@@ -25,21 +24,21 @@ const BATCH_PAGES: u64 = 120;
 /// What is left of InnoDB's 128 pages.
 const SINGLE_SLOTS: u64 = 8;
 
-/// Where copies go, and who may write there.
+/// The area, and its free slots.
 pub struct Doublewrite {
     area: Arc<dyn Storage>,
     batch_pages: u64,
     batches: usize,
-    /// First pages of the places that no batch uses.
+    /// First pages of the batch slots that are free.
     places: Slots,
     /// Slots for single pages.
     singles: Slots,
-    /// Of the area and of the pages' storage: both often lie on one device, which tells of a
-    /// failure whoever asks first.
+    /// Syncs of both the area and the pages' storage. Both often lie on one device, which reports a
+    /// failed write only once, to either.
     syncs: SyncState,
 }
 
-/// Parts of the area that can be written.
+/// Slots of the area: parts that can be written.
 struct Slots {
     inside: Mutex<Inside>,
     changed: Condvar,
@@ -48,9 +47,9 @@ struct Slots {
 #[derive(Default)]
 struct Inside {
     free: Vec<PageId>,
-    /// So many are in use and will come back.
+    /// Slots in use that will be given back.
     taken: usize,
-    /// What holds the only whole copy of a page that is torn in its place: the part by the page.
+    /// Slots with the only intact copy of a page that is torn in place, by page.
     kept: BTreeMap<PageId, PageId>,
 }
 
@@ -59,8 +58,8 @@ impl Slots {
         Self { inside: Mutex::new(Inside { free, ..Inside::default() }), changed: Condvar::new() }
     }
 
-    /// A part to write to, if need be after a wait. `None`: all are kept, and nobody is about to
-    /// give one back.
+    /// Takes a slot, and waits for one if needed. `None`: all are kept, and none will be given
+    /// back.
     fn take(&self) -> Option<PageId> {
         let mut inside = self.inside.lock();
         loop {
@@ -75,11 +74,11 @@ impl Slots {
         }
     }
 
-    /// Gives a part back, unless it has copies of pages that are `torn`.
+    /// Gives a slot back, unless it has copies of pages that are `torn`.
     fn give_back(&self, slot: PageId, torn: &[PageId]) {
         let mut inside = self.inside.lock();
         inside.taken -= 1;
-        // Copies of an earlier attempt are of no more use.
+        // Copies from earlier attempts are useless by now.
         for &page in torn {
             inside.kept.insert(page, slot).inspect(|&older| inside.let_go(older));
         }
@@ -87,7 +86,7 @@ impl Slots {
         self.changed.notify_all();
     }
 
-    /// Pages are whole in their places, and durable.
+    /// These pages are intact and durable in place.
     fn mended(&self, pages: impl Iterator<Item = PageId>) {
         let mut inside = self.inside.lock();
         if inside.kept.is_empty() {
@@ -101,7 +100,7 @@ impl Slots {
 }
 
 impl Inside {
-    /// A part is free, if no page needs it.
+    /// Frees a slot, unless a page needs it.
     fn let_go(&mut self, slot: PageId) {
         if !self.kept.values().any(|&kept| kept == slot) && !self.free.contains(&slot) {
             self.free.push(slot);
@@ -124,8 +123,8 @@ impl Doublewrite {
         Self::with_batches(area, 1)
     }
 
-    /// Uses `area` for so many batches at a time: its last 8 pages for each of them for single
-    /// pages, the rest in equal parts for the batches.
+    /// Uses `area` for this many batches at a time. For each batch its last 8 pages are for single
+    /// pages; the rest is divided equally among the batches.
     ///
     /// More batches keep the device busy while others wait for its flushes; each costs memory for a
     /// batch's pages and a thread while it is written.
@@ -142,7 +141,7 @@ impl Doublewrite {
             return wrong(format!(
                 "{} pages, at least {} are needed",
                 area.pages(),
-                // What is too many for any area need not be exact.
+                // A number that is too large for any area need not be exact.
                 Self::AREA_PAGES.saturating_mul(batches as u64)
             ));
         }
@@ -167,7 +166,7 @@ impl Doublewrite {
 
     /// Most pages of one batch.
     pub(crate) fn batch_pages(&self) -> usize {
-        // Larger areas than memory are of no use.
+        // An area larger than memory has no use.
         usize::try_from(self.batch_pages).unwrap_or(usize::MAX)
     }
 
@@ -179,7 +178,7 @@ impl Doublewrite {
     ) -> Result<(), StorageError> {
         let Some(slot) = self.singles.take() else { return Err(Self::no_room(write.page)) };
         let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
-        // After a failed sync no copy may be overwritten any more: its page may be torn.
+        // After a failed sync no copy may be overwritten: its page may be torn.
         let copied = self
             .syncs
             .check()
@@ -202,7 +201,7 @@ impl Doublewrite {
         written
     }
 
-    /// Whether a page whose write failed is neither what it was nor what it should be, so that its
+    /// Whether a page whose write failed is neither in its old nor in its new state, so that its
     /// copy is needed.
     fn is_torn(storage: &dyn Storage, page: PageId) -> bool {
         let mut there = AlignedBuffer::new(storage.page_size());
@@ -222,7 +221,7 @@ impl Doublewrite {
         StorageError::Io { operation: "write", page, errno: None, message: message.into() }
     }
 
-    /// The sync that failed, if one did: nothing is written any more.
+    /// Fails if any sync has failed: nothing is written then.
     pub(crate) fn check(&self) -> Result<(), StorageError> {
         self.syncs.check()
     }
@@ -230,8 +229,8 @@ impl Doublewrite {
     /// Writes a batch: `bytes` holds the pages of `writes` one after another.
     ///
     /// # Errors
-    /// That of the batch's last sync, of which `done` is not told: the pages are in their places,
-    /// and nobody can tell whether they are durable.
+    /// The last sync of the batch failed; `done` does not get this error. The pages are in place,
+    /// and it is unknown whether they are durable.
     pub(crate) fn write_batch(
         &self,
         storage: &dyn Storage,
@@ -240,7 +239,7 @@ impl Doublewrite {
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) -> Result<(), StorageError> {
         let Some(place) = self.places.take() else {
-            // Pages that storage takes again give the places back.
+            // Slots of pages that storage accepts again are given back.
             for (at, write) in writes.iter().enumerate() {
                 done(at, self.write_single(storage, *write));
             }
@@ -259,7 +258,7 @@ impl Doublewrite {
             }
             return Ok(());
         }
-        // A page counts as written when it is in its place: until the sync below its copy is kept.
+        // A page counts as written once it is in place; its copy is kept until the sync below.
         let mut failed = Vec::new();
         storage.write_batch(writes, &mut |at, result| {
             if result.is_err() {
@@ -267,8 +266,8 @@ impl Doublewrite {
             }
             done(at, result);
         });
-        // If that fails nobody can tell which pages are durable, and their frames may hold others
-        // already: it is remembered.
+        // On failure it is unknown which pages are durable, and their frames may hold other pages
+        // already. So the failure is remembered.
         let synced = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
         let torn: Vec<_> =
@@ -281,16 +280,16 @@ impl Doublewrite {
         synced
     }
 
-    /// SyncState the pages' storage for a checkpoint: an error if that fails, or any sync did
+    /// Syncs the pages' storage for a checkpoint. Fails if that fails, or if any sync has failed
     /// before.
     ///
-    /// No checkpoint may trust the pages then: recovery from the last one must write them again.
+    /// Then no checkpoint may rely on the pages: recovery from the last one must write them again.
     pub(crate) fn sync_all(&self, storage: &dyn Storage) -> Result<(), StorageError> {
         self.syncs.of_checkpoint(storage)
     }
 
-    /// Forgets all copies: for an area that served another page file before.
-    /// [`Doublewrite::recover`] would take what that one left for copies of new pages.
+    /// Erases all copies, for an area that served another page file before. Otherwise
+    /// [`Doublewrite::recover`] would take its old copies for copies of new pages.
     ///
     /// # Errors
     /// Those of the area.
@@ -307,15 +306,17 @@ impl Doublewrite {
         self.area.page_size()
     }
 
-    /// Puts whole copies in place of torn pages; call it before the log is replayed, from
-    /// `replay_from` on. Returns the pages that were mended.
+    /// Replaces torn pages by intact copies. Call it before the log is replayed from `replay_from`.
+    /// Returns the repaired pages.
     ///
-    /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there
-    /// are older copies only lacks changes that no replay brings back, so these are not used, and
-    /// the damage shows. Without a log, and with `Lsn(0)`, copies of a page cannot be told apart by
-    /// their age: a torn or unreadable page may become an older version of itself. Changes without
-    /// [`crate::WriteGuard::set_lsn`] since `replay_from` are not told from old ones either: a page
-    /// whose last change was one, and which is torn, is not mended.
+    /// A power cut tears only pages that were changed after `replay_from`. Older copies of a
+    /// damaged page lack changes that no replay restores. So they are not used, and the damage is
+    /// reported.
+    ///
+    /// Without a log, that is with `Lsn(0)`, the age of copies is unknown: a torn or unreadable
+    /// page may become an older version. Changes without [`crate::WriteGuard::set_lsn`] since
+    /// `replay_from` look like old ones too. A torn page whose last change was such a one is not
+    /// repaired.
     ///
     /// # Errors
     /// Those of writes and syncs. A page that is torn or unreadable in both places is left for the
@@ -328,10 +329,10 @@ impl Doublewrite {
         let tag = IoTag::of(IoKind::Other);
         let mut copy = AlignedBuffer::new(storage.page_size());
         let mut there = AlignedBuffer::new(storage.page_size());
-        // A page may have left copies in several slots: only the latest is no step back.
+        // A page may have copies in several slots: only the latest is not a step back.
         let mut latest: BTreeMap<PageId, (Lsn, PageId)> = BTreeMap::new();
         for slot in (0..self.area.pages()).map(PageId) {
-            // A copy that a cut left unreadable is none: it was being written.
+            // A copy that is unreadable after a power cut was being written, and does not count.
             if self.area.read(slot, &mut copy, tag).is_err() {
                 continue;
             }

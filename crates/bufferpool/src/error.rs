@@ -1,14 +1,15 @@
-//! What can go wrong, and what it means for the pool.
+//! Errors, and their consequences for the pool.
 //!
 //! After every error listed here the pool stays usable. A page whose write failed stays dirty and
-//! in memory, and is tried again in the next round; a page whose read failed is not in the pool.
+//! in memory, and the next round tries again. A page whose read failed is not in the pool.
 //!
-//! One error is remembered: a sync that failed. The system says so once and may have given up the
-//! writes before it; a later sync that succeeds says nothing of them. So no checkpoint is taken any
-//! more, nor a pool closed as if all were well: the log from the last checkpoint on is needed. With
-//! a doublewrite area no page is written any more either, because copies may be all that is left of
-//! torn pages: reads and changes go on as long as there are clean frames, then they fail with that
-//! error. Open the storage anew and recover.
+//! One error is remembered: a failed sync. The system reports it once, and may have dropped the
+//! writes before it; a later successful sync does not restore them. So from then on no checkpoint
+//! is taken, and `close` fails: the log from the last checkpoint on is needed.
+//!
+//! With a doublewrite area no page is written any more either, as copies may be all that is left of
+//! torn pages. Reads and changes go on while there are clean frames, and then fail with that error.
+//! Open the storage again and recover.
 
 use crate::ids::{Lsn, PageId};
 use std::path::PathBuf;
@@ -34,10 +35,10 @@ pub enum StorageError {
          memory and is written again later"
     )]
     NoSpace {
-        /// The page that found no room.
+        /// The page for which there was no space.
         page: PageId,
     },
-    /// The storage ends before the page does.
+    /// The page lies beyond the end of the storage.
     #[error(
         "page {page} lies beyond the end of the storage ({pages} pages): a truncated file, or a \
          page number that does not belong to it"
@@ -48,7 +49,7 @@ pub enum StorageError {
         /// Pages that the storage has.
         pages: u64,
     },
-    /// Fewer bytes came back than a page has.
+    /// Fewer bytes were read than a page has.
     #[error("page {page} is cut short, {got} of {want} bytes: the file was truncated")]
     Short {
         /// The page asked for.
@@ -58,7 +59,7 @@ pub enum StorageError {
         /// Bytes of a page.
         want: usize,
     },
-    /// The file is not one of ours.
+    /// The file is not a page file.
     #[error("{path} is not a page file: {reason}; create one with FileStorage::create")]
     Foreign {
         /// The file.
@@ -66,7 +67,7 @@ pub enum StorageError {
         /// What does not fit.
         reason: String,
     },
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error(
         "{path} is in use, by another process or by this one: close it there (`fuser -v {path}` names the process)"
     )]
@@ -90,10 +91,10 @@ fn of_page(page: PageId) -> String {
 
 fn advice(operation: &str) -> &'static str {
     if operation == "sync" {
-        "what was written since the last checkpoint may be lost: look at `dmesg`, open the storage anew, recover \
+        "what was written since the last checkpoint may be lost: check `dmesg`, open the storage again, and recover \
          from the log"
     } else {
-        "the device may be failing, look at `dmesg`"
+        "the device may be failing: check `dmesg`"
     }
 }
 
@@ -126,7 +127,7 @@ pub enum PoolError {
     /// The write-ahead log failed.
     #[error(transparent)]
     Wal(#[from] WalError),
-    /// The bytes of a page are not the ones that were written.
+    /// The page's bytes differ from those that were written.
     #[error(
         "page {page} fails its checksum (stored {stored:#010x}, computed {computed:#010x}): a torn \
          or damaged page; recover it from the doublewrite area or a backup"
@@ -139,7 +140,7 @@ pub enum PoolError {
         /// The checksum of its bytes.
         computed: u32,
     },
-    /// The page is intact, but it is another one or no page of ours.
+    /// The page is intact, but is another one, or not a page of ours.
     #[error(
         "page {page} carries another identity ({reason}): a foreign file or a misdirected write"
     )]
@@ -155,13 +156,13 @@ pub enum PoolError {
         /// The page.
         page: PageId,
     },
-    /// Every frame is pinned or cannot be written, for longer than the configured wait.
+    /// For the configured time, every frame was pinned or could not be written.
     #[error(
         "no frame came free within {waited_ms} ms for page {page}: {pinned} of {frames} frames are \
          pinned; pin fewer pages at once or give the pool more frames{last_error}"
     )]
     Exhausted {
-        /// The page that wanted a frame.
+        /// The page that needed a frame.
         page: PageId,
         /// How long it waited.
         waited_ms: u64,
@@ -179,7 +180,7 @@ pub enum PoolError {
     TooLarge {
         /// Bytes of all frames, and of WAR's buffers.
         wanted_bytes: u64,
-        /// What the machine has, or the control group may use.
+        /// The machine's memory, or the control group's limit.
         limit_bytes: u64,
     },
     /// A setting is out of its range.
@@ -187,10 +188,10 @@ pub enum PoolError {
     Config {
         /// The setting's name.
         setting: &'static str,
-        /// What is wrong and what would be right.
+        /// What is wrong, and which values are right.
         reason: String,
     },
-    /// Frames that the pool wanted to give up are still pinned.
+    /// Frames that the pool should give up are still pinned.
     #[error("{left} frames are still in use: the pool has shrunk in part; try again")]
     ShrinkIncomplete {
         /// Frames that could not be given up.

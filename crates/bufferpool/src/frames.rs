@@ -1,8 +1,8 @@
-//! What the pool knows of each frame besides its bytes: pins, page, state, place in the lists.
+//! Metadata of each frame: pins, page, state, list links.
 //!
-//! The life of a frame: *closed* (free, or being filled or emptied; nobody can pin it) → *open*
-//! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while nobody
-//! has a pin and the page is clean.
+//! The life of a frame: *closed* (free, or being filled or emptied; it cannot be pinned) → *open*
+//! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while there
+//! is no pin and the page is clean.
 
 use crate::attribution::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
@@ -18,18 +18,18 @@ const PIN: u64 = 1;
 const PINS: u64 = (1 << 24) - 1;
 /// Nobody may pin.
 const CLOSED: u64 = 1 << 31;
-/// One hit. The upper half of the word counts hits, so that a hit costs no instruction of its own;
-/// what overflows after 2^32 hits is lost and disturbs nothing.
+/// One hit. The upper half of the word counts hits, so a hit needs no further instruction. An
+/// overflow after 2^32 hits is lost and harmless.
 const HIT: u64 = 1 << 32;
 
 /// The page differs from storage.
 pub(crate) const DIRTY: u32 = 1;
-/// A write of the page is under way.
+/// A write of the page is in progress.
 pub(crate) const WRITING: u32 = 2;
 /// The page is being read; its loader holds the exclusive latch.
 pub(crate) const LOADING: u32 = 4;
 
-/// All that a hit touches of a frame: one cache line.
+/// All that a hit uses of a frame: one cache line.
 #[repr(align(64))]
 pub(crate) struct Frame {
     /// Pins, the closed bit and hits.
@@ -47,8 +47,7 @@ pub(crate) struct Frame {
 pub(crate) struct Since {
     /// At or before its position in the log.
     pub(crate) lsn: Lsn,
-    /// How many flushes of the whole pool had begun. Without a log it alone tells earlier from
-    /// later.
+    /// Number of flushes of the whole pool that had begun. Without a log only this gives an order.
     pub(crate) era: u64,
 }
 
@@ -104,8 +103,8 @@ impl Frames {
 impl Frame {
     /// Takes a pin and counts a hit, unless the frame is closed.
     ///
-    /// The pin is added first and taken back if the frame turns out to be closed: one atomic
-    /// addition on the way that matters, no loop.
+    /// The pin is added first, and removed if the frame is closed: one atomic addition on the
+    /// common path, no loop.
     #[inline]
     pub(crate) fn try_pin(&self) -> bool {
         // Acquire: pairs with the release in `open`, so the page's fields are seen.
@@ -118,7 +117,7 @@ impl Frame {
         true
     }
 
-    /// Takes a pin that is no hit.
+    /// Takes a pin without counting a hit.
     pub(crate) fn try_pin_quietly(&self) -> bool {
         let before = self.pins.fetch_add(PIN, Ordering::Acquire);
         if before & CLOSED != 0 {
@@ -139,13 +138,13 @@ impl Frame {
         self.pins.load(Ordering::Relaxed) & PINS != 0
     }
 
-    /// Hits on whatever the frame held since the pool was made: their lower 32 bits.
+    /// Hits on the frame since the pool was made, whatever it held: their lower 32 bits.
     pub(crate) fn hits(&self) -> u32 {
         // The upper half of the word fits.
         (self.pins.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Closes the frame if nobody has a pin; `pins_of_caller` are not counted but consumed.
+    /// Closes the frame if there are no pins but `pins_of_caller`, which are consumed.
     pub(crate) fn try_close(&self, pins_of_caller: u64) -> bool {
         let mut word = self.pins.load(Ordering::Relaxed);
         loop {
@@ -163,8 +162,8 @@ impl Frame {
 
     /// Opens the frame with one pin, the caller's.
     ///
-    /// Additions, not a store: somebody who tried to pin the closed frame may be about to take its
-    /// pin back.
+    /// Additions, not a store: a thread that tried to pin the closed frame may be about to remove
+    /// its pin.
     pub(crate) fn open_pinned(&self) {
         self.pins.fetch_add(PIN, Ordering::Relaxed);
         self.pins.fetch_and(!CLOSED, Ordering::Release);
@@ -215,7 +214,7 @@ impl Nodes for Arc<Frames> {
         if !it.try_close(0) {
             return Claim::Pinned;
         }
-        // Pins make pages dirty, and there is none any more: this look is final.
+        // Only a pin makes a page dirty, and none is left: this check is final.
         if it.flags() & (DIRTY | WRITING) != 0 {
             it.reopen();
             return Claim::Dirty;

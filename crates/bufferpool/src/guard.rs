@@ -1,4 +1,4 @@
-//! Pins and latches as values: what is taken is given back when they are dropped.
+//! Pins and latches as guards: dropping one releases it.
 
 use crate::core::Core;
 use crate::ids::{FrameId, Lsn, PageId};
@@ -6,7 +6,7 @@ use crate::memory::{ExclusiveBytes, SharedBytes};
 use crate::page;
 use std::ops::Deref;
 
-/// A pinned page: it stays in memory, its bytes may change.
+/// A pinned page: it stays in memory, but its bytes may change.
 pub struct PagePin<'p> {
     pub(crate) core: &'p Core,
     pub(crate) frame: FrameId,
@@ -20,20 +20,20 @@ impl<'p> PagePin<'p> {
         self.page
     }
 
-    /// Takes the shared latch; waits while somebody has the exclusive one, or waits for it: a
-    /// thread that has the latch must not take it again.
+    /// Takes the shared latch. Waits while another thread has the exclusive one or waits for it, so
+    /// a thread that has the latch must not take it again.
     #[must_use]
     pub fn read(self) -> ReadGuard<'p> {
         ReadGuard { bytes: self.core.memory.read(self.frame), pin: self }
     }
 
-    /// Takes the exclusive latch; waits while somebody has a latch.
+    /// Takes the exclusive latch; waits while any thread has a latch.
     #[must_use]
     pub fn write(self) -> WriteGuard<'p> {
         WriteGuard { bytes: self.core.memory.write(self.frame), pin: self }
     }
 
-    /// Takes the exclusive latch if nobody has a latch, else gives the pin back.
+    /// Takes the exclusive latch if no thread has a latch, else returns the pin.
     ///
     /// # Errors
     /// The pin itself.
@@ -52,11 +52,11 @@ impl Drop for PagePin<'_> {
     }
 }
 
-/// A page under its shared latch: as many readers as like, no writer.
+/// A page under its shared latch: any number of readers, no writer.
 ///
 /// Dereferences to the whole page, with its header of [`crate::PAGE_HEADER_BYTES`].
 pub struct ReadGuard<'p> {
-    // The latch is given back before the pin.
+    // Declared first, so the latch is released before the pin.
     bytes: SharedBytes<'p>,
     pin: PagePin<'p>,
 }
@@ -103,13 +103,12 @@ impl WriteGuard<'_> {
         page::page_lsn(&self.bytes)
     }
 
-    /// The bytes, to be changed. The page is dirty from here on.
+    /// The bytes, for a change. The page is dirty from here on.
     ///
-    /// Call it before the record that describes the change is appended; `rec_lsn` is the end of the
-    /// log, read before this call. A checkpoint that begins after the append then finds the page
-    /// dirty, and one that begins before it ends before the record. In the other order (append,
-    /// then `change`) a checkpoint between the two would give the record up while no page has the
-    /// change.
+    /// Call it before the record of the change is appended; `rec_lsn` is the end of the log, read
+    /// before this call. A checkpoint that begins after the append then finds the page dirty. One
+    /// that begins before it ends before the record. In the other order (append, then `change`) a
+    /// checkpoint in between could drop the record while no page has the change.
     ///
     /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]); [`WriteGuard::set_lsn`]
     /// writes there.
@@ -118,8 +117,8 @@ impl WriteGuard<'_> {
         &mut self.bytes
     }
 
-    /// Notes the LSN of the change just made: the end of its record. The page is not written before
-    /// the log is durable up to there.
+    /// Sets the LSN of the change: the end of its record. The page is not written before the log is
+    /// durable up to there.
     ///
     /// # Panics
     /// If the page was not changed: an LSN on a clean page would be lost.

@@ -1,16 +1,16 @@
-//! Names of things: pages, log positions, frames.
+//! Identifiers: pages, log positions, frames.
 
 use std::fmt;
 
-/// Number of a page in its storage, from 0 on. A page file has a label before page 0: a page begins
-/// at the byte that is one more than its number, times the page size.
+/// Number of a page in its storage, from 0 on. A page file has a label before page 0, so a page
+/// begins at its number plus one, times the page size.
 ///
 /// Every value but [`PageId::NONE`] may name a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u64);
 
 impl PageId {
-    /// No page. A frame that holds nothing carries it.
+    /// No page: the value of an empty frame.
     pub const NONE: PageId = PageId(u64::MAX);
 }
 
@@ -28,7 +28,7 @@ impl fmt::Debug for PageId {
 
 /// Log sequence number: a byte position in the write-ahead log, growing.
 ///
-/// `Lsn(0)` is the position before any record: a page that carries it was never logged.
+/// `Lsn(0)` is the position before any record: a page with it was never logged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Lsn(pub u64);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// Index of a frame. Frames are numbered through the whole pool; an instance owns a stretch.
+/// Index of a frame. Frames are numbered through the whole pool; an instance owns a range.
 pub(crate) type FrameId = u32;
 
 /// No frame: the end of every list.

@@ -1,22 +1,22 @@
 //! A database buffer manager without I/O serialization.
 //!
-//! Pages of a fixed size live in frames of memory; a page that is needed and not there is read, and
-//! another makes room for it. On flash, where a write takes ten times as long as a read, the usual
-//! way to make room loses most of the device's speed: a reader that finds only dirty pages at the
-//! end of the LRU list waits for a write (a *read stall*), and everybody waits for the list's
-//! mutex. LRU-C (Lee, An, Lee: *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9),
-//! 2023) keeps a pointer to the least recently used *clean* page, lets the flusher write all that
-//! is behind it, and guards the two regions by two mutexes.
+//! Pages of a fixed size live in frames of memory. A missing page is read, and another is evicted
+//! for it. On flash, where a write takes ten times as long as a read, the usual eviction loses most
+//! of the device's speed. If a reader finds only dirty pages at the end of the LRU list, it waits
+//! for a write (a *read stall*). And all threads wait for the list's mutex. LRU-C (Lee, An, Lee:
+//! *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9), 2023) keeps a pointer to the
+//! least recently used *clean* page. The flusher writes all pages behind it, and two mutexes guard
+//! the two regions.
 //!
-//! [`BufferPool`] is the pool; [`StrategyKind`] swaps LRU-C for its versions and rivals. Pages come
-//! as guards ([`PagePin`], [`ReadGuard`], [`WriteGuard`]), storage behind [`storage::Storage`], the
-//! log behind [`Wal`].
+//! [`BufferPool`] is the pool; [`StrategyKind`] chooses LRU-C, its versions or its rivals. Pages
+//! come as guards ([`PagePin`], [`ReadGuard`], [`WriteGuard`]), storage behind
+//! [`storage::Storage`], the log behind [`Wal`].
 //!
-//! What holds, whatever fails:
+//! Guarantees, whatever fails:
 //! - A page is not written before the log is durable up to its LSN.
 //! - A page leaves the pool only when storage has it; a failed write leaves it dirty.
 //! - A pinned page stays where it is; its bytes change only under the exclusive latch.
-//! - Bytes that fail their checksum are never handed out.
+//! - Bytes that fail their checksum are never returned.
 
 pub mod attribution;
 mod config;

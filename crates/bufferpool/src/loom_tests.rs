@@ -1,5 +1,5 @@
 //! Hits without a lock while other threads empty and fill the frame, under every interleaving:
-//! `make loom`. (The list's models are beside the list.)
+//! `make loom`. (The list's models are next to the list.)
 
 use crate::frames::{DIRTY, Frames};
 use crate::ids::{FrameId, PageId, mix};
@@ -22,7 +22,7 @@ fn one_page() -> (Arc<Frames>, Arc<PageTable>) {
     (frames, table)
 }
 
-/// What an eviction and the miss after it do to a frame.
+/// The steps of an eviction and the miss after it on a frame.
 fn replace(frames: &Arc<Frames>, table: &PageTable) -> bool {
     if frames.claim(0) != Claim::Claimed {
         return false;
@@ -35,7 +35,7 @@ fn replace(frames: &Arc<Frames>, table: &PageTable) -> bool {
     true
 }
 
-/// A look-up that pins a frame has the page that it looked for, and keeps it.
+/// A look-up that pins a frame has found its page, and keeps it.
 #[test]
 fn a_hit_and_an_eviction() {
     loom::model(|| {

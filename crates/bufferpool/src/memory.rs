@@ -1,7 +1,7 @@
 //! The memory of the frames: the one place of the pool with `unsafe`.
 //!
-//! A frame's bytes can be reached only through a guard of its latch, which lies in the same
-//! structure; so the borrow rules of the bytes are those of the latch.
+//! A frame's bytes are accessible only through a guard of its latch, which lies in the same
+//! structure. So the borrow rules of the bytes are those of the latch.
 
 use crate::error::PoolError;
 use crate::ids::FrameId;
@@ -12,10 +12,10 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Frames start at multiples of this, which is what O_DIRECT wants at most.
+/// Frames start at multiples of this, the largest alignment that O_DIRECT needs.
 pub(crate) const ALIGNMENT: usize = 4096;
 
-/// A latch of its own cache line, so that neighbours do not slow each other down.
+/// A latch in its own cache line, so that neighbours do not slow each other down.
 #[repr(align(64))]
 struct Latch(RawRwLock);
 
@@ -37,7 +37,7 @@ impl PageMemory {
     /// Reserves zeroed memory for `count` frames.
     ///
     /// # Errors
-    /// [`PoolError::TooLarge`] if there is less memory, or the machine gives none.
+    /// [`PoolError::TooLarge`] if there is less memory, or the system gives none.
     pub(crate) fn new(count: usize, page_size: usize) -> Result<Self, PoolError> {
         let wanted = (count as u64).saturating_mul(page_size as u64);
         check_fits(wanted)?;
@@ -76,7 +76,7 @@ impl PageMemory {
 
     /// Takes the shared latch if that needs no waiting.
     pub(crate) fn try_read(&self, frame: FrameId) -> Option<SharedBytes<'_>> {
-        // A closure: a guard that is made without the latch would give it back.
+        // A closure: a guard made without the latch would release it.
         self.latch(frame).try_lock_shared().then(|| SharedBytes { memory: self, frame })
     }
 
@@ -86,8 +86,8 @@ impl PageMemory {
         ExclusiveBytes { memory: self, frame }
     }
 
-    /// Gives a frame's memory back to the system until it is used again, if nobody has a latch. Its
-    /// bytes are lost.
+    /// Returns a frame's memory to the system until it is used again, unless a thread has its
+    /// latch. The bytes are lost.
     pub(crate) fn release(&self, frame: FrameId) {
         if let Some(bytes) = self.try_write(frame) {
             // SAFETY: the stretch lies within the allocation, which is private memory without a
@@ -168,7 +168,7 @@ impl Drop for ExclusiveBytes<'_> {
     }
 }
 
-/// A buffer of its own that O_DIRECT accepts: its start is a multiple of 4096.
+/// A buffer that O_DIRECT accepts: its start is a multiple of 4096.
 pub struct AlignedBuffer {
     base: NonNull<u8>,
     layout: Layout,
@@ -218,10 +218,10 @@ impl Drop for AlignedBuffer {
     }
 }
 
-/// Refuses what this process can never have.
+/// Refuses sizes that this process can never have.
 ///
-/// The kernel overcommits memory, and kills a process that uses more than there is; a pool must not
-/// be built on that.
+/// The kernel overcommits memory, and kills a process that uses more than there is. A pool must not
+/// rely on overcommitted memory.
 ///
 /// # Errors
 /// [`PoolError::TooLarge`] with the machine's memory or the control group's limit, whichever is
@@ -236,7 +236,7 @@ pub(crate) fn check_fits(wanted_bytes: u64) -> Result<(), PoolError> {
     }
 }
 
-/// The least `memory.max` of this process's control group (version 2) and of those that it is in.
+/// The smallest `memory.max` of this process's control group (version 2) and its parents.
 fn group_limit_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -244,7 +244,7 @@ fn group_limit_bytes() -> Option<u64> {
     let path = root.join(own);
     let above = path.ancestors().take_while(|group| group.starts_with(root));
     let limit = |group: &Path| {
-        // "max" is no number: no limit.
+        // "max" is not a number: no limit.
         std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse::<u64>().ok()
     };
     above.filter_map(limit).min()

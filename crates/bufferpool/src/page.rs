@@ -8,7 +8,7 @@
 //! | 16..24 | LSN of the last change |
 //! | 24..32 | the user's |
 //!
-//! Checksum and number are stamped into the copy that is written; in memory they may be stale.
+//! Checksum and number are set in the copy that is written; in memory they may be stale.
 
 use crate::error::PoolError;
 use crate::ids::{Lsn, PageId};
@@ -36,7 +36,7 @@ pub(crate) fn set_page_lsn(bytes: &mut [u8], lsn: Lsn) {
     bytes[16..24].copy_from_slice(&lsn.0.to_le_bytes());
 }
 
-/// Makes `bytes` ready to be written as `page`.
+/// Sets the header of `bytes` to be written as `page`.
 pub(crate) fn stamp(bytes: &mut [u8], page: PageId) {
     bytes[4..8].copy_from_slice(&MAGIC);
     bytes[8..16].copy_from_slice(&page.0.to_le_bytes());
@@ -44,7 +44,7 @@ pub(crate) fn stamp(bytes: &mut [u8], page: PageId) {
     bytes[0..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The number in a page's header, if header and checksum are sound.
+/// The number in a page's header, if header and checksum are valid.
 pub(crate) fn identify(bytes: &[u8]) -> Option<PageId> {
     let sound = bytes[4..8] == MAGIC && stored_sum(bytes) == crc32c::crc32c(&bytes[4..]);
     sound.then(|| PageId(word(bytes, 8)))
@@ -54,13 +54,13 @@ fn stored_sum(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Checks that `bytes`, as read from storage, are `page` whole.
+/// Checks that `bytes`, as read from storage, are exactly `page`.
 pub(crate) fn verify(bytes: &[u8], page: PageId) -> Result<(), PoolError> {
     if bytes[4..8] != MAGIC {
         if bytes.iter().all(|&b| b == 0) {
             return Err(PoolError::NeverWritten { page });
         }
-        let reason = format!("its header says {:02x?} where ours says {MAGIC:02x?}", &bytes[4..8]);
+        let reason = format!("its header has {:02x?} instead of {MAGIC:02x?}", &bytes[4..8]);
         return Err(PoolError::Misplaced { page, reason });
     }
     let (stored, computed) = (stored_sum(bytes), crc32c::crc32c(&bytes[4..]));

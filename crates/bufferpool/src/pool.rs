@@ -1,4 +1,4 @@
-//! The pool as its users see it.
+//! The pool's public interface.
 
 use crate::attribution::CauseSource;
 use crate::config::PoolConfig;
@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Pages of a checkpoint written between two looks at the flush list ("small batches", LRU-C
-/// paper, section 4.3).
+/// Pages of a checkpoint that are written between two scans of the flush list ("small batches",
+/// LRU-C paper, section 4.3).
 const CHECKPOINT_BATCH: usize = 128;
 
-/// What an instance's threads do, by their names.
+/// The threads of an instance, by name.
 const THREADS: [(&str, ThreadWork); 2] = [("flusher", run_flusher), ("assistant", run_assistant)];
 type ThreadWork = fn(&Core, usize);
 
@@ -59,11 +59,11 @@ impl BufferPool {
         Self::assemble(config, storage, wal, doublewrite, None)
     }
 
-    /// As [`BufferPool::new`], with somebody who knows for whom threads work. Threads that say it
-    /// themselves ([`crate::attribution::with`]) are not asked about.
+    /// As [`BufferPool::new`], with a source for the causes of threads' work. It is not called for
+    /// threads that set their cause themselves ([`crate::attribution::with`]).
     ///
-    /// Reads are then tagged with the cause of the thread that misses, writes with the cause of
-    /// the user that changed the page most, whichever thread writes it.
+    /// Reads are then tagged with the cause of the thread that misses. Writes are tagged with the
+    /// cause of the user that changed the page most, whichever thread writes it.
     ///
     /// # Errors
     /// As [`BufferPool::new`].
@@ -85,7 +85,7 @@ impl BufferPool {
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, PoolError> {
         let core = Arc::new(Core::new(config, storage, wal, doublewrite, causes)?);
-        // Those that were started end if a later one cannot be.
+        // If one cannot be started, the earlier ones end.
         let mut pool = Self { core, threads: Vec::new() };
         for at in (0..pool.core.instances.len()).filter(|_| config.background) {
             for (name, work) in THREADS {
@@ -113,7 +113,7 @@ impl BufferPool {
     }
 
     /// Pins a page and takes its shared latch. A thread that has a page's latch must not take it
-    /// again, shared either: a writer that waits in between would stop both.
+    /// again, not even shared: a writer that waits in between would deadlock with it.
     ///
     /// # Errors
     /// As [`BufferPool::pin`].
@@ -140,8 +140,8 @@ impl BufferPool {
     }
 
     /// As [`BufferPool::write`], but a page that is not in the pool comes as zeroes, without being
-    /// read. It is for a caller that restores a page which storage has lost. The page must be
-    /// changed before the latch is given back.
+    /// read. For a caller that restores a page which storage has lost. The page must be changed
+    /// before the latch is released.
     ///
     /// # Errors
     /// As [`BufferPool::create`].
@@ -151,34 +151,34 @@ impl BufferPool {
         Ok(PagePin { core: &self.core, frame, page }.write())
     }
 
-    /// Makes a page anew, all zeroes and dirty, without reading it.
+    /// Creates a page, all zeroes and dirty, without reading it.
     ///
     /// `rec_lsn` as for [`WriteGuard::change`].
     ///
     /// # Errors
-    /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page that storage has no
-    /// place for, which could never be written.
+    /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page beyond the end of
+    /// storage, which could never be written.
     pub fn create(&self, page: PageId, rec_lsn: Lsn) -> Result<WriteGuard<'_>, PoolError> {
         let mut guard = self.write_unread(page)?;
         guard.change(rec_lsn).fill(0);
         Ok(guard)
     }
 
-    /// Whether the page is in the pool, whole. Says nothing about the next moment.
+    /// Whether the page is completely in the pool at this moment.
     #[must_use]
     pub fn contains(&self, page: PageId) -> bool {
         let found = self.core.table.lock(page).find(page);
         found.is_some_and(|frame| self.core.frames.get(frame).flags() & LOADING == 0)
     }
 
-    /// Brings pages in that are not there, up to 32 of them with one batch of reads
-    /// ([`Storage::read_batch`]), and leaves them unpinned. Pages that are on their way already are
-    /// left to the thread that reads them. Returns when all have come: to prefetch, run it on a
-    /// thread of its own.
+    /// Reads missing pages, up to 32 of them in one batch ([`Storage::read_batch`]), and leaves
+    /// them unpinned. Pages that another thread is reading are left to it. Returns when all have
+    /// been read: to prefetch, run it on another thread.
     ///
     /// # Errors
-    /// The first page's that cannot be read; others of its batch are there, batches after it are
-    /// not tried. [`crate::StorageError::OutOfRange`] for a page that storage has no place for.
+    /// The error of the first page that cannot be read. Other pages of its batch are in the pool,
+    /// later batches are not tried. [`crate::StorageError::OutOfRange`] for a page beyond the end
+    /// of storage.
     pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
         self.core.read_ahead(&mut pages.into_iter())
     }
@@ -186,20 +186,20 @@ impl BufferPool {
     /// One round of every flusher, on the calling thread.
     ///
     /// # Errors
-    /// The first write's that failed; its page stays dirty.
+    /// The first failed write's; its page stays dirty.
     pub fn flush_round(&self) -> Result<(), PoolError> {
         let rounds = (0..self.core.instances.len()).map(|at| round(&self.core, at));
-        // Every flusher has its round.
+        // Every flusher runs its round.
         rounds.fold(Ok(()), Result::and)
     }
 
     /// Writes every page that was dirty when the call began, and syncs storage.
     ///
-    /// Pages that stay under an exclusive latch for long hold it up.
+    /// It waits for pages that stay under an exclusive latch.
     ///
     /// # Errors
-    /// The first write's that failed, after all others were tried; its page stays dirty. A sync's;
-    /// it then fails for good, see [`BufferPool::checkpoint`].
+    /// The first failed write's, after all others were tried; its page stays dirty. A failed
+    /// sync's; from then on it always fails, see [`BufferPool::checkpoint`].
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let era = self.core.era.fetch_add(1, Ordering::AcqRel);
         let mut result = Ok(());
@@ -209,43 +209,44 @@ impl BufferPool {
         result.and(self.core.sync().map_err(PoolError::from))
     }
 
-    /// Takes a checkpoint: writes what was changed before now, syncs, and says from where on the
-    /// log is needed to recover the pages.
+    /// Takes a checkpoint: writes all earlier changes, syncs, and returns from where on the log is
+    /// needed to recover the pages.
     ///
     /// # Errors
-    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds. After a sync that
-    /// failed there are no more checkpoints: what was written before it may be lost although a
-    /// later one succeeds, so the log from the last checkpoint on is needed. Reads and changes go
-    /// on; open the storage anew to recover.
+    /// As [`BufferPool::flush_all`]; the earlier checkpoint then remains valid. After a failed sync
+    /// there are no more checkpoints: earlier writes may be lost although a later sync succeeds, so
+    /// the log from the last checkpoint on is needed. Reads and changes go on; open the storage
+    /// again to recover.
     pub fn checkpoint(&self) -> Result<Lsn, PoolError> {
         self.flush_all()?;
         self.checkpoint_lsn()
     }
 
-    /// From where on the log is needed to recover the pages, without writing any. The pool takes no
-    /// checkpoints by itself: an engine with a log calls this now and then and cuts the log there.
+    /// The position from which the log is needed to recover the pages; writes none. The pool takes
+    /// no checkpoints by itself: an engine with a log calls this now and then, and cuts the log
+    /// there.
     ///
-    /// It may be earlier than an earlier call's: a page made dirty in between counts from the
-    /// position that was given with the change. The later of both holds.
+    /// It may be earlier than the last call's result: a page dirtied in between counts from the
+    /// position given with its change. The later of both is valid.
     ///
     /// # Errors
-    /// Storage's, if it does not sync, or did not once: see [`BufferPool::checkpoint`].
+    /// Storage's, if it does not sync or has ever failed to: see [`BufferPool::checkpoint`].
     pub fn checkpoint_lsn(&self) -> Result<Lsn, PoolError> {
-        // The end is read first: a page that is not dirty yet will get a later record. Storage is
-        // synced last: pages that left the flush list before are durable then.
+        // The end is read first: a page that is still clean will have a later record. Storage is
+        // synced last: pages that had left the flush list are then durable.
         let end = self.core.wal.end_lsn();
         let oldest = self.core.oldest_change();
         self.core.sync()?;
         Ok(oldest.map_or(end, |lsn| lsn.min(end)))
     }
 
-    /// Gives frames and their memory up, or takes back those that were given up.
+    /// Gives up frames and their memory, or takes them back.
     ///
-    /// `frames` counts all instances together; there are never more than at first.
+    /// `frames` counts all instances together; the initial number is the limit.
     ///
     /// # Errors
     /// [`PoolError::ShrinkIncomplete`] if frames stay in use for 5 seconds, and errors of writes.
-    /// The pool is usable, with the frames that it has, and the call may be repeated.
+    /// The pool stays usable with the frames that it has, and the call may be repeated.
     pub fn resize(&self, frames: usize) -> Result<(), PoolError> {
         let each = frames / self.core.instances.len();
         if each < 16 {
@@ -271,7 +272,7 @@ impl BufferPool {
         loop {
             let active = instance.active.load(Ordering::Acquire);
             let (first, end) = (instance.first + active, instance.first + instance.count);
-            // A frame between two states shows up in a later pass.
+            // A frame between two states is seen in a later pass.
             let held = (first..end).filter(|&frame| core.frames.get(frame).page() != PageId::NONE);
             for frame in held {
                 if core.begin_write(frame) {
@@ -295,8 +296,8 @@ impl BufferPool {
         }
     }
 
-    /// What the pool did so far. Hits are right as long as no page has more than 2^32 of them
-    /// between two calls.
+    /// Statistics so far. Hits are exact as long as no page has more than 2^32 of them between two
+    /// calls.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut out =
@@ -331,13 +332,13 @@ impl BufferPool {
         &self.core.config
     }
 
-    /// The error of a background write that was not reported to anybody, if there was one.
+    /// The error of a background write that was not returned to any caller.
     #[must_use]
     pub fn take_background_error(&self) -> Option<PoolError> {
         self.core.instances.iter().find_map(|instance| instance.last_error.lock().take())
     }
 
-    /// Stops the flushers without writing anything: what a crash does.
+    /// Stops the flushers without writing anything, like a crash.
     pub fn abandon(mut self) {
         self.stop();
     }
@@ -367,8 +368,8 @@ impl BufferPool {
     }
 }
 
-/// A drop stops the flushers and writes nothing: what is dirty must be recovered from the log, so
-/// use [`BufferPool::close`] where there is none.
+/// A drop stops the flushers and writes nothing. Dirty pages must be recovered from the log;
+/// without a log, use [`BufferPool::close`].
 impl Drop for BufferPool {
     fn drop(&mut self) {
         self.stop();
@@ -407,7 +408,7 @@ impl From<CloseError> for PoolError {
     }
 }
 
-/// A round: the strategy's, then old pages of the mixed region if the log grows long.
+/// A round: the strategy's own; then old pages of the mixed region, if the log has grown long.
 fn round(core: &Core, at: usize) -> Result<(), PoolError> {
     let instance = &core.instances[at];
     crate::stats::bump(&instance.counters.rounds);
@@ -418,8 +419,8 @@ fn round(core: &Core, at: usize) -> Result<(), PoolError> {
         && end.0.saturating_sub(oldest.0) > core.config.checkpoint_age_bytes
     {
         let limit = Lsn(end.0 - core.config.checkpoint_age_bytes / 2);
-        // Even if a page of the round could not be written: the log must not grow for its sake
-        // alone.
+        // Even if a page of the round could not be written: the log must not grow only because of
+        // it.
         return round.and(core.flush_older(instance, limit, core.config.flush_batch));
     }
     round
@@ -429,7 +430,7 @@ fn run_flusher(core: &Core, at: usize) {
     let instance = &core.instances[at];
     let mut began = Instant::now();
     while !core.stop.load(Ordering::Acquire) {
-        // From beginning to beginning: a long round is followed by the next at once.
+        // Measured from start to start: the next round follows a long one at once.
         instance.await_round(core.config.flush_interval.saturating_sub(began.elapsed()));
         began = Instant::now();
         if core.stop.load(Ordering::Acquire) {

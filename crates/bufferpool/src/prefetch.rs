@@ -1,4 +1,4 @@
-//! Pages that come before somebody needs them, many at a time.
+//! Prefetching: pages are read in batches before they are needed.
 
 use crate::core::Core;
 use crate::error::{PoolError, StorageError};
@@ -9,13 +9,13 @@ use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageRead, check_range};
 use std::collections::VecDeque;
 
-/// Most pages of a batch. A page can be used when all of its batch have come, so that somebody who
-/// needs one of them meanwhile waits for all: enough to keep a device busy, no more.
+/// Most pages of a batch. A page is usable once its whole batch has been read, so a thread that
+/// needs one waits for all. Enough to keep a device busy, and no more.
 const BATCH: usize = 32;
-/// A batch takes at most one of so many frames of an instance: the others are for misses.
+/// A batch takes at most one in this many frames of an instance: the others are for misses.
 const SHARE: usize = 8;
 
-/// A page on its way in, under its exclusive latch.
+/// A page that is being read, under its exclusive latch.
 struct Coming<'c> {
     at: usize,
     page: PageId,
@@ -24,12 +24,12 @@ struct Coming<'c> {
 }
 
 impl Core {
-    /// Brings pages in, in batches. Pages that are there, or on their way, are passed over.
+    /// Reads pages in batches. Pages that are there, or being read, are skipped.
     pub(crate) fn read_ahead(
         &self,
         pages: &mut dyn Iterator<Item = PageId>,
     ) -> Result<(), PoolError> {
-        // The caller's code runs while nothing is held: it may use the pool.
+        // The caller's code runs while no lock is held: it may use the pool.
         let mut missing = pages.filter(|&page| self.table.lock(page).find(page).is_none());
         loop {
             let mut next: VecDeque<_> = missing.by_ref().take(BATCH).collect();
@@ -84,8 +84,8 @@ impl Core {
 
     /// Announces the pages of a batch, and takes them from `pages`.
     ///
-    /// A thread that holds latches must not wait for others, who may wait for it: only the batch's
-    /// first page waits for a frame, and the batch ends where there is none for the next.
+    /// A thread that holds latches must not wait for others, which may wait for it. So only the
+    /// first page of a batch waits for a frame, and the batch ends where the next finds none.
     fn announce_batch(&self, pages: &mut VecDeque<PageId>) -> Result<Vec<Coming<'_>>, PoolError> {
         let most = BATCH.min(self.frames_per_instance as usize / SHARE).max(1);
         let mut coming: Vec<Coming<'_>> = Vec::with_capacity(most);

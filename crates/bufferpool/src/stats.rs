@@ -4,9 +4,9 @@ use crate::frames::Frames;
 use crate::storage::IoKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the hits of all frames add up to, each of which counts 32 bits.
+/// The sum of all frames' hits, of which each frame counts 32 bits.
 pub(crate) struct Hits {
-    /// Of each frame, as they were the last time.
+    /// Each frame's count at the last call.
     seen: Box<[u32]>,
     sum: u64,
 }
@@ -16,7 +16,7 @@ impl Hits {
         Self { seen: vec![0; frames].into(), sum: 0 }
     }
 
-    /// Hits so far, as long as no frame has more than 2^32 between two calls.
+    /// Hits so far; exact as long as no frame has more than 2^32 between two calls.
     pub(crate) fn sum(&mut self, frames: &Frames) -> u64 {
         for (frame, seen) in (0..).zip(&mut self.seen) {
             let now = frames.get(frame).hits();
@@ -27,7 +27,7 @@ impl Hits {
     }
 }
 
-/// Counters of one instance, written by the threads that do what is counted.
+/// Counters of one instance, written by the threads that do the counted work.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
@@ -54,10 +54,10 @@ pub(crate) fn bump(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// What a pool has done since it was made, all instances together.
+/// Totals since the pool was made, over all instances.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Pages that were in the pool when somebody asked for them.
+    /// Requested pages that were in the pool.
     pub hits: u64,
     /// Pages that had to be read or created.
     pub misses: u64,
@@ -67,7 +67,7 @@ pub struct PoolStats {
     pub from_free_list: u64,
     /// Frames that a miss took from a clean page.
     pub clean_victims: u64,
-    /// Pages that misses looked at to find those (Vanilla and its kin).
+    /// Pages that misses scanned to find those (Vanilla and its kin).
     pub scanned: u64,
     /// Misses that waited for the write of a dirty page to get its frame (read stalls).
     pub read_stalls: u64,
@@ -78,8 +78,8 @@ pub struct PoolStats {
     pub buffer_waits: u64,
     /// Time they waited, added up.
     pub buffer_wait_ns: u64,
-    /// Waits (of 10 ms at most) of misses for somebody else to free a frame: everything was pinned
-    /// or being written.
+    /// Waits (10 ms at most) of misses until another thread frees a frame: all were pinned or being
+    /// written.
     pub frame_waits: u64,
     /// Time they took, added up.
     pub frame_wait_ns: u64,
@@ -137,7 +137,7 @@ impl PoolStats {
         }
     }
 
-    /// What happened between `earlier` and this (levels keep this one's value).
+    /// The difference between `earlier` and this; levels keep this one's value.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut out = *self;

@@ -1,5 +1,5 @@
-//! The synchronization primitives of lists, frames and page table: real ones, or loom's when it is
-//! checked.
+//! The synchronization primitives of lists, frames and page table: real ones, or loom's under its
+//! model checker.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -1,17 +1,17 @@
-//! Which frame holds a page: a hash table whose look-ups take no lock.
+//! The page table: a hash table from pages to frames whose look-ups take no lock.
 //!
-//! Buckets are chains through the frames. A change takes the mutex of the bucket's shard; a look-up
-//! walks the chain without it, pins the frame that carries the page's number, and looks again
-//! whether it still does. A pinned frame cannot change its page, so the second look is final. A
-//! frame that moves between chains under the walk can only make the look-up miss, or wander: it
-//! gives up after [`STEPS`] frames, and the caller looks again under the mutex.
+//! Buckets are chains through the frames. A change takes the mutex of the bucket's shard. A look-up
+//! walks the chain without it, pins the frame that has the page's number, and checks the number
+//! again. A pinned frame cannot change its page, so the second check is final. A frame that moves
+//! between chains during the walk can only make the look-up miss, or leave its chain. It gives up
+//! after [`STEPS`] frames, and the caller looks the page up under the mutex.
 
 use crate::frames::{Frames, LOADING};
 use crate::ids::{FrameId, NIL, PageId, mix};
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 use std::sync::Arc;
 
-/// Chains average less than one frame; a longer walk than this is a wandering one.
+/// Chains average less than one frame; a longer walk has left its chain.
 const STEPS: usize = 32;
 /// Mutexes over the buckets.
 const SHARDS: usize = 256;
@@ -45,15 +45,15 @@ impl PageTable {
     }
 
     fn bucket_of(&self, page: PageId) -> usize {
-        // Truncation keeps the lower bits, which is all that the mask lets through.
+        // Truncation keeps the lower bits, which are all that the mask uses.
         mix(page) as usize & self.mask
     }
 
-    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is there whole.
-    /// `None` says nothing: look under the lock.
+    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is completely
+    /// there. `None` is not final: look it up under the lock.
     #[inline]
     pub(crate) fn pin(&self, page: PageId, hash: u64) -> Option<FrameId> {
-        // Truncation keeps the lower bits, which is all that the mask lets through.
+        // Truncation keeps the lower bits, which are all that the mask uses.
         let mut at = self.heads[hash as usize & self.mask].load(Ordering::Acquire);
         for _ in 0..STEPS {
             if at == NIL {
@@ -64,7 +64,7 @@ impl PageTable {
                 if !frame.try_pin() {
                     return None;
                 }
-                // In this order: a load that fails takes the page's number away before it ends.
+                // In this order: a failed load removes the page's number before it ends.
                 if frame.flags() & LOADING == 0 && frame.page() == page {
                     return Some(at);
                 }

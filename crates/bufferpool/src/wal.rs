@@ -1,4 +1,4 @@
-//! The pool's view of a write-ahead log.
+//! The pool's interface to a write-ahead log.
 
 use crate::error::WalError;
 use crate::ids::Lsn;
@@ -11,10 +11,10 @@ pub trait Wal: Send + Sync {
     /// The log is durable up to here.
     fn flushed_lsn(&self) -> Lsn;
 
-    /// Makes the log durable up to `lsn` at least, and returns when it is.
+    /// Makes the log durable at least up to `lsn` before it returns.
     ///
     /// # Errors
-    /// When that failed; the pool then keeps the pages that need it in memory.
+    /// If that failed; the pool then keeps the pages that need it in memory.
     fn flush_to(&self, lsn: Lsn) -> Result<(), WalError>;
 }
 

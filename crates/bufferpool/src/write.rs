@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Between two looks at pages that others are changing or writing. A look walks the flush list
-/// under its mutex.
+/// Time between two checks of pages that others are changing or writing. A check walks the flush
+/// list under its mutex.
 const BUSY: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Begins the write of a dirty page, unless it is clean, or being written, or on its way out.
+    /// Begins the write of a dirty page. False if it is clean, being written, or being evicted.
     pub(crate) fn begin_write(&self, frame: FrameId) -> bool {
         let it = self.frames.get(frame);
         if it.flags() & (DIRTY | WRITING) != DIRTY || !it.try_pin_quietly() {
@@ -61,11 +61,11 @@ impl Core {
         it.unpin();
     }
 
-    /// Copies a page whose write has begun. `None`: somebody is changing it.
+    /// Copies a page whose write has begun. `None`: a thread is changing it.
     fn copy_out(&self, frame: FrameId, into: &mut [u8]) -> Option<(PageId, Lsn, u32)> {
         let bytes = self.memory.try_read(frame)?;
         into.copy_from_slice(&bytes);
-        // Under the latch nobody changes the page: the copy has every change so far.
+        // No thread changes the page while its latch is held: the copy has every change so far.
         self.frames.flush_state(frame).lock().redirtied = None;
         let dirtiers = self.frames.dirtiers(frame);
         let cause = dirtiers.most();
@@ -76,7 +76,7 @@ impl Core {
         Some((page, page::page_lsn(into), cause))
     }
 
-    /// Writes one page whose write has begun. `Ok(false)`: somebody was changing it.
+    /// Writes one page whose write has begun. `Ok(false)`: a thread was changing it.
     pub(crate) fn write_one(
         &self,
         instance: &Instance,
@@ -117,8 +117,8 @@ impl Core {
         }
     }
 
-    /// Works through `items` in batches of a size that storage and doublewrite area take: as many
-    /// at a time as the area has room for, one without it. `work` gets the index of a batch's first
+    /// Processes `items` in batches that suit storage and doublewrite area: as many at a time as
+    /// the area has room for, or one without an area. `work` gets the index of a batch's first
     /// item.
     pub(crate) fn in_batches<T: Sync>(
         &self,
@@ -145,7 +145,7 @@ impl Core {
         };
         std::thread::scope(|scope| {
             for _ in 1..at_once.min(items.len().div_ceil(size)) {
-                // Where the system gives no more threads, those that there are do it.
+                // If no more threads can be started, the existing ones do the work.
                 if Builder::new().spawn_scoped(scope, run).is_err() {
                     break;
                 }
@@ -156,7 +156,8 @@ impl Core {
 
     /// Writes pages whose writes have begun, in batches. `after` is called for each that is clean.
     ///
-    /// All writes have ended on return; the first error is returned, the pages concerned are dirty.
+    /// All writes have ended on return. The first error is returned; the pages concerned stay
+    /// dirty.
     pub(crate) fn write_many(
         &self,
         instance: &Instance,
@@ -226,7 +227,7 @@ impl Core {
             }
             None => self.storage.write_batch(&writes, &mut done),
         }
-        // A storage that does not say how a write ended must not keep its page for ever.
+        // A storage that does not report the end of a write must not block its page for ever.
         for ((frame, ..), _) in order.iter().zip(left).filter(|(_, left)| *left) {
             self.end_write(*frame, false);
         }
@@ -235,7 +236,7 @@ impl Core {
     }
 
     /// Writes the pages with changes before `limit`, oldest first, at most `max` of them. Pages
-    /// that somebody is changing are left.
+    /// that are being changed are skipped.
     pub(crate) fn flush_older(
         &self,
         instance: &Instance,
@@ -246,7 +247,7 @@ impl Core {
             let list = instance.flush_list.lock();
             list.range(..(limit, 0)).take(max).map(|(key, _)| key.1).collect()
         };
-        // WAR's buffer empties itself; its slots have numbers beyond the frames'.
+        // WAR's buffer empties itself; its slots have numbers above the frames'.
         let end = instance.first + instance.count;
         let begun: Vec<FrameId> =
             oldest.into_iter().filter(|&frame| frame < end && self.begin_write(frame)).collect();
@@ -260,9 +261,8 @@ impl Core {
     }
 
     /// Writes every page of the instance that was changed up to `era` and not written since,
-    /// `batch` at a time. A page that is changed again meanwhile does not keep the call from
-    /// ending. Pages that cannot be written do not keep others from it; the first error is
-    /// returned.
+    /// `batch` at a time. A page that is changed again meanwhile does not prolong the call. Pages
+    /// that cannot be written do not block others; the first error is returned.
     pub(crate) fn flush_era(
         &self,
         instance: &Instance,
@@ -286,7 +286,7 @@ impl Core {
             result?;
             left = due();
             if !left.is_empty() {
-                // Somebody is changing or writing what is left.
+                // The remaining pages are being changed or written.
                 std::thread::sleep(BUSY);
             }
         }

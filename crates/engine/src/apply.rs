@@ -1,4 +1,4 @@
-//! Carries a logged change out on a page: at first and when it is repeated.
+//! Applies a logged change to a page: the first time, and in a replay.
 
 use crate::node;
 use crate::record::Change;

@@ -1,13 +1,13 @@
 //! B+-trees with latch coupling.
 //!
-//! Readers go down with shared latches, each taken before its parent's is given back. Writers do
-//! the same down to the leaf, which they latch exclusively; only if the leaf must be split they
-//! start again with exclusive latches from the lowest node that will not be split. Latches are
-//! taken downwards and, among leaves, to the right; so nobody waits in a circle. Nodes are never
-//! merged: an empty leaf stays until keys of its range come again.
+//! Readers descend with shared latches, taking each before they release its parent's. Writers do
+//! the same, and latch the leaf exclusively. Only if the leaf must split they start again, with
+//! exclusive latches from the lowest node that will not split. Latches are taken downwards and,
+//! among leaves, to the right, so there is no deadlock. Nodes are never merged: an empty leaf stays
+//! until keys of its range come again.
 //!
-//! With [`TreeLatch::Whole`](crate::TreeLatch) there is a latch of the tree above all that. It
-//! changes nothing but who waits for whom.
+//! With [`TreeLatch::Whole`](crate::TreeLatch) there is a latch of the whole tree above these. It
+//! changes only which thread waits for which.
 
 use crate::error::EngineError;
 use crate::mtr::Mini;
@@ -22,7 +22,7 @@ fn leaf_read<'s>(store: &'s Store, root: PageId, key: &[u8]) -> Result<ReadGuard
     let _tree = store.tree_shared(root);
     let mut guard = store.read(root)?;
     while node::kind(&guard) == INNER {
-        // The old latch is given back when the new one is held.
+        // The old latch is released once the new one is held.
         guard = store.read(node::child(&guard, key))?;
     }
     Ok(guard)
@@ -55,12 +55,12 @@ fn leaf_write<'s>(
     }
 }
 
-/// Notes when a page that was read had its last change.
+/// Notes the last change of a page that was read.
 fn see(seen: &Cell<Lsn>, page: &ReadGuard<'_>) {
     seen.set(seen.get().max(page.lsn()));
 }
 
-/// Reads the pages down to where a key belongs: an error if it can be neither read nor changed.
+/// Reads the pages down to a key's leaf: an error if one can be neither read nor changed.
 pub(crate) fn probe(store: &Store, root: PageId, key: &[u8]) -> Result<(), EngineError> {
     leaf_read(store, root, key).map(drop)
 }
@@ -79,7 +79,7 @@ pub(crate) fn get(
 
 /// Visits the rows with `from` ≤ key < `to` in order until `visit` returns false.
 ///
-/// No latch is held between leaves: rows that come or go meanwhile may be seen or not.
+/// No latch is held between leaves: rows inserted or removed meanwhile may be visited or not.
 pub(crate) fn scan(
     store: &Store,
     root: PageId,
@@ -150,7 +150,7 @@ fn put_in(mini: &mut Mini<'_>, leaf: usize, key: &[u8], value: Option<&[u8]>) {
     mini.change(leaf, change);
 }
 
-/// Whether a put of this size cannot make the node split.
+/// Whether a put of this size cannot split the node.
 fn is_safe(page: &[u8], key: usize, value: usize) -> bool {
     let (key, value) = if node::kind(page) == INNER { (MAX_KEY, 8) } else { (key, value) };
     node::free(page) >= node::needed(key, value)
@@ -181,12 +181,12 @@ fn put_splitting(
     for _ in 0..splits {
         fresh.push(store.new_page()?);
     }
-    // From here on nothing can fail.
+    // From here on no step may fail.
     let mut mini = Mini::new(store);
     let mut path: Vec<usize> = path.into_iter().map(|guard| mini.add(guard)).collect();
     let mut fresh: Vec<usize> = fresh.into_iter().map(|guard| mini.add(guard)).collect();
     if grow && let Some(below) = fresh.pop() {
-        // The root keeps its page: what it held goes into a new one below it.
+        // The root keeps its page; its contents move into a new page below it.
         let held = mini.page(path[0])[24..].to_vec();
         let level = node::level(mini.page(path[0]));
         let child = mini.id(below);
@@ -248,7 +248,7 @@ fn split(mini: &mut Mini<'_>, parent: usize, left: usize, right: usize, key: &[u
     if goes_right { right } else { left }
 }
 
-/// Half of the bytes; but where keys grow, the left node stays full.
+/// Half of the bytes; but if keys are ascending, the left node stays full.
 fn split_point(cells: &[(Vec<u8>, Vec<u8>)], key: &[u8]) -> usize {
     let last = cells.len() - 1;
     if key > cells[last].0.as_slice() {

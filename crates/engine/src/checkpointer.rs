@@ -1,4 +1,4 @@
-//! Checkpoints that nobody asks for, so that the log does not grow for ever.
+//! Background checkpoints, so that the log does not grow for ever.
 
 use crate::engine::Shared;
 use headworks_bufferpool::Wal;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks at the log's length.
+/// Time between two checks of the log's length.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// A thread that takes checkpoints; it ends when this is dropped.
@@ -17,8 +17,9 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Takes one whenever so many bytes of log have come since the last, and since what the log is
-    /// kept for. If the system gives no thread, the log grows until somebody takes one.
+    /// Takes a checkpoint whenever the log has grown by this many bytes since the last one, and
+    /// beyond what must be kept. If no thread can be started, the log grows until a caller takes
+    /// one.
     pub(crate) fn start(shared: &Arc<Shared>, log_bytes: u64) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let start = || {
@@ -43,8 +44,8 @@ impl Drop for Checkpointer {
 }
 
 fn run(shared: &Shared, log_bytes: u64, (stop, told): &(Mutex<bool>, Condvar)) {
-    // Where the log ended when a checkpoint was tried last: one that fails, or gives nothing up
-    // because pages lack old changes, is not tried again at once.
+    // The log's end at the last attempt. A checkpoint may fail, or free nothing because pages lack
+    // old changes; it is not tried again at once.
     let mut tried = 0;
     let mut stopped = stop.lock();
     while !*stopped {

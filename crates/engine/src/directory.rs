@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Engine {
-    /// Makes an empty database with room for `pages` pages in a directory, which is made too; else
-    /// as [`Engine::create`].
+    /// Makes an empty database with room for `pages` pages in a directory, which it also makes;
+    /// else as [`Engine::create`].
     ///
-    /// It can be killed at any moment and called again: what an attempt left is made anew, because
-    /// nobody has used it. A database that was made to the end is never touched.
+    /// It can be killed at any time and called again: an unfinished attempt is started over, as no
+    /// one has used it. A finished database is never touched.
     ///
     /// # Errors
     /// [`EngineError::Exists`]; those of files, pool and log.
@@ -31,7 +31,7 @@ impl Engine {
     ) -> Result<Self, EngineError> {
         let path = directory.join("log");
         // The log is made first, and its lock excludes other processes. Files in a directory
-        // without a log are not the engine's.
+        // without a log do not belong to the engine.
         let (log, replace) = match FileLog::create(&path, FileLog::SEGMENT_BYTES) {
             Ok(log) => (log, false),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

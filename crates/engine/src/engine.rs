@@ -32,9 +32,8 @@ pub struct EngineConfig {
     pub lock_limit: Duration,
     /// What is latched on the way to a leaf; default [`TreeLatch::Coupled`].
     pub tree_latch: TreeLatch,
-    /// Bytes of log after which a checkpoint is taken in the background, so that the log is cut;
-    /// default 64 MiB, `u64::MAX` for none. How far the log is cut is up to the pool's
-    /// `checkpoint_age_bytes`.
+    /// Bytes of log after which a background checkpoint cuts the log; default 64 MiB, `u64::MAX`
+    /// for none. How far it is cut depends on the pool's `checkpoint_age_bytes`.
     pub checkpoint_log_bytes: u64,
 }
 
@@ -51,32 +50,32 @@ impl Default for EngineConfig {
 
 /// A database.
 pub struct Engine {
-    // Dropped first: it works on what follows.
+    // Dropped first: it uses the fields below.
     _checkpointer: Checkpointer,
     shared: Arc<Shared>,
     next_id: AtomicU64,
 }
 
-/// What transactions and the checkpointer work on.
+/// Shared by transactions and the checkpointer.
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) locks: LockTable,
-    /// Commits whose writes are being carried out: a position of the log before the record, and
-    /// the transaction.
+    /// Commits whose writes are being applied: a log position before the record, and the
+    /// transaction.
     pub(crate) applying: Mutex<BTreeSet<(u64, u64)>>,
     pub(crate) poisoned: AtomicBool,
-    /// From this LSN on the log is kept.
+    /// The log is kept from this LSN on.
     pub(crate) kept_from: Mutex<u64>,
-    /// Of a checkpoint that nobody asked for.
+    /// The last unreported error of a background checkpoint.
     pub(crate) background_error: Mutex<Option<EngineError>>,
 }
 
 impl Engine {
-    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree. What
-    /// an earlier attempt left that did not come to its end is made anew.
+    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree. An
+    /// unfinished earlier attempt is started over.
     ///
     /// # Errors
-    /// [`EngineError::Exists`] if the log is a whole database's; those of pool and log.
+    /// [`EngineError::Exists`] if the log belongs to a finished database; those of pool and log.
     ///
     /// # Panics
     /// With more than 63 tables.
@@ -92,13 +91,13 @@ impl Engine {
             "{} tables, {MAX_TABLES} are possible",
             heaps.len()
         );
-        // The last step of an attempt notes where recovery begins, which is never the beginning.
+        // The last step of an attempt notes where recovery begins, which is never position 0.
         if log.start()? > 0 {
             return Err(EngineError::Exists);
         }
         log.truncate(0)?;
         if let Some(area) = &doublewrite {
-            // Copies of another database's pages would mend ours.
+            // Copies from another database would overwrite pages of ours.
             area.clear().map_err(PoolError::from)?;
         }
         let shared = Shared::new(config, storage, log, (FIRST, FIRST), doublewrite, None)?;
@@ -110,10 +109,10 @@ impl Engine {
     /// Opens a database and recovers it, if it was not closed.
     ///
     /// # Errors
-    /// Those of pool and log; [`EngineError::LogDamaged`] if the log is damaged elsewhere than at
-    /// its end, and [`EngineError::Damaged`] if it lacks what pages have: nothing of it is cut off
-    /// then. [`EngineError::NotMade`] if [`Engine::create`] did not come to its end. A page that
-    /// cannot be used keeps nothing else from opening ([`Engine::out_of_service`]).
+    /// Those of pool and log. [`EngineError::LogDamaged`] if the log is damaged other than at its
+    /// end, and [`EngineError::Damaged`] if it lacks changes that pages have; nothing is cut off
+    /// then. [`EngineError::NotMade`] if [`Engine::create`] did not finish. An unusable page does
+    /// not keep the rest from opening ([`Engine::out_of_service`]).
     pub fn open(
         config: EngineConfig,
         storage: Arc<dyn Storage>,
@@ -123,8 +122,8 @@ impl Engine {
         Self::open_and_recover(config, storage, log, doublewrite, None)
     }
 
-    /// As [`Engine::open`], with somebody who knows for whom threads work: their pages' I/O is
-    /// tagged with it ([`BufferPool::with_causes`]).
+    /// As [`Engine::open`], with a source for the causes of threads' work: the I/O of their pages
+    /// is tagged with it ([`BufferPool::with_causes`]).
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -179,16 +178,15 @@ impl Engine {
         &self.shared.store.pool
     }
 
-    /// The error of a checkpoint in the background that was not reported to anybody, if there was
-    /// one.
+    /// The unreported error of a background checkpoint, if there was one.
     #[must_use]
     pub fn take_background_error(&self) -> Option<EngineError> {
         self.shared.background_error.lock().take()
     }
 
-    /// Pages that cannot be used until the database is opened anew, as far as somebody has needed
-    /// them, and why: they are damaged, or storage gave them back too old, and the log does not
-    /// tell all of them. The log is kept for changes that wait for them, and grows meanwhile.
+    /// Pages that turned out to be unusable until the database is opened again, with the reasons.
+    /// They are damaged, or storage returned an old version, and the log lacks part of their
+    /// history. The log keeps the changes that wait for them, and grows meanwhile.
     #[must_use]
     pub fn out_of_service(&self) -> Vec<(PageId, String)> {
         self.shared.store.health.lost()
@@ -212,8 +210,8 @@ impl Engine {
         heap::scan(&self.shared.store, root_of(table.0), visit)
     }
 
-    /// Sets a row outside of any transaction, without a lock and without waiting for the log: for
-    /// loading. It is safe after the next [`Engine::flush`].
+    /// Sets a row outside any transaction, without a lock and without waiting for the log: for
+    /// loading. It is durable after the next [`Engine::flush`].
     ///
     /// # Errors
     /// [`EngineError::OutOfService`], the pool's.
@@ -229,10 +227,11 @@ impl Engine {
         heap::append(&self.shared.store, root_of(table.0), row, None)
     }
 
-    /// Takes a checkpoint without writing pages: the log before what they lack is given up.
+    /// Takes a checkpoint without writing pages: frees the log up to the first change that pages
+    /// lack.
     ///
     /// # Errors
-    /// Those of pool and log; the earlier checkpoint then still holds.
+    /// Those of pool and log; the earlier checkpoint then remains valid.
     pub fn checkpoint(&self) -> Result<(), EngineError> {
         self.shared.checkpoint()
     }
@@ -282,8 +281,8 @@ impl Shared {
         txn::max_value(self.store.pool.config().page_size)
     }
 
-    /// Makes the log durable up to `lsn`. Where that fails nothing is changed any more: others
-    /// would see what was never promised, and the log would grow in memory.
+    /// Makes the log durable up to `lsn`. On failure no more changes are made. Otherwise others
+    /// would see uncommitted changes, and the log would grow in memory.
     pub(crate) fn make_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         self.store.log.flush_to(lsn).map_err(|error| {
             self.poisoned.store(true, Ordering::Release);
@@ -295,17 +294,17 @@ impl Shared {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(EngineError::Poisoned);
         }
-        // One at a time: the log must not be kept from an earlier position on after a later one.
+        // One at a time: a later checkpoint must not be followed by an earlier position.
         let mut kept_from = self.kept_from.lock();
         // The pages' position first: a commit that ends in between has its changes after it.
         let pages = self.store.pool.checkpoint_lsn()?.0;
         let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
-        // Not before an earlier one: a page that is made dirty after that one's look gets a record
-        // after it, whatever position it was noted with.
+        // Never before an earlier position. A page dirtied after that checkpoint's scan gets a
+        // record after it, whatever position was noted with it.
         let needed = pages.min(self.store.health.log_needed_from());
         let start = commits.map_or(needed, |lsn| lsn.min(needed)).max(*kept_from);
-        // A commit before `start` that is not under way any more may have its changes after it, and
-        // has told of itself: they must be durable before its record is given up.
+        // A commit before `start` that has ended may have its changes after `start`. They must be
+        // durable before its record is freed.
         self.store.log.flush_to(self.store.log.end_lsn())?;
         self.store.log.device().set_start(start - FIRST)?;
         *kept_from = start;

@@ -1,4 +1,4 @@
-//! What can go wrong in the engine.
+//! Errors of the engine.
 
 use crate::repair::LogDamage;
 use headworks_bufferpool::{PageId, PoolError, StorageError, WalError};
@@ -20,7 +20,7 @@ pub enum EngineError {
         /// How long the transaction waited.
         waited_ms: u64,
     },
-    /// The transaction wants to end without effect.
+    /// The transaction asked to end without effect.
     #[error("the transaction was rolled back: {0}")]
     Rollback(&'static str),
     /// A key or value is too long for a page.
@@ -33,22 +33,22 @@ pub enum EngineError {
     },
     /// The storage is used up.
     #[error(
-        "too few pages are left of {pages}: make the storage larger (FileStorage::grow), open the engine anew"
+        "too few pages are left of {pages}: make the storage larger (FileStorage::grow), and open the engine again"
     )]
     Full {
         /// Pages of the storage.
         pages: u64,
     },
-    /// This commit is durable in the log, but not all of its pages could be changed.
+    /// The commit is durable in the log, but not all of its pages could be changed.
     #[error(
         "the commit took place, but could not be carried out in full ({0}): see to the storage, open the engine \
          anew, recovery completes it"
     )]
     Unfinished(String),
-    /// A page cannot be used. The transaction that needs it does not take place.
+    /// A page is unusable. The transaction that needs it has no effect.
     #[error(
         "page {page} is out of service ({reason}): its rows can be neither read nor changed, all others can. Put the \
-         page back from a mirror or a backup of the same time and open the engine anew: the log keeps the changes \
+         page back from a mirror or a backup of the same time and open the engine again: the log keeps the changes \
          that it lacks. Or copy the other rows into a new database"
     )]
     OutOfService {
@@ -57,31 +57,29 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
-    /// There is a database where one was to be made.
+    /// A database exists where one was to be made.
     #[error("there is a database already: open it, or remove its files")]
     Exists,
-    /// The process that made the database was killed before it had finished.
-    #[error(
-        "the database was not made to the end, nobody has used it: make it anew, `Engine::create` can"
-    )]
+    /// The process that made the database was killed before it finished.
+    #[error("the creation of the database was interrupted: repeat `Engine::create`")]
     NotMade,
     /// The log's files.
     #[error("the log: {0}")]
     LogFiles(#[from] std::io::Error),
     /// The log is damaged, and not at its end.
     #[error(
-        "the log is damaged at {}; nothing was cut off. Restore the log from a backup, or give up what those bytes \
-         said: `cargo run -p headworks-engine --example repair -- DIRECTORY_OF_THE_LOG` says what that would be",
+        "the log is damaged at {}; nothing was cut off. Restore the log from a backup, or give up the damaged \
+         bytes: `cargo run -p headworks-engine --example repair -- DIRECTORY_OF_THE_LOG` lists them",
         LogDamage::list(.0)
     )]
     LogDamaged(Vec<LogDamage>),
-    /// An earlier commit could not be carried out or made durable, so this one did not take place.
+    /// An earlier commit could not be applied or made durable, so this one had no effect.
     #[error(
         "an earlier commit could not be carried out or made durable, so nothing is changed any more: see to the \
-         storage, open the engine anew"
+         storage, open the engine again"
     )]
     Poisoned,
-    /// Something stored is not what was put there.
+    /// Stored data differ from what was written.
     #[error("{what} is damaged: restore it from a backup")]
     Damaged {
         /// What.
@@ -90,7 +88,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// An error of the pool: [`EngineError::OutOfService`] if it concerns this page alone.
+    /// An error of the pool: [`EngineError::OutOfService`] if it concerns only this page.
     pub(crate) fn of_page(page: PageId, error: PoolError) -> Self {
         match error {
             PoolError::Checksum { .. }

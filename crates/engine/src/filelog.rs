@@ -1,9 +1,9 @@
-//! A log in files: a directory of segments, and a small file that says where recovery begins.
+//! A log in files: a directory of segments, and a small file with the start of recovery.
 //!
 //! A segment is named after the offset of its first byte (16 hexadecimal digits, `.log`) and holds
-//! nothing but the log's bytes. It is synced before the next is made, so only the last can lack
-//! what was appended. Segments that lie before the start are deleted. The start is replaced by a
-//! rename, which is atomic.
+//! only the log's bytes. It is synced before the next is made, so only the last can lack appended
+//! bytes. Segments before the start are deleted. The start is replaced by a rename, which is
+//! atomic.
 
 use crate::logdev::LogDevice;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ pub struct FileLog {
     directory: PathBuf,
     segment_bytes: u64,
     last: Mutex<Segment>,
-    /// Holds the lock that keeps other opens away.
+    /// Holds the lock that excludes other opens.
     lock: File,
 }
 
@@ -49,15 +49,15 @@ fn damaged(path: &Path, what: String) -> Error {
 }
 
 impl FileLog {
-    /// Bytes from which on a segment is followed by another, usually.
+    /// Usual size at which a segment ends.
     pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-    /// Makes an empty log in `directory`, which is made too. A segment ends with the append that
-    /// makes it `segment_bytes` or longer: smaller ones give space back sooner, larger ones cost
+    /// Makes an empty log in `directory`, which it also makes. A segment ends with the append that
+    /// makes it `segment_bytes` or longer: smaller segments free space sooner, larger ones need
     /// fewer syncs.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a log, `ResourceBusy` if somebody is making one, and the
+    /// `AlreadyExists` if there is a log, `ResourceBusy` if another process is making one, and the
     /// system's.
     pub fn create(directory: &Path, segment_bytes: u64) -> Result<Self> {
         fs::create_dir_all(directory)?;
@@ -79,10 +79,10 @@ impl FileLog {
     /// Opens what [`FileLog::create`] made.
     ///
     /// # Errors
-    /// `InvalidData` if the directory holds no log, or one with a segment missing; `ResourceBusy`
-    /// if it is open already; the system's.
+    /// `InvalidData` if the directory has no log, or a segment is missing; `ResourceBusy` if it is
+    /// open already; the system's.
     pub fn open(directory: &Path, segment_bytes: u64) -> Result<Self> {
-        // A lock is only left where there is a log.
+        // A lock file is only made where there is a log.
         Self::read_start(directory)?;
         let lock = Self::lock(directory)?;
         let start = Self::read_start(directory)?;
@@ -120,7 +120,7 @@ impl FileLog {
                 );
                 Err(Error::new(ErrorKind::ResourceBusy, what))
             }
-            // A file system that knows no locks is used without.
+            // A file system without locks is used without one.
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(lock),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -145,7 +145,7 @@ impl FileLog {
         self.directory.join(format!("{base:016x}.log"))
     }
 
-    /// Makes names durable that were given, changed or taken away.
+    /// Makes new, changed and removed names durable.
     fn sync_names(&self) -> Result<()> {
         File::open(&self.directory)?.sync_all()
     }
@@ -185,7 +185,7 @@ impl FileLog {
 
 impl Drop for FileLog {
     fn drop(&mut self) {
-        // A process that is being started by another thread may have the file, too, for a moment.
+        // A process that another thread is starting may have the file for a moment too.
         let _ = self.lock.unlock();
     }
 }

@@ -1,4 +1,4 @@
-//! Which pages can be used, and how old they may be.
+//! Which pages are usable, and how recent they must be.
 
 use headworks_bufferpool::{Lsn, PageId};
 use parking_lot::Mutex;
@@ -6,24 +6,24 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pages whose LSNs are noted together.
+/// Pages whose LSNs share one allocation.
 const CHUNK: u64 = 4096;
-/// No page is as young as a page out of service would have to be.
+/// Larger than the LSN of any page.
 const OUT_OF_SERVICE: u64 = u64::MAX;
 
-/// For each page the last change that is known of it, so that an older version that storage gives
-/// back shows (a lost write); and the pages that are out of service.
+/// The last known change of each page, to detect old versions from storage (lost writes), and the
+/// pages that are out of service.
 pub(crate) struct Health {
-    /// Made when a page of the chunk is changed: a storage may have room for far more than is used.
+    /// Made when a page of the chunk is changed: a storage may have far more pages than are used.
     latest: Box<[OnceLock<Box<[AtomicU64]>>]>,
     lost: Mutex<BTreeMap<PageId, String>>,
-    /// For what pages lack that are out of service the log is kept from here on.
+    /// The log is kept from here on, for pages out of service.
     log_from: AtomicU64,
 }
 
 impl Health {
     pub(crate) fn new(pages: u64) -> Self {
-        // More chunks than memory has room for were refused with the storage.
+        // A storage whose chunks exceed memory was refused before.
         let chunks = pages.div_ceil(CHUNK) as usize;
         Self {
             latest: (0..chunks).map(|_| OnceLock::new()).collect(),
@@ -36,7 +36,7 @@ impl Health {
         self.latest.get((page.0 / CHUNK) as usize)
     }
 
-    /// The last change that is known of a page; 0 if none is.
+    /// The last known change of a page; 0 if there is none.
     pub(crate) fn latest(&self, page: PageId) -> Lsn {
         let chunk = self.chunk(page).and_then(OnceLock::get);
         let known = chunk.map(|chunk| chunk[(page.0 % CHUNK) as usize].load(Ordering::Acquire));
@@ -56,18 +56,18 @@ impl Health {
         self.set(page, lsn.0);
     }
 
-    /// Whether a version of a page is no older than it should be, and the page is in service.
+    /// Whether a version of a page is recent enough, and the page is in service.
     pub(crate) fn is_current(&self, page: PageId, lsn: Lsn) -> bool {
         lsn >= self.latest(page)
     }
 
-    /// From here on nobody uses the page until the database is opened anew.
+    /// From here on the page is unusable until the database is opened again.
     pub(crate) fn lose(&self, page: PageId, reason: String) {
         self.lost.lock().entry(page).or_insert(reason);
         self.set(page, OUT_OF_SERVICE);
     }
 
-    /// The page is whole again: its next version counts, whichever that is.
+    /// The page is intact again: its next version counts, whatever its LSN.
     pub(crate) fn regain(&self, page: PageId) {
         self.lost.lock().remove(&page);
         self.set(page, 0);
@@ -78,7 +78,7 @@ impl Health {
         self.lost.lock().get(&page).cloned()
     }
 
-    /// Pages out of service need the log from here on, for as long as the database is open.
+    /// Pages out of service need the log from here on, while the database is open.
     pub(crate) fn need_log_from(&self, position: Lsn) {
         self.log_from.fetch_min(position.0, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! Heap files: rows in the order of their arrival, without keys.
+//! Heap files: rows in order of insertion, without keys.
 //!
 //! The root page links to the last page of rows, each page of rows to the one before it.
 
@@ -9,7 +9,7 @@ use crate::record::{Change, Origin};
 use crate::store::Store;
 use headworks_bufferpool::PageId;
 
-/// Reads the pages to which a row would be added: an error if that cannot be.
+/// Reads the pages that an appended row needs: an error if that fails.
 pub(crate) fn probe(store: &Store, root: PageId) -> Result<(), EngineError> {
     let last = node::link(&store.read(root)?);
     if last == PageId(0) { Ok(()) } else { store.read(last).map(drop) }

@@ -2,15 +2,15 @@
 //! write-ahead log with group commit, and recovery by redo.
 //!
 //! How a transaction gets to disk:
-//! 1. It collects its writes and takes a lock for each row. Pages see nothing of it.
+//! 1. It collects its writes and takes a lock for each row. Pages are not changed.
 //! 2. [`Transaction::commit`] appends one *commit record* with all its writes to the log.
-//! 3. Each write is carried out on its page by a *mini-transaction*, whose record says which write
-//!    of which commit it is, and what it does to the pages.
-//! 4. The locks are given back, and the caller waits until the log is durable.
+//! 3. Each write is applied to its page by a *mini-transaction*, whose record tells which write of
+//!    which commit it is, and what it does to the pages.
+//! 4. The locks are released, and the caller waits until the log is durable.
 //!
-//! So pages never hold anything of a transaction whose commit record is not in the log, and
-//! recovery needs no undo: it repeats the mini-transactions whose effect a page lacks, and carries
-//! out the writes of commits that were cut short.
+//! So pages never contain anything of a transaction whose commit record is not in the log, and
+//! recovery needs no undo. It repeats the mini-transactions whose effect a page lacks, and applies
+//! the remaining writes of interrupted commits.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! LinkBench's graph operations (Armstrong et al., SIGMOD 2013) on three trees: nodes, links, and
 //! counts of links. The mix is that of LinkBench's `FBWorkload.properties`.
 //!
-//! What differs from the original: ids are drawn from a Zipf-like distribution with one parameter,
-//! not from Facebook's histograms, and every node begins with the same number of links.
+//! Differences from the original: ids come from a Zipf-like distribution with one parameter, not
+//! from Facebook's histograms, and every node begins with the same number of links.
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -23,7 +23,7 @@ const LINK_BYTES: usize = 40;
 const TYPES: u32 = 2;
 /// Links of a type that a node has at first.
 const LINKS_PER_TYPE: u32 = 3;
-/// Longest list that an operation returns (LinkBench has 10,000, on lists that rarely get there).
+/// Longest list that an operation returns (LinkBench has 10,000, on lists that rarely get so long).
 const LIST_LIMIT: u32 = 1000;
 /// How uneven the access is: 0 is uniform; the density of rank r falls like r to the power -SKEW.
 const SKEW: f64 = 0.7;
@@ -94,7 +94,7 @@ const MIX: [(f64, Kind); 10] = [
 pub struct Client<'e> {
     engine: &'e Engine,
     nodes: u32,
-    /// Nodes that this user adds have ids of its own, from here on.
+    /// Ids for the nodes that this user adds: its own range, from here on.
     next_new: u32,
     random: Random,
 }
@@ -176,7 +176,7 @@ impl<'e> Client<'e> {
         }
     }
 
-    /// Makes a link be there or not, and keeps the count right.
+    /// Adds or removes a link, and updates the count.
     fn set_link(
         &self,
         node: u32,
@@ -203,10 +203,10 @@ impl<'e> Client<'e> {
     }
 }
 
-/// Compares every count with the links that are there.
+/// Compares every count with the existing links.
 ///
 /// # Errors
-/// [`EngineError::Damaged`] with the first that differs, the pool's.
+/// [`EngineError::Damaged`] with the first difference, the pool's.
 pub fn check(engine: &Engine, nodes: u32) -> Result<(), EngineError> {
     let tx = engine.begin();
     for node in 1..=nodes {
@@ -220,7 +220,7 @@ pub fn check(engine: &Engine, nodes: u32) -> Result<(), EngineError> {
             let count = tx.get(COUNTS, &from)?.map_or(0, |row| get32(&row, 0));
             if count != links {
                 let what =
-                    format!("node {node}, type {kind}: {links} links, the count says {count},");
+                    format!("node {node}, type {kind}: {links} links, but a count of {count},");
                 return Err(EngineError::Damaged { what });
             }
         }

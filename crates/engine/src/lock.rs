@@ -1,4 +1,4 @@
-//! Row locks: exclusive, held until the end of the transaction, with a limit on the wait.
+//! Row locks: exclusive, held until the end of the transaction, with a timeout.
 
 use crate::error::EngineError;
 use parking_lot::{Condvar, Mutex};
@@ -33,7 +33,7 @@ impl LockTable {
     }
 
     fn shard(&self, row: &RowKey) -> &Shard {
-        // Truncation keeps the lower bits, which is all that is wanted.
+        // Truncation keeps the lower bits, which are all that is needed.
         &self.shards[self.hasher.hash_one(row) as usize % SHARDS]
     }
 

@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub(crate) const FIRST: u64 = 16;
 
 struct Tail {
-    /// Records that were not given to the device yet.
+    /// Records that are not at the device yet.
     pending: Vec<u8>,
     end: u64,
     durable: u64,
-    /// Somebody is writing for everybody.
+    /// A thread is writing for all.
     flushing: bool,
-    /// The device failed: nothing that was not durable then will ever count as durable.
+    /// The device failed: anything that was not durable then never will be.
     failed: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log from `end` on; what is before lies on the device, durable.
+    /// The log from `end` on; earlier parts are durable on the device.
     pub(crate) fn new(device: Arc<dyn LogDevice>, end: u64) -> Self {
         let tail = Tail { pending: Vec::new(), end, durable: end, flushing: false, failed: None };
         Self { device, tail: Mutex::new(tail), flushed: Condvar::new() }
@@ -45,7 +45,7 @@ impl Log {
         let payload = record.encode();
         let sum = crc32c::crc32c(&payload);
         let mut tail = self.tail.lock();
-        // A flush takes all that is pending, after the previous flush was synced.
+        // A flush takes all pending records, once the previous flush is synced.
         let begins_flush = tail.pending.is_empty();
         let header = scan::header(payload.len(), sum, tail.end, begins_flush);
         tail.pending.extend(header);
@@ -54,7 +54,7 @@ impl Log {
         Lsn(tail.end)
     }
 
-    /// Reads what the device holds from LSN `start` on.
+    /// Reads the device's log from LSN `start` on.
     pub(crate) fn read(device: &dyn LogDevice, start: u64) -> std::io::Result<Found> {
         let bytes = device.read_from(start - FIRST)?;
         Ok(scan::read(&bytes, start, device.sealed()? + FIRST))
@@ -70,8 +70,8 @@ impl Wal for Log {
         Lsn(self.tail.lock().durable)
     }
 
-    /// Group commit: a thread that finds no other writing writes all that is pending, for all that
-    /// wait.
+    /// Group commit: if no other thread is writing, this one writes all pending records, for all
+    /// that wait.
     fn flush_to(&self, lsn: Lsn) -> Result<(), WalError> {
         let mut tail = self.tail.lock();
         loop {

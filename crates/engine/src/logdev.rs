@@ -14,7 +14,7 @@ pub trait LogDevice: Send + Sync {
     /// The device's.
     fn append(&self, bytes: &[u8]) -> std::io::Result<()>;
 
-    /// Makes what was appended durable.
+    /// Makes appended bytes durable.
     ///
     /// # Errors
     /// The device's.
@@ -26,13 +26,13 @@ pub trait LogDevice: Send + Sync {
     /// The device's.
     fn read_from(&self, offset: u64) -> std::io::Result<Vec<u8>>;
 
-    /// Cuts the log off at `offset`: what follows was no record.
+    /// Cuts the log off at `offset`: the bytes after it are not records.
     ///
     /// # Errors
     /// The device's.
     fn truncate(&self, offset: u64) -> std::io::Result<()>;
 
-    /// Notes durably where recovery begins; what lies before is not needed any more.
+    /// Notes durably where recovery begins; the log before it is no longer needed.
     ///
     /// # Errors
     /// The device's.
@@ -53,13 +53,13 @@ pub trait LogDevice: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Where an offset lies, for error messages.
+    /// The location of an offset, for error messages.
     fn place(&self, offset: u64) -> String {
         format!("offset {offset}")
     }
 
-    /// Up to which offset everything is known to have been durable, so that whatever is not whole
-    /// before it is damage and not the end of the log; 0 if that is not known.
+    /// The offset up to which everything is known to have been durable; 0 if unknown. Broken
+    /// records before it are damage, and not the end of the log.
     ///
     /// # Errors
     /// The device's.
@@ -68,7 +68,7 @@ pub trait LogDevice: Send + Sync {
     }
 }
 
-/// What a device writes whole or not at all.
+/// A unit that a device writes completely or not at all.
 const SECTOR: u64 = 512;
 
 #[derive(Default)]
@@ -96,22 +96,22 @@ impl MemLog {
         Self { sync_time, state: Mutex::default() }
     }
 
-    /// An empty log whose positions begin at `offset`: for a flushed database whose pages carry
-    /// LSNs of an earlier log.
+    /// An empty log whose positions begin at `offset`: for a flushed database whose pages have LSNs
+    /// of an earlier log.
     #[must_use]
     pub fn starting_at(sync_time: Duration, offset: u64) -> Self {
         let state = State { base: offset, durable: offset, start: offset, ..State::default() };
         Self { sync_time, state: Mutex::new(state) }
     }
 
-    /// Cuts the power: of what was not synced a part, decided by `seed`, is left; its end is
-    /// damaged, or a sector of it never came. Every operation fails until [`MemLog::restore`].
+    /// Cuts the power. A part of the unsynced bytes stays, as `seed` decides; its end is damaged,
+    /// or a sector of it is missing. Every operation fails until [`MemLog::restore`].
     pub fn cut(&self, seed: u64) {
         let mut state = self.state.lock();
         state.dead = true;
         let unsynced = state.base + state.bytes.len() as u64 - state.durable;
         let kept = seed % (unsynced + 1);
-        // Less than what is in memory.
+        // At most the bytes in memory.
         let len = (state.durable + kept - state.base) as usize;
         state.bytes.truncate(len);
         if kept > 0 && seed.is_multiple_of(3) {
@@ -208,9 +208,9 @@ impl LogDevice for MemLog {
     }
 }
 
-/// A log whose syncs, which carry what was appended to the device, wait for their turn in a queue,
-/// with the pages' requests if they share it. They are of kind [`IoKind::Log`], for whoever commits
-/// for all.
+/// A log whose syncs, which carry the appended bytes to the device, wait for their turn in a queue.
+/// The pages' requests may share it. They are of kind [`IoKind::Log`], with the cause of the thread
+/// that commits for all.
 pub struct QueuedLog {
     inner: Arc<dyn LogDevice>,
     queue: Arc<IoQueue>,
@@ -224,7 +224,7 @@ impl QueuedLog {
         Self { inner, queue, causes: None }
     }
 
-    /// With somebody who knows for whom threads work, as the pool has it.
+    /// With a source for the causes of threads' work, as in the pool.
     #[must_use]
     pub fn with_causes(self, causes: Arc<dyn CauseSource>) -> Self {
         Self { causes: Some(causes), ..self }

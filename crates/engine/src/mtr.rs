@@ -8,7 +8,7 @@ use headworks_bufferpool::{Lsn, PageId, Wal, WriteGuard};
 
 /// A mini-transaction. Every page stays latched until [`Mini::finish`].
 ///
-/// Between the first change and the end nothing may fail: pages are latched and made before.
+/// From the first change to the end no step may fail: pages are latched and made before.
 pub(crate) struct Mini<'s> {
     store: &'s Store,
     guards: Vec<(WriteGuard<'s>, bool)>,
@@ -42,7 +42,7 @@ impl<'s> Mini<'s> {
         self.changes.push(PageChange { page: guard.page(), before: guard.lsn(), change });
     }
 
-    /// Makes any change; the log gets the page as it is in the end.
+    /// Makes any change; the log gets the page's final contents.
     pub(crate) fn rewrite(&mut self, at: usize, change: impl FnOnce(&mut [u8])) {
         let rec_lsn = self.store.log.end_lsn();
         let (guard, rewritten) = &mut self.guards[at];

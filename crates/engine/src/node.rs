@@ -11,7 +11,7 @@
 //! | 40.. | offsets of the cells, in key order, two bytes each |
 //!
 //! A cell is key length, value length (two bytes each), key, value. An inner node's values are
-//! children: the page of keys from the cell's key on.
+//! children: the pages of keys from the cell's key on.
 
 use headworks_bufferpool::PageId;
 
@@ -21,7 +21,7 @@ pub(crate) const HEAP: u8 = 3;
 /// Longest key.
 pub(crate) const MAX_KEY: usize = 256;
 
-/// What lies before is the pool's.
+/// Bytes before this are the pool's.
 pub(crate) const FIRST_BYTE: usize = 24;
 
 const SLOTS: usize = 40;
@@ -82,7 +82,7 @@ pub(crate) fn value(page: &[u8], slot: usize) -> &[u8] {
     &page[at + 4 + key..at + 4 + key + value]
 }
 
-/// The slot of a key, or where it would be.
+/// The slot of a key, or the slot where it would be inserted.
 pub(crate) fn find(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
     let (mut low, mut high) = (0, count(page));
     while low < high {
@@ -96,7 +96,7 @@ pub(crate) fn find(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
     Err(low)
 }
 
-/// The child of an inner node under which a key lies.
+/// The child of an inner node that covers a key.
 pub(crate) fn child(page: &[u8], wanted: &[u8]) -> PageId {
     let slot = match find(page, wanted) {
         Ok(slot) => slot + 1,
@@ -111,7 +111,7 @@ fn child_at(page: &[u8], slot: usize) -> PageId {
     PageId(u64::from_le_bytes(bytes))
 }
 
-/// Bytes that are free, counting those of removed cells.
+/// Free bytes, including those of removed cells.
 pub(crate) fn free(page: &[u8]) -> usize {
     get16(page, 28) - (SLOTS + 2 * count(page)) + get16(page, 30)
 }
@@ -173,7 +173,7 @@ pub(crate) fn set(page: &mut [u8], slot: usize, new: &[u8]) {
     insert(page, slot, &key, new);
 }
 
-/// Pushes the cells together at the end of the page.
+/// Compacts the cells at the end of the page.
 fn compact(page: &mut [u8]) {
     let cells: Vec<(Vec<u8>, Vec<u8>)> = (0..count(page))
         .map(|slot| (key(page, slot).to_vec(), value(page, slot).to_vec()))

@@ -1,4 +1,4 @@
-//! The drivers' random numbers, so that a run follows from its seed.
+//! The drivers' random numbers: a run is determined by its seed.
 
 use headworks_policy::random;
 

@@ -25,13 +25,12 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageChange {
     pub(crate) page: PageId,
-    /// 0 for a page that was made by this. It tells a page that lacks changes from one that does
-    /// not.
+    /// 0 for a page that was made by this. It distinguishes pages that lack changes from others.
     pub(crate) before: Lsn,
     pub(crate) change: Change,
 }
 
-/// Which write of which commit a mini-transaction carries out.
+/// Which write of which commit a mini-transaction applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// LSN of the commit record.
@@ -46,9 +45,9 @@ pub(crate) enum Record {
         origin: Option<Origin>,
         changes: Vec<PageChange>,
     },
-    /// What was here was damaged, and a repair passed over it.
+    /// Damaged bytes that a repair has skipped.
     Gap,
-    /// Storage gave a page back without the change of this LSN.
+    /// Storage returned a page without the change of this LSN.
     Newest {
         page: PageId,
         lsn: Lsn,
@@ -93,7 +92,7 @@ impl Change {
 }
 
 impl Record {
-    /// The first byte of a gap's payload. What follows it says nothing.
+    /// The first byte of a gap's payload. The bytes after it mean nothing.
     pub(crate) const GAP: u8 = 3;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -138,7 +137,7 @@ impl Record {
         out
     }
 
-    /// `None`: the bytes are no record.
+    /// `None`: the bytes are not a record.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
         let mut reader = Reader(bytes);
         match reader.byte()? {

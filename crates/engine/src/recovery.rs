@@ -11,26 +11,26 @@ use crate::store::{META, Store, too_old, whole_image};
 use headworks_bufferpool::{Lsn, PageId};
 use std::collections::{BTreeMap, HashSet};
 
-/// What recovery found and did.
+/// Findings and actions of recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Whole records from the last checkpoint on.
+    /// Complete records since the last checkpoint.
     pub records: u64,
     /// Page changes that were repeated: their pages lacked them.
     pub redone: u64,
-    /// Writes of commits that had not been carried out.
+    /// Writes of commits that had not been applied.
     pub completed: u64,
-    /// Torn pages that the doublewrite area mended.
+    /// Torn pages that the doublewrite area repaired.
     pub mended: u64,
-    /// Damaged pages, and pages that came back too old, that the log told as a whole.
+    /// Damaged or outdated pages that were rebuilt from the log.
     pub rebuilt: u64,
     /// Pages out of service although the log has changes for them: see
     /// [`crate::Engine::out_of_service`].
     pub out_of_service: u64,
-    /// Writes of commits that wait until their pages are back. The log is kept for them.
+    /// Writes of commits that wait for pages out of service. The log is kept for them.
     pub waiting: u64,
-    /// Bytes at the end of the log that were no whole record: the remains of commits that nobody
-    /// was told of.
+    /// Bytes at the end of the log that are not complete records: remains of commits that were
+    /// never acknowledged.
     pub torn_bytes: u64,
 }
 
@@ -40,18 +40,17 @@ pub(crate) struct Tail {
     found: Found,
 }
 
-/// Pages that recovery could not use so far: the position of the first change that they lack, and
-/// why.
+/// Unusable pages so far: the position of the first change that each lacks, and the reason.
 type Unusable = BTreeMap<PageId, (u64, String)>;
 
 impl Tail {
-    /// Reads the log up to what is torn.
+    /// Reads the log up to the torn end.
     pub(crate) fn read(device: &dyn LogDevice) -> Result<Tail, EngineError> {
         let start = device.start()? + FIRST;
         if start == FIRST {
             return Err(EngineError::NotMade);
         }
-        // A process that was killed may have left records that can be read and are not durable.
+        // A killed process may have left records that can be read but are not durable.
         device.sync()?;
         let found = Log::read(device, start)?;
         if !found.damage.is_empty() {
@@ -60,7 +59,7 @@ impl Tail {
         Ok(Tail { start, found })
     }
 
-    /// From where on the pages may lack what is in the log.
+    /// The position from which pages may lack changes in the log.
     pub(crate) fn start(&self) -> Lsn {
         Lsn(self.start)
     }
@@ -69,7 +68,7 @@ impl Tail {
         self.found.end
     }
 
-    /// Brings the pages to the state of the log's end.
+    /// Brings the pages to the state at the log's end.
     pub(crate) fn replay(self, store: &Store) -> Result<RecoveryReport, EngineError> {
         let Found { records, end, torn_bytes, .. } = self.found;
         let mut report =
@@ -99,7 +98,8 @@ impl Tail {
         if let Ok(meta) = store.pool.read(META) {
             within(Lsn(end), meta.lsn())?;
         }
-        // What follows is no record, and no page knows of it. New records take its place.
+        // The bytes after it are not records, and no page depends on them. New records replace
+        // them.
         store.log.device().truncate(end - FIRST)?;
         store.load_allocation()?;
         report.out_of_service = unusable.len() as u64;
@@ -116,7 +116,7 @@ impl Tail {
             })
             .filter(|(_, origin, _)| !carried_out.contains(&(origin.commit, origin.index)))
             .collect();
-        // A crash in the middle of this must not lose the pages that the rest needs.
+        // A crash during this must not lose pages that the rest needs.
         let _reserved = store.reserve_for_recovery(left.iter().map(|(.., write)| *write))?;
         for (before, origin, write) in left {
             if store.carry_out_if_usable(write, origin)?.is_none() {
@@ -130,8 +130,8 @@ impl Tail {
     }
 }
 
-/// A page is written when the log is durable up to its last change: if the log ends before that, a
-/// part of it is gone.
+/// A page is written only once the log is durable up to its last change. If the log ends before
+/// that, a part of it is missing.
 fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
     if lsn > end {
         let what =
@@ -141,7 +141,7 @@ fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Why a page, which storage once gave back without a change, lacks it still.
+/// Why a page still lacks a change that storage once lost.
 fn lacks(store: &Store, page: PageId, lsn: Lsn) -> Option<String> {
     store.health.changed(page, lsn);
     match store.pool.read(page) {
@@ -151,7 +151,7 @@ fn lacks(store: &Store, page: PageId, lsn: Lsn) -> Option<String> {
     }
 }
 
-/// Where a mini-transaction lies in the log.
+/// A mini-transaction's position in the log.
 struct At {
     before: Lsn,
     lsn: Lsn,
@@ -159,7 +159,7 @@ struct At {
 }
 
 impl At {
-    /// Repeats a mini-transaction on the pages that lack it. Pages that cannot take it are noted.
+    /// Repeats a mini-transaction on the pages that lack it. Unusable pages are noted.
     fn redo(
         &self,
         store: &Store,
@@ -212,7 +212,7 @@ impl At {
             store.health.changed(page, there);
             return Ok(Redo::Has);
         }
-        // All changes of one record found the page as it was before it.
+        // All changes of one record need the page as it was before the record.
         let wanted = changes.first().map_or(there, |change| change.before);
         if image.is_none() && there != wanted {
             return Ok(Redo::Cannot(if there < wanted {
@@ -233,12 +233,12 @@ impl At {
     }
 }
 
-/// What became of a record's changes of a page.
+/// Result of a record's changes to a page.
 enum Redo {
     /// The page has them.
     Has,
-    /// They were repeated; or the page was lost, and is rebuilt.
+    /// They were repeated, or the lost page was rebuilt.
     Done { rebuilt: bool },
-    /// The page cannot take them.
+    /// The changes cannot be applied to the page.
     Cannot(String),
 }

@@ -1,4 +1,4 @@
-//! A log that is damaged: where, what that costs, and how to pass over it.
+//! A damaged log: where the damage is, what is lost, and how to skip it.
 
 use crate::error::EngineError;
 use crate::log::{FIRST, Log};
@@ -7,16 +7,16 @@ use crate::record::Record;
 use crate::scan::{self, Damage, Found};
 use std::fmt::{Display, Formatter};
 
-/// Bytes of a log that are no record although they were durable once.
+/// Bytes of a log that were durable once and are not records now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDamage {
     /// File and offset.
     pub place: String,
     /// LSN of the first byte.
     pub lsn: u64,
-    /// So many bytes: what they said is lost.
+    /// Number of damaged bytes, whose contents are lost.
     pub bytes: u64,
-    /// Whole records that follow.
+    /// Complete records after it.
     pub records: u64,
     /// Commits among them.
     pub commits: u64,
@@ -54,8 +54,7 @@ impl LogDamage {
     }
 }
 
-/// Says where a log is damaged. Changes nothing. A torn end is no damage: the next open cuts it
-/// off.
+/// Finds the damage in a log. Changes nothing. A torn end is not damage: the next open cuts it off.
 ///
 /// # Errors
 /// The device's.
@@ -64,13 +63,13 @@ pub fn examine_log(device: &dyn LogDevice) -> Result<Vec<LogDamage>, EngineError
     Ok(LogDamage::of(device, &found))
 }
 
-/// Passes over the damage in a log, so that the database opens again; returns what was passed over.
+/// Skips the damage in a log, so that the database opens again. Returns the damage.
 ///
-/// Whole records after the damage are kept. What the damaged bytes said is given up: a commit among
-/// it is lost as far as no later record carries it out. A page whose changes were among it is out
-/// of service, unless the log tells all of it later, or storage has them. Nine bytes are
-/// overwritten for each damage; what lies after the last whole record is cut off. Copy the log
-/// before.
+/// Complete records after the damage are kept. The contents of the damaged bytes are given up: a
+/// commit in them is lost, except for writes that later records apply. A page with changes in them
+/// is out of service, unless a later part of the log has its whole contents, or storage has the
+/// changes. Nine bytes of each damage are overwritten, and everything after the last complete
+/// record is cut off. Copy the log first.
 ///
 /// # Errors
 /// The device's; the call may be repeated.
@@ -79,7 +78,7 @@ pub fn repair_log(device: &dyn LogDevice) -> Result<Vec<LogDamage>, EngineError>
     let found = Log::read(device, start)?;
     let bytes = device.read_from(start - FIRST)?;
     for &damage in &found.damage {
-        // Both lie in what was read.
+        // Both lie in the bytes that were read.
         let range = (damage.from - start) as usize..(damage.to - start) as usize;
         match scan::pass_over(damage, &bytes[range]) {
             Some(over) if damage.after < found.records.len() => {

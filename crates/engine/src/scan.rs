@@ -1,21 +1,21 @@
-//! The log's bytes: which of them are records, and what the others may be. Pure.
+//! The log's bytes: which are records, and what the others mean. Pure.
 //!
 //! A record is a word with its length, a checksum (four bytes each), and a payload. The checksum
-//! covers the position in the log too: a record that was copied into a row, or that an older log
-//! left, is no record at any other place. The word's highest bit marks the first record of a flush.
-//! A flush begins after the one before it was synced: a marked record proves that all before it was
-//! durable.
+//! includes the position in the log. So a record that was copied into a row, or left by an older
+//! log, is not a record at another position. The word's highest bit marks the first record of a
+//! flush. A flush begins once the one before it is synced, so a marked record proves that
+//! everything before it was durable.
 //!
-//! So bytes that are no record are *torn*, the remains of a flush that a cut interrupted, if
-//! nothing whole follows; or if they lie in the last flush and a sector of them never came to the
-//! device. Else they are *damage*.
+//! Bytes that are not a record are *torn*, the remains of a flush that a power cut interrupted, in
+//! two cases: no complete record follows; or they lie in the last flush and one of its sectors is
+//! missing. Otherwise they are *damage*.
 
 use crate::record::Record;
 
 /// Bytes before a record's payload.
 pub(crate) const HEADER: usize = 8;
 const BEGINS_FLUSH: u32 = 1 << 31;
-/// What a device writes whole or not at all.
+/// A unit that a device writes completely or not at all.
 const SECTOR: usize = 512;
 
 /// The header of a record that begins at LSN `begin`; `sum` is its payload's CRC-32C.
@@ -53,36 +53,35 @@ fn whole_at(bytes: &[u8], at: usize, start: u64) -> Option<Whole> {
     let (word, sum) = (word_at(bytes, at)?, word_at(bytes, at + 4)?);
     let from = at + HEADER;
     let payload = bytes.get(from..from + (word & !BEGINS_FLUSH) as usize)?;
-    // Where no record begins, this ends after a few bytes: a checksum would cost more.
+    // Where no record begins, this fails after a few bytes; a checksum would cost more.
     let record = Record::decode(payload)?;
     let right = checksum(word, crc32c::crc32c(payload), start + at as u64) == sum;
     let begins_flush = word & BEGINS_FLUSH != 0;
     right.then_some(Whole { record, len: HEADER + payload.len(), begins_flush })
 }
 
-/// Bytes that were durable once and are no record any more.
+/// Bytes that were durable once and are not records now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     /// LSN of its first byte, and of the byte after it.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// So many whole records lie before it.
+    /// Number of complete records before it.
     pub(crate) after: usize,
 }
 
 /// What there is in a log.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Whole records with their LSNs: each the offset of its end.
+    /// Complete records with their LSNs: each the offset of its end.
     pub(crate) records: Vec<(u64, Record)>,
-    /// LSN of the end: what follows is torn.
+    /// LSN of the end: the bytes after it are torn.
     pub(crate) end: u64,
     pub(crate) torn_bytes: u64,
     pub(crate) damage: Vec<Damage>,
 }
 
-/// Reads the log from LSN `start` on, of which everything before `durable` is known to have been
-/// durable.
+/// Reads the log from LSN `start` on. Everything before `durable` is known to have been durable.
 pub(crate) fn read(bytes: &[u8], start: u64, durable: u64) -> Found {
     let lsn = |at: usize| start + at as u64;
     let (mut found, mut durable, mut at) = (Found::default(), durable, 0);
@@ -115,8 +114,7 @@ pub(crate) fn read(bytes: &[u8], start: u64, durable: u64) -> Found {
     found
 }
 
-/// Whether a part of these bytes did not come to the device: what was never written reads as
-/// zeroes.
+/// Whether a part of these bytes never reached the device: unwritten sectors read as zeroes.
 fn never_came(bytes: &[u8]) -> bool {
     let mut zeroes = 0;
     word_at(bytes, 0) == Some(0)
@@ -126,8 +124,8 @@ fn never_came(bytes: &[u8]) -> bool {
         })
 }
 
-/// What to put over the first bytes of a damage, so that it counts as one record that says nothing.
-/// `None` if it is shorter than any record.
+/// Bytes to write over the beginning of a damage, so that it counts as one empty record. `None` if
+/// it is shorter than any record.
 pub(crate) fn pass_over(damage: Damage, bytes: &[u8]) -> Option<[u8; HEADER + 1]> {
     let mut payload = bytes.get(HEADER..).filter(|rest| !rest.is_empty())?.to_vec();
     payload[0] = Record::GAP;
@@ -149,7 +147,7 @@ mod tests {
         Record::Commit(vec![Write::Append { table: 1, row: vec![byte; len] }])
     }
 
-    /// Flushes of so many records each: the bytes, and where records begin.
+    /// Flushes with these numbers of records: the bytes, and the positions of the records.
     fn log(flushes: &[usize], row: usize) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut begins) = (Vec::new(), Vec::new());
         for &records in flushes {
@@ -165,9 +163,9 @@ mod tests {
         (bytes, begins)
     }
 
-    /// Each bit of a log is flipped in turn: what lies before its record is there, and either the
-    /// log ends there, and nothing follows, or the place is named and all that follows is there
-    /// too.
+    /// Each bit of a log is flipped in turn. All records before its record are found. Either the
+    /// log ends there, and nothing follows; or the damage is found, and so are all records after
+    /// it.
     #[test]
     fn every_wrong_bit_is_torn_at_the_end_and_damage_elsewhere() {
         let (bytes, begins) = log(&[2, 3, 1], 20);
@@ -180,7 +178,7 @@ mod tests {
                 assert_eq!((found.records.len(), found.damage.len()), (at, 0), "bit {bit}");
                 assert_eq!(found.end, START + begins[at] as u64);
                 assert_eq!(found.torn_bytes, (bytes.len() - begins[at]) as u64);
-                // Unless it is known to have been durable.
+                // This differs if it is known to have been durable.
                 let found = read(&wrong, START, START + bytes.len() as u64);
                 assert_eq!(found.damage.len(), 1, "bit {bit}");
                 assert_eq!(found.end, START + bytes.len() as u64);
@@ -193,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A log that is cut anywhere ends with the last whole record.
+    /// A log that is cut at any position ends with its last complete record.
     #[test]
     fn a_log_cut_anywhere_is_torn() {
         let (bytes, begins) = log(&[1, 2, 1], 20);
@@ -205,8 +203,8 @@ mod tests {
         }
     }
 
-    /// The sectors of one flush may come to the device in any order: the last flush ends at the
-    /// first that is missing. In an earlier flush that is damage.
+    /// The sectors of one flush may reach the device in any order: the last flush ends at the first
+    /// missing one. In an earlier flush that is damage.
     #[test]
     fn a_sector_that_never_came_ends_the_last_flush_only() {
         let (bytes, begins) = log(&[4, 4], 700);
@@ -225,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A record in a row, and one of an older log at another place, prove nothing.
+    /// A record inside a row, and one of an older log at another position, do not count.
     #[test]
     fn a_record_counts_at_its_own_place_only() {
         let (inner, _) = log(&[1, 1], 20);
@@ -238,7 +236,7 @@ mod tests {
         assert_eq!((found.records.len(), found.damage.len(), found.end), (0, 0, START));
     }
 
-    /// What was passed over is one record that says nothing; all others stay.
+    /// Skipped bytes are one empty record; all others stay.
     #[test]
     fn a_damage_that_is_passed_over_is_a_record_that_says_nothing() {
         let (mut bytes, begins) = log(&[1, 2, 1], 20);

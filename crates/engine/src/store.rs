@@ -1,4 +1,4 @@
-//! Pages and log together: what trees and heaps are built on.
+//! Pages and log together, the basis of trees and heaps.
 
 use crate::apply::apply;
 use crate::error::EngineError;
@@ -14,41 +14,41 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A table's number: a tree or a heap file. Its root is page 1 + the number, for good.
+/// A table's number: a tree or a heap file. Its root is always page 1 + the number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableId(pub u32);
 
-/// What is latched on the way to a leaf, beside its pages.
+/// What is latched on the way to a leaf, besides its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TreeLatch {
-    /// Nothing: pages' latches are coupled.
+    /// Nothing: page latches are coupled.
     #[default]
     Coupled,
     /// The whole tree, as in InnoDB before 5.7: shared until the leaf is latched, exclusively while
-    /// a page splits. A split waits for all reads and read stalls in progress in the
-    /// tree, and all others wait for it.
+    /// a page splits. A split waits for all reads and read stalls in progress in the tree, and
+    /// everything else waits for it.
     Whole,
 }
 
 /// Tables that a database can have.
 pub(crate) const MAX_TABLES: u32 = 63;
-/// Page 0 says up to where pages were given out; it is changed once for so many.
+/// Page 0 records how far pages are allocated; it changes once for this many.
 const EXTENT: u64 = 64;
 pub(crate) const META: PageId = PageId(0);
 
 #[derive(Default)]
 struct Allocation {
     next: u64,
-    /// Up to here pages are noted as given out: after a crash those that were not are lost.
+    /// Pages up to here are recorded as allocated: after a crash the unused ones are lost.
     limit: u64,
-    /// Pages beyond that are kept for commits that are under way.
+    /// Pages beyond it that are reserved for commits in progress.
     reserved: u64,
 }
 
-/// A page's bytes, a position of the log before all that made them, and its LSN.
+/// A page's bytes, a log position before all changes in them, and its LSN.
 type Rebuilt = (Vec<u8>, Lsn, Lsn);
 
-/// Pages that are kept for a commit: it can be carried out, now or by recovery.
+/// Pages that are reserved for a commit, so that it can be applied, now or by recovery.
 pub(crate) struct Reserved<'s> {
     store: &'s Store,
     pages: u64,
@@ -66,8 +66,8 @@ pub(crate) struct Store {
     pub(crate) health: Health,
     pages: u64,
     allocation: Mutex<Allocation>,
-    /// One for each tree, by its root; empty if trees are not latched as a whole. A latch of a tree
-    /// is taken before those of its pages.
+    /// One for each tree, by its root; empty if trees are not latched as a whole. A tree's latch is
+    /// taken before those of its pages.
     trees: Box<[RwLock<()>]>,
 }
 
@@ -86,7 +86,7 @@ impl Store {
     /// A page under its shared latch.
     ///
     /// # Errors
-    /// [`EngineError::OutOfService`]; those of the pool that concern no single page.
+    /// [`EngineError::OutOfService`]; those of the pool that concern more than one page.
     pub(crate) fn read(&self, page: PageId) -> Result<ReadGuard<'_>, EngineError> {
         match self.pool.read(page) {
             Ok(guard) if self.health.is_current(page, guard.lsn()) => Ok(guard),
@@ -111,10 +111,9 @@ impl Store {
         }
     }
 
-    /// Rebuilds a page that cannot be read, or came back in a version that is too old, if its
-    /// history is in the log.
+    /// Rebuilds an unreadable or outdated page, if its history is in the log.
     ///
-    /// The page is not in the pool, or is there as it came: all of its changes were durable before
+    /// The page is not in the pool, or is there unchanged: all of its changes were durable before
     /// it was written.
     #[cold]
     fn mend(
@@ -145,14 +144,14 @@ impl Store {
         let Some((bytes, rec_lsn, lsn)) = known.filter(|&(.., lsn)| lsn >= latest) else {
             self.health.lose(page, reason.clone());
             if stale.is_some() {
-                // Nothing else would tell the next open.
+                // The next open has no other way to know.
                 self.health.need_log_from(self.log.end_lsn());
                 self.log.append(&Record::Newest { page, lsn: latest });
             }
             return Err(EngineError::OutOfService { page, reason });
         };
         let mut guard = self.pool.write_unread(page)?;
-        // Somebody may have been faster, and may have changed it since.
+        // Another thread may have been faster, and may have changed it since.
         if guard.lsn() < lsn {
             guard.change(rec_lsn)[node::FIRST_BYTE..].copy_from_slice(&bytes[node::FIRST_BYTE..]);
             guard.set_lsn(lsn);
@@ -161,8 +160,7 @@ impl Store {
         Ok(())
     }
 
-    /// A page as the log tells it, if it does so from a whole image on, or from the version that
-    /// storage has.
+    /// A page rebuilt from the log, starting from a complete image or from storage's version.
     fn as_logged(
         &self,
         page: PageId,
@@ -227,7 +225,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads from page 0 where free pages begin. Pages given out but not used are lost.
+    /// Reads the start of the free pages from page 0. Pages that were allocated but not used are
+    /// lost.
     pub(crate) fn load_allocation(&self) -> Result<(), EngineError> {
         let next = match self.read(META) {
             Ok(meta) => node::link(&meta).0,
@@ -238,8 +237,8 @@ impl Store {
         Ok(())
     }
 
-    /// Page 0 says one thing only, and pages tell that, too: free ones begin after the last that
-    /// was ever written. What the log knows of pages is in the pool already.
+    /// Page 0 records only the allocation, which the pages show too: free pages begin after the
+    /// last written one. Changes in the log are in the pool already.
     fn remake_allocation(&self) -> Result<u64, EngineError> {
         let first = u64::from(MAX_TABLES) + 1;
         let written = |&page: &u64| {
@@ -257,11 +256,11 @@ impl Store {
         Ok(next)
     }
 
-    /// Keeps as many pages as these writes could need at most, so that what the log promises can be
-    /// carried out. Rows that are loaded outside of commits do not heed it.
+    /// Reserves as many pages as these writes could need, so that every logged commit can be
+    /// applied. Rows loaded outside commits ignore it.
     ///
     /// # Errors
-    /// [`EngineError::Full`] if there are not so many; the pool's.
+    /// [`EngineError::Full`] if there are too few; the pool's.
     pub(crate) fn reserve(&self, writes: &[Write]) -> Result<Reserved<'_>, EngineError> {
         let pages = self.pages_at_most(writes.iter())?;
         let mut allocation = self.allocation.lock();
@@ -272,13 +271,13 @@ impl Store {
         Ok(Reserved { store: self, pages })
     }
 
-    /// The same for writes that are promised already: as many as they could need are kept if there
-    /// are so many.
+    /// The same for writes that are already logged: reserves as many pages as they could need, if
+    /// there are enough.
     pub(crate) fn reserve_for_recovery<'w>(
         &self,
         writes: impl Iterator<Item = &'w Write>,
     ) -> Result<Reserved<'_>, EngineError> {
-        // Those of a table whose root cannot be used are not carried out now.
+        // Those of a table whose root is unusable are not applied now.
         let usable = writes.filter(|write| match write {
             Write::Put { table, .. } => self.read(root_of(*table)).is_ok(),
             Write::Append { .. } => true,
@@ -318,7 +317,7 @@ impl Store {
         Ok(pages)
     }
 
-    /// Gives out a page, all zeroes, latched and dirty.
+    /// Allocates a page, all zeroes, latched and dirty.
     pub(crate) fn new_page(&self) -> Result<WriteGuard<'_>, EngineError> {
         let mut allocation = self.allocation.lock();
         if allocation.next == allocation.limit {
@@ -326,8 +325,7 @@ impl Store {
             if left == 0 {
                 return Err(EngineError::Full { pages: self.pages });
             }
-            // Of a whole extent the rest may be lost in a crash; the last pages are given out one
-            // by one.
+            // A crash may lose the rest of an extent; the last pages are allocated one by one.
             let limit =
                 allocation.limit + if left > EXTENT + allocation.reserved { EXTENT } else { 1 };
             let mut mini = Mini::new(self);
@@ -347,7 +345,7 @@ impl Store {
         self.allocation.lock().next
     }
 
-    /// Carries out one write of a commit.
+    /// Applies one write of a commit.
     pub(crate) fn carry_out(&self, write: &Write, origin: Origin) -> Result<(), EngineError> {
         match write {
             Write::Put { table, key, value } => {
@@ -357,9 +355,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::carry_out`]. A page that cannot be used is out of service from here on, and is
-    /// returned with the reason: what must be done to it waits in the log, and nobody may see it
-    /// without.
+    /// As [`Store::carry_out`]. An unusable page is out of service from here on, and is returned
+    /// with the reason: its changes wait in the log, and it must not be seen without them.
     pub(crate) fn carry_out_if_usable(
         &self,
         write: &Write,
@@ -376,15 +373,14 @@ impl Store {
     }
 }
 
-/// The change that says all of a page, if there is one among the changes that a mini-transaction
-/// makes to it.
+/// The change with the complete page, if there is one among a mini-transaction's changes to it.
 pub(crate) fn whole_image(changes: &[PageChange]) -> Option<&Change> {
-    // It is logged last, and has the others' effect.
+    // It is logged last, and includes the others.
     let whole = |change: &&Change| matches!(change, Change::Image { .. });
     changes.iter().map(|it| &it.change).rfind(whole)
 }
 
-/// What is wrong with a version of a page.
+/// Message for an outdated version of a page.
 pub(crate) fn too_old(found: Lsn, wanted: Lsn) -> String {
     format!(
         "storage gave it back as it was at LSN {}, and it was changed at {}: a write was lost",

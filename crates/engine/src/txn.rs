@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 
 /// A transaction: dropped without [`Transaction::commit`] it has no effect.
 ///
-/// Reads see what is committed at that moment (read committed), and the transaction's own writes to
-/// the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until
+/// Reads see the data committed at that moment (read committed), and the transaction's own writes
+/// to the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until
 /// the end.
 pub struct Transaction<'e> {
     engine: &'e Shared,
@@ -25,7 +25,7 @@ pub struct Transaction<'e> {
     /// Where a row's write is.
     index: HashMap<RowKey, usize>,
     locks: Vec<RowKey>,
-    /// The latest change of a page that was read: perhaps of a commit that is not durable yet.
+    /// The latest change of a page that was read; its commit may not be durable yet.
     seen: Cell<Lsn>,
 }
 
@@ -41,7 +41,7 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Locks a row; false if the transaction had it locked.
+    /// Locks a row; false if the transaction had locked it already.
     fn lock(&mut self, row: RowKey) -> Result<bool, EngineError> {
         let is_new = self.engine.locks.lock(&row, self.id)?;
         if is_new {
@@ -63,7 +63,7 @@ impl<'e> Transaction<'e> {
         btree::get(&self.engine.store, root_of(table.0), key, &self.seen)
     }
 
-    /// Locks the row of a key, whether there is one or not, and reads it.
+    /// Locks the row of a key, whether it exists or not, and reads it.
     ///
     /// # Errors
     /// [`EngineError::LockTimeout`], [`EngineError::OutOfService`], the pool's.
@@ -77,7 +77,7 @@ impl<'e> Transaction<'e> {
     }
 
     /// Visits committed rows with `from` ≤ key < `to` in order, until `visit` returns false. The
-    /// transaction's own writes are not among them.
+    /// transaction's own writes are not included.
     ///
     /// A page is latched while its rows are visited: `visit` must not use the transaction.
     ///
@@ -134,7 +134,7 @@ impl<'e> Transaction<'e> {
     ) -> Result<(), EngineError> {
         let row = (table.0, key.to_vec());
         if self.lock(row.clone())? {
-            // Before anything is promised. A row that was locked before was read then.
+            // Before the commit is logged. A row that was already locked was also read then.
             btree::probe(&self.engine.store, root_of(table.0), key)?;
         }
         let write = Write::Put { table: table.0, key: row.1.clone(), value };
@@ -148,26 +148,26 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Makes the writes take effect, and returns when they are durable, and so is what was read.
+    /// Applies the writes. Returns when they and all data that were read are durable.
     ///
     /// # Errors
-    /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction did not take place.
-    /// [`EngineError::Wal`]: whether it took place shows after recovery.
-    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it. If a page
-    /// could not be used, that page alone is out of service from then on; after any other error
-    /// nothing is changed any more.
+    /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction had no effect.
+    /// [`EngineError::Wal`]: recovery will show whether it had an effect.
+    /// [`EngineError::Unfinished`]: it was committed, but only recovery can complete it. If a page
+    /// was unusable, only that page is out of service from then on; after any other error no more
+    /// changes are made.
     pub fn commit(mut self) -> Result<(), EngineError> {
         let writes = std::mem::take(&mut self.writes);
         let engine = self.engine;
         if writes.is_empty() {
-            // Others' writes can be seen before they are durable.
+            // Other transactions' writes are visible before they are durable.
             return engine.make_durable(self.seen.get());
         }
         if engine.poisoned.load(Ordering::Acquire) {
             return Err(EngineError::Poisoned);
         }
         let _reserved = engine.store.reserve(&writes)?;
-        // A checkpoint must not pass the commit record before its writes are carried out.
+        // A checkpoint must not pass the commit record before its writes are applied.
         let applying = {
             let mut applying = engine.applying.lock();
             let entry = (engine.store.log.end_lsn().0, self.id);
@@ -191,7 +191,7 @@ impl<'e> Transaction<'e> {
             }
         }
         if let Some(waits) = unfinished {
-            // It stays among those that are carried out: no checkpoint gives its record up.
+            // It stays in the set of commits being applied: no checkpoint frees its record.
             engine.make_durable(lsn)?;
             return Err(EngineError::Unfinished(waits.to_string()));
         }

@@ -1,5 +1,5 @@
-//! Commands that are programs of their own, as git and cargo have them: what runs beside a database
-//! stays small.
+//! Commands that are separate programs, as with git and cargo. So the program that runs beside a
+//! database stays small.
 
 use anyhow::{Context, Result, anyhow};
 use headworks_console::find_program;
@@ -34,7 +34,8 @@ pub fn run(name: &str, arguments: &[OsString]) -> Result<Infallible> {
     })
 }
 
-/// Has each of them write its manual pages. One that is not installed is named, and is no failure.
+/// Has each of them write its manual pages. A program that is not installed is named; that is not a
+/// failure.
 pub fn write_manuals(dir: &Path) -> Result<ExitCode> {
     for name in NAMES {
         match command(name) {

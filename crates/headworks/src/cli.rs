@@ -39,8 +39,8 @@ pub enum Command {
     /// The database's program is not changed: it runs under a preloaded library, in this very
     /// process (its process id, signals and exit code are what they would be without headworks),
     /// with a small daemon beside it. At most P sessions run at once; the others wait their turn in
-    /// front of the database, in weighted round robin. If anything of headworks fails, everybody
-    /// passes.
+    /// front of the database, in weighted round robin. If any part of headworks fails, all
+    /// requests pass.
     Run(Run),
     /// Show the state of a gate
     Status(StatusArgs),
@@ -48,7 +48,7 @@ pub enum Command {
     Top(Top),
     /// Change settings of a running gate, until the next reload or restart
     Set(Set),
-    /// Open a gate: nobody is held from this moment on
+    /// Open a gate: no session is held from this moment on
     Off(Select),
     /// Close a gate that was opened by `off`
     On(Select),
@@ -79,7 +79,7 @@ pub enum Command {
     /// Run experiments and draw their results
     #[command(disable_help_flag = true)]
     Bench,
-    /// Thread architecture diagrams: draw, check, simulate and mend a system before it is built
+    /// Thread architecture diagrams: draw, check, simulate and repair a system before it is built
     #[command(disable_help_flag = true)]
     Tad,
     /// Block devices whose device, queue and faults live in user space
@@ -95,7 +95,7 @@ pub enum Command {
     Io(Io),
     /// Start the daemon of a running instance again
     ///
-    /// Needed only if the daemon was killed: everybody passes until then. What a daemon decides,
+    /// Needed only if the daemon was killed: all requests pass until then. What a daemon decides,
     /// and why, is in `daemon.log` beside the region (`headworks status` says where), at most 1 MiB
     /// and an older one of that size; it goes with the instance.
     Daemon(Daemon),
@@ -114,7 +114,7 @@ pub struct Select {
 /// What the gate does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Measure, hold nobody, and tell what enforcing would have changed
+    /// Measure, hold no session, and tell what enforcing would have changed
     Observe,
     /// The same, while settings are tried
     DryRun,
@@ -250,7 +250,7 @@ pub enum ExplainWhat {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  headworks run -- mariadbd --user=mysql\n  \
     headworks run --parallelism 32 --config headworks.toml -- mariadbd --defaults-file=/etc/mysql/my.cnf\n  \
-    headworks run --mode dry-run -- mariadbd        # hold nobody, tell what it would change\n  \
+    headworks run --mode dry-run -- mariadbd        # hold no session, tell what it would change\n  \
     headworks run -- postgres -D /var/lib/postgresql/15/main   # by root: becomes the data's owner")]
 pub struct Run {
     /// Configuration file (TOML): settings, classes, rules

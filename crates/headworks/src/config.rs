@@ -1,8 +1,8 @@
 //! The configuration: a TOML file, checked once, into the types that the region takes.
 //!
-//! The file is stateless: what it does not say has its default, and loading it twice gives the
-//! same. A file with a mistake gives an error and changes nothing, so that a running instance
-//! keeps the last good one. `config/headworks.toml` shows every key.
+//! The file is stateless: a missing key has its default, and loading it twice gives the same. A
+//! mistake gives an error and changes nothing, so a running instance keeps the last good
+//! configuration. `config/headworks.toml` shows every key.
 
 pub(crate) mod error;
 pub(crate) mod io;
@@ -27,9 +27,10 @@ use std::path::Path;
 pub struct Config {
     /// Of the gate. `off` is never set here: it belongs to the operator, see [`Config::apply`].
     pub settings: Settings,
-    /// The classes. The first is always `default`; a rule's class is an index into this list.
+    /// The classes. The first is always `default`; a rule names its class by an index into this
+    /// list.
     pub classes: Vec<ClassConfig>,
-    /// Which connection belongs to which class; the first that fits decides.
+    /// Which connection belongs to which class; the first match decides.
     pub rules: Vec<Rule>,
     /// Where Prometheus is served beside the Unix socket.
     pub metrics: Option<SocketAddr>,
@@ -46,14 +47,14 @@ pub struct ClassConfig {
     pub name: String,
     /// Its weight, in thousandths.
     pub weight_thousandths: u32,
-    /// Whether its users share the weight, instead of each having it.
+    /// Whether its sessions share the weight, instead of each having it.
     pub shared: bool,
-    /// Fraction of its requests that may take so long at most.
+    /// Fraction of its requests that must meet the latency target, and the target.
     pub target: Option<(f64, Nanos)>,
 }
 
 impl ClassConfig {
-    /// The class of everybody whom no rule names.
+    /// The class of all sessions that match no rule.
     fn default_class() -> Self {
         ClassConfig {
             name: "default".to_owned(),
@@ -89,7 +90,7 @@ pub fn cores() -> u32 {
         .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// The open gate, with which a search begins: P that holds nobody, the most that a region can hold.
+/// The open gate, with which a search begins: the largest P that a region can hold.
 pub const OPEN: u32 = PERMITS as u32;
 
 /// Reads and checks a configuration file.
@@ -114,8 +115,8 @@ impl Config {
         validate::validate(file, &place)
     }
 
-    /// Writes the configuration into a region and wakes those whom it concerns. A gate that an
-    /// operator has opened stays open.
+    /// Writes the configuration into a region and wakes the sessions that it concerns. A gate that
+    /// an operator has opened stays open.
     pub fn apply(&self, region: &Region) {
         let places = self.places(region);
         for (class, &place) in self.classes.iter().zip(&places) {
@@ -129,14 +130,14 @@ impl Config {
             rule.verdict.class = place as u32;
         }
         region.rules.replace(&rules);
-        // Only after the rules: until then, connections may still be put into a class that goes.
+        // Only after the rules: until then, connections may still enter a class that is removed.
         for gone in (0..CLASSES).filter(|place| !places.contains(place)) {
             let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
             region.set_class(gone, "", WEIGHT_ONE, share, false);
             region.set_target(gone, None);
         }
-        // What the search has found stays, also if it is in force for a moment only; a P that the
-        // file fixes is there to stay.
+        // The P that a search has found stays, even if a temporary one is in force. A P from the
+        // file is permanent.
         if !self.settings.auto {
             region.heartbeat.set_temporary_p(None);
         }
@@ -145,8 +146,8 @@ impl Config {
 }
 
 impl Config {
-    /// Where in the region each class goes: a class that is there already keeps its place, and
-    /// with it the sums of the users that left.
+    /// Where each class goes in the region. A class that exists already keeps its entry, and with
+    /// it the totals of sessions that have left.
     fn places(&self, region: &Region) -> Vec<usize> {
         let name = |place: usize| region.classes[place].name.get();
         let known = |class: &ClassConfig| {

@@ -23,7 +23,7 @@ pub enum Request {
         /// 0.001 to 1000 each.
         weights: BTreeMap<String, f64>,
     },
-    /// Put a P in force for a while, and then the one before it again. A search rests meanwhile.
+    /// Put a P into force for a while, then the one before it again. A search rests meanwhile.
     Try {
         /// 1 to 1024.
         parallelism: u32,
@@ -72,14 +72,14 @@ pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
     (&stream).write_all(line.as_bytes())?;
     let mut answer = String::new();
     BufReader::new(&stream).read_line(&mut answer).context(
-        "the daemon took the request but did not answer within 2 s: it may be stopped; everybody passes meanwhile",
+        "the daemon took the request but did not answer within 2 s: it may be stopped; all requests pass meanwhile",
     )?;
     serde_json::from_str(&answer)
         .map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))
 }
 
-/// Reads one request from a client and answers it. An error concerns this client only, and a slow
-/// client has as long as a silent one.
+/// Reads one request from a client and answers it. An error concerns this client only. A slow
+/// client has no more time than a silent one.
 pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> Result<()> {
     let response = match serde_json::from_slice(&read_line(stream)?) {
         Ok(request) => answer(request),
@@ -92,12 +92,12 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
     write_all(stream, text.as_bytes())
 }
 
-/// Reads up to the end of a line, of the request or of the time.
+/// Reads up to the end of a line, the size limit, or the timeout.
 pub(crate) fn read_line(stream: &UnixStream) -> Result<Vec<u8>> {
     read_until(stream, |line| line.contains(&b'\n'))
 }
 
-/// Reads until all of a request is there, it is too long, or the time is over.
+/// Reads until the request is complete or too long, or the timeout is over.
 pub(crate) fn read_until(
     mut stream: &UnixStream,
     is_whole: impl Fn(&[u8]) -> bool,

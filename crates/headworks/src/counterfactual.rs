@@ -1,4 +1,4 @@
-//! Without enforcement: keeps the turns that ended lately and replays them on demand.
+//! Without enforcement: keeps the recent turns, and replays them on demand.
 
 use crate::status::{Counterfactual, CounterfactualClass};
 use headworks_policy::counterfactual::{ObservedTurn, Setting, replay};
@@ -7,7 +7,7 @@ use headworks_region::snapshot::Snapshot;
 use headworks_region::{Mapping, Mode};
 use std::collections::VecDeque;
 
-/// Turns that a replay looks at: a few seconds of a busy server, and well below a second to replay.
+/// Turns that a replay uses: a few seconds of a busy server. The replay takes well below a second.
 const TURNS: usize = 20_000;
 
 /// Keeps the last turns.
@@ -18,7 +18,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Takes what the ring of the region has got since the last time.
+    /// Takes new turns from the region's ring.
     pub fn collect(&mut self, region: &Mapping) {
         if region.control.mode() == Mode::Enforce {
             self.turns.clear();
@@ -32,7 +32,7 @@ impl Recorder {
         }
     }
 
-    /// Replays them behind a gate with the settings and weights of `now`.
+    /// Replays them behind a gate with the current settings and weights, those of `now`.
     pub fn counterfactual(&self, now: &Snapshot) -> Option<Counterfactual> {
         if now.settings.mode == Mode::Enforce || self.turns.is_empty() {
             return None;
@@ -55,7 +55,7 @@ impl Recorder {
         );
         let from = observed.iter().map(|turn| turn.arrived).min()?;
         let to = observed.iter().map(|turn| turn.ended).max()?;
-        // Shares are compared over the same time: what both have served when the shorter ends.
+        // Shares are compared over the same time: up to where the shorter of both ends.
         let gated_to = replayed.iter().map(|turn| turn.ended).max()?.min(to);
         let requests = |class: Option<u32>, gated: bool| -> u64 {
             replayed

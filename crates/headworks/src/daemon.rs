@@ -1,8 +1,7 @@
 //! The daemon of one instance: the heartbeat, the stall detector, the figures, the reload.
 //!
-//! It is not needed for a request to be served: if it dies or stops, all requests pass within a
-//! second, and a new one can be started beside the running database. It ends with the database
-//! and removes the instance.
+//! No request needs it: if it dies or stops, all requests pass within a second. A new one can be
+//! started beside the running database. It ends with the database and removes the instance.
 
 mod heartbeat;
 mod priority;
@@ -37,7 +36,7 @@ use std::time::Duration;
 /// Longest interval of the loops that set P and ζ, in milliseconds.
 const POLL_INTERVAL_MS: i32 = 100;
 
-/// The same while a P is tried: a sample that loses is left after 150 ms.
+/// The same while a P is tried: a sample that is clearly worse ends after 150 ms.
 const POLL_INTERVAL_TRIED_MS: i32 = 50;
 
 /// Time between two snapshots.
@@ -46,8 +45,8 @@ const SNAPSHOT_INTERVAL: Nanos = Nanos::from_millis(500);
 /// Window over which rates and unfairness are taken.
 const WINDOW: Nanos = Nanos::from_millis(5_000);
 
-/// How long a daemon that was asked to end waits for its database to do so first. A service
-/// manager asks both at once.
+/// How long a daemon that was asked to end waits for its database to end first. A service manager
+/// asks both at once.
 const SHUTDOWN_GRACE: Nanos = Nanos::from_millis(90_000);
 
 /// Interval at which the previous daemon is checked.
@@ -146,8 +145,7 @@ impl Daemon {
                     log::line(&format!("P {parallelism} is tried for {seconds} s"));
                     Response::Done(format!("P {parallelism} is in force for {seconds} s"))
                 } else {
-                    let error =
-                        "somebody changed the settings at the same moment: give the command again";
+                    let error = "the settings were changed at the same moment: repeat the command";
                     Response::Error(error.to_owned())
                 }
             }
@@ -174,7 +172,7 @@ impl Daemon {
         }
     }
 
-    /// A descriptor of a server that has attached since; negative if none has.
+    /// A descriptor of the server that has attached; negative if none has.
     fn look_for_server(&mut self) -> i32 {
         let server = self.region.heartbeat.server.load(Ordering::Relaxed);
         let Some(note) = self.note.of_server(server).filter(|_| server != 0) else {
@@ -196,8 +194,8 @@ impl Daemon {
         pidfd
     }
 
-    /// Removes the instance, unless its directory is already that of the next one: a daemon that
-    /// stood still may see the end of its database late.
+    /// Removes the instance, unless the directory belongs to the next one. A daemon that was
+    /// stopped may see the end of its database late.
     fn remove_instance(&self) {
         let key = |note: &Note| (note.server_pid, note.server_started_ticks);
         if self.instance.note().is_ok_and(|note| key(&note) == key(&self.note)) {
@@ -278,7 +276,7 @@ pub fn run(
         process::release_stderr();
     }
     let mut asked_to_end: Option<Nanos> = None;
-    // Without descriptors no client can be taken, and the socket stays readable.
+    // Without free descriptors no client can be accepted, and the socket stays readable.
     let mut listens = true;
     loop {
         daemon.tick();
@@ -305,7 +303,7 @@ pub fn run(
             pidfd = -1;
             daemon.server_left();
         }
-        // Another process has turned out to be the server: a helper of it had accepted first.
+        // Another process is the server: the one before was its helper, and had accepted first.
         let server = daemon.region.heartbeat.server.load(Ordering::Relaxed);
         if pidfd >= 0 && daemon.note.attended && server != 0 && server != daemon.note.server_pid {
             // SAFETY: the descriptor is ours.
@@ -320,13 +318,13 @@ pub fn run(
                 break;
             }
         }
-        // Another daemon was started while this one stood still.
+        // Another daemon was started while this one was stopped.
         if other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
             break;
         }
         if fds[1].revents != 0 {
             match listener.accept() {
-                // A client that misbehaves is its own problem.
+                // Errors of a client concern only that client.
                 Ok((stream, _)) => {
                     let _ = control::serve(&stream, |request| daemon.answer(request));
                 }
@@ -371,15 +369,15 @@ fn rival(region: &Mapping) -> Option<u32> {
     }
 }
 
-/// Whether a process other than this one has the number that stands for the daemon.
+/// Whether another living process is registered as the daemon.
 fn other_lives(daemon: u32) -> bool {
     daemon != 0 && daemon != std::process::id() && started_ticks(daemon).is_some()
 }
 
-/// What is said of a server that runs on the region of another version.
+/// The message for a server that runs on the region of another version.
 pub fn says_ungoverned(server: u32) -> String {
     format!(
         "the server (process {server}) was started by another version of headworks: it runs without the gate, and \
-         everybody passes, until it is restarted"
+         all requests pass, until it is restarted"
     )
 }

@@ -10,7 +10,7 @@ use crate::render::{Ink, Tone, printable};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// How it stands with one thing.
+/// State of one thing that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -54,9 +54,8 @@ impl Finding {
     }
 }
 
-/// Checks the machine. `instance_dir` is the directory below which instances live, `server` a
-/// database's program (otherwise `mariadbd` is looked for), `shim` the library to preload. Changes
-/// nothing.
+/// Checks the machine. Changes nothing. `instance_dir` is the directory of instances, `server` a
+/// database's program (default: `mariadbd`), `shim` the library to preload.
 pub fn examine(instance_dir: &Path, server: Option<&Path>, shim: &Path) -> Vec<Finding> {
     let mut findings = vec![
         machine::kernel(),
@@ -75,7 +74,7 @@ pub fn examine(instance_dir: &Path, server: Option<&Path>, shim: &Path) -> Vec<F
     findings
 }
 
-/// The findings for people. Those that ask for something have the command below them.
+/// The findings for people. Each problem is followed by the command that mends it.
 pub fn text(findings: &[Finding], color: bool) -> String {
     let ink = Ink { color };
     let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);

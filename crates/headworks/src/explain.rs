@@ -1,4 +1,4 @@
-//! `headworks explain`: why the gate does what it does, with P, with a user, with a request.
+//! `headworks explain`: the reasons for P, and for what happens to a session or a request.
 
 mod picture;
 mod user;

@@ -1,24 +1,23 @@
 //! The first process of a container.
 //!
 //! The kernel makes every orphan of a PID namespace a child of its first process. If that is the
-//! database, the daemon is one of its children, and PostgreSQL takes the end of a child that it
-//! does not know, by a signal or with a code above 1, for a crashed backend: it ends all
-//! sessions. So where `headworks run` is the first process, it stays, as an init, and the server
-//! is its child (decision 19).
+//! database, the daemon becomes its child. PostgreSQL then takes the daemon's end, by a signal or
+//! with a code above 1, for a crashed backend and ends all sessions. So where `headworks run` is
+//! the first process, it stays as an init, and the server is its child (decision 19).
 //!
-//! From outside it looks like the server: it ends with the server's code, and passes
-//! signals on that the server handles. Signals that the server does not handle are dropped, as
-//! the kernel drops them for a first process.
+//! From outside it looks like the server: it ends with the server's code, and passes on the signals
+//! that the server handles. Other signals are dropped, as the kernel drops them for a first
+//! process.
 
 use anyhow::{Context, Result};
 use std::io::Error;
 use std::time::{Duration, Instant};
 
-/// How long the daemon has to remove the instance when the server has ended. The kernel kills
-/// whatever is left when this process ends.
+/// Time for the daemon to remove the instance after the server's end. The kernel kills all
+/// remaining processes when this one ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(1_000);
 
-/// Interval at which ended processes whose signal was missed are looked for.
+/// How often to check for ended processes whose signal was missed.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Stays behind if this is the first process of its PID namespace, and returns in a child. To be
@@ -55,7 +54,7 @@ pub fn stay_if_first() -> Result<()> {
     }
 }
 
-/// Passes signals on and waits for everybody, until the server has ended. Returns its exit code.
+/// Passes signals on and reaps children until the server has ended. Returns its exit code.
 fn attend(server: i32, all: &libc::sigset_t) -> i32 {
     loop {
         while let Some((child, status)) = ended() {
@@ -64,7 +63,7 @@ fn attend(server: i32, all: &libc::sigset_t) -> i32 {
             }
         }
         let Some((signal, code)) = next_signal(all, POLL_INTERVAL) else { continue };
-        // The terminal's signals come from the kernel, to the server as well.
+        // The terminal's signals come from the kernel, and reach the server directly.
         let from_a_process = code <= 0;
         if signal != libc::SIGCHLD && from_a_process && handles(server, signal) {
             // SAFETY: the server was not waited for yet, so the number is still its own.
@@ -73,7 +72,7 @@ fn attend(server: i32, all: &libc::sigset_t) -> i32 {
     }
 }
 
-/// Waits briefly for the processes that the server has left.
+/// Waits briefly for the server's remaining processes.
 fn bury_the_rest(all: &libc::sigset_t) {
     let begun = Instant::now();
     loop {
@@ -86,7 +85,7 @@ fn bury_the_rest(all: &libc::sigset_t) {
     }
 }
 
-/// A child that has ended, and how. `None` if there is none; errno is ECHILD if there are no
+/// A child that has ended, and how. `None` if there is none: errno is ECHILD if there are no
 /// children at all, and zero if they live.
 fn ended() -> Option<(i32, i32)> {
     let mut status = 0;
@@ -98,7 +97,7 @@ fn ended() -> Option<(i32, i32)> {
     (child > 0).then_some((child, status))
 }
 
-/// The next signal, and where it comes from as `si_code` has it.
+/// The next signal, and its origin as `si_code`.
 fn next_signal(all: &libc::sigset_t, timeout: Duration) -> Option<(i32, i32)> {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,

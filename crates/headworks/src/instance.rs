@@ -1,5 +1,5 @@
-//! Where an instance lives: one directory for each database that runs behind a gate, with the
-//! region, the control socket and a note of how it was started.
+//! An instance: one directory for each database behind a gate. It holds the region, the control
+//! socket and a note of how it was started.
 
 use anyhow::{Context, Result, bail};
 use headworks_region::io::IoMapping;
@@ -32,20 +32,20 @@ pub struct Note {
     pub server_started_ticks: u64,
     /// The command.
     pub command: Vec<String>,
-    /// The configuration file, absolute.
+    /// Absolute path of the configuration file.
     pub config: Option<PathBuf>,
     /// Port on which administrators pass.
     pub extra_port: Option<u16>,
-    /// Name of the profile, and the file that it came from; none for one that is built in.
+    /// Name of the profile, and its file; `None` for a built-in profile.
     #[serde(default)]
     pub profile: String,
     /// See `profile`.
     #[serde(default)]
     pub profile_file: Option<PathBuf>,
-    /// The daemon was there before the server, and stays when it ends (`headworks attend`).
+    /// The daemon was started before the server, and stays when that ends (`headworks attend`).
     #[serde(default)]
     pub attended: bool,
-    /// Threads get processor time by the weights of their users' classes.
+    /// Threads get processor time by the weights of their sessions' classes.
     #[serde(default)]
     pub cpu_weights: bool,
 }
@@ -62,7 +62,7 @@ impl Note {
 /// region is written all the time and must not reach a disk.
 pub fn run_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os("HEADWORKS_RUN_DIR") {
-        // The daemon lives in another directory.
+        // The daemon has another working directory.
         return std::path::absolute(&dir).unwrap_or_else(|_| PathBuf::from(dir));
     }
     // SAFETY: geteuid has no preconditions.
@@ -91,7 +91,7 @@ fn is_in_memory(dir: &Path) -> bool {
     }
 }
 
-/// Clock tick at which a process started; `None` if there is no such process, or only its remains.
+/// Clock tick at which a process started; `None` if there is no such process, or only a zombie.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may contain anything.
@@ -117,7 +117,7 @@ impl Instance {
         Ok(Instance { name: name.to_owned(), dir: run_dir().join(name) })
     }
 
-    /// All instances on this machine that this user can see, running or left behind.
+    /// All instances that this user can see on this machine, running or left over.
     pub fn all() -> Vec<Instance> {
         let Ok(entries) = std::fs::read_dir(run_dir()) else { return Vec::new() };
         let mut all: Vec<Instance> = entries
@@ -178,12 +178,12 @@ impl Instance {
         self.dir.join("metrics.sock")
     }
 
-    /// What its daemon decided and why (see [`crate::log`]). It goes with the instance.
+    /// Log of the daemon's decisions (see [`crate::log`]). It is removed with the instance.
     pub fn log_path(&self) -> PathBuf {
         self.dir.join("daemon.log")
     }
 
-    /// Where the daemon's log is, if there is one.
+    /// Path of the daemon's log, if there is one.
     pub fn log(&self) -> Option<String> {
         let path = self.log_path();
         path.exists().then(|| path.display().to_string())
@@ -202,7 +202,7 @@ impl Instance {
     }
 
     /// Writes how it was started, for the database's user to read. Only before
-    /// [`Instance::hand_over`]: nothing is written as root where another user may put links.
+    /// [`Instance::hand_over`]: root must not write where another user may put links.
     pub fn write_note(&self, note: &Note, owner: Option<(u32, u32)>) -> Result<()> {
         let path = self.note_path();
         let text = serde_json::to_string_pretty(note)?;
@@ -293,14 +293,13 @@ impl Instance {
         )
     }
 
-    /// Whether it was made in another PID namespace: then it is unknown here whether its processes
-    /// live.
+    /// Whether it was made in another PID namespace. It is then unknown whether its processes live.
     pub fn is_foreign(&self) -> bool {
         self.view_region().is_ok_and(View::is_foreign)
     }
 
-    /// Whether a daemon in another PID namespace sends heartbeats. One that was killed just
-    /// now is waited for.
+    /// Whether a daemon in another PID namespace sends heartbeats. Waits long enough to notice a
+    /// daemon that was just killed.
     pub fn lives_elsewhere(&self) -> bool {
         let Some(view) = self.view_region().ok().filter(|view| view.is_foreign()) else {
             return false;
@@ -329,7 +328,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes its directory, still the caller's own, and its region, for the database's user.
+    /// Makes its directory, which still belongs to the caller, and its region for the database's
+    /// user.
     pub fn create(&self, owner: Option<(u32, u32)>) -> Result<Mapping> {
         std::fs::create_dir(&self.dir)
             .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", self.dir.display()))?;
@@ -365,7 +365,7 @@ impl Instance {
         self.dir.join("io")
     }
 
-    /// As [`Instance::create`] for the caller's own user, in a directory that may be there already.
+    /// As [`Instance::create`], for the caller's own user, in a directory that may exist.
     pub fn create_in_place(&self) -> Result<Mapping> {
         if self.dir.is_dir() {
             let path = CString::new(self.region_path().as_os_str().as_bytes())?;
@@ -377,7 +377,7 @@ impl Instance {
         self.create(None)
     }
 
-    /// Removes what an instance before left in the directory, but for the log of its daemon.
+    /// Removes the files of an earlier instance from the directory, except its log.
     pub fn empty(&self) -> Result<()> {
         let own = [
             self.region_path(),
@@ -397,7 +397,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Gives the directory to the database's user, who may do there as it likes from then on.
+    /// Gives the directory to the database's user, who may change anything in it from then on.
     pub fn hand_over(&self, owner: Option<(u32, u32)>) -> Result<()> {
         let Some((uid, gid)) = owner else { return Ok(()) };
         std::os::unix::fs::chown(&self.dir, Some(uid), Some(gid))
@@ -416,7 +416,7 @@ impl Instance {
     }
 }
 
-/// How the kernel marks a directory that was removed.
+/// How to keep the directory of a user's instances at logout.
 pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
      or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
 
@@ -431,7 +431,7 @@ fn unreachable() -> Vec<(String, u32, PathBuf)> {
             Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
         };
         let args = words("cmdline")?;
-        // Not this process, which may be told to become one.
+        // Not this process, which may be about to become one.
         let is_daemon =
             args.get(1).is_some_and(|word| word == "daemon") && pid != std::process::id();
         let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
@@ -479,7 +479,7 @@ pub struct StartLock {
 }
 
 impl StartLock {
-    /// Makes the run directory if need be and waits until no other process starts an instance
+    /// Makes the run directory if needed, and waits until no other process starts an instance
     /// there.
     pub fn take() -> Result<StartLock> {
         let dir = run_dir();
@@ -491,17 +491,17 @@ impl StartLock {
     }
 }
 
-/// Makes the directory for instances if need be, open to the users of all of them.
+/// Makes the directory for instances if needed. All users of instances may enter it.
 fn make_run_dir(dir: &Path) -> Result<()> {
     if !dir.exists() {
         std::fs::create_dir_all(dir)
-            // Whatever the umask: the daemon passes through as the database's user.
+            // Whatever the umask is: the daemon enters it as the database's user.
             .and_then(|()| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)))
             .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
     }
     // SAFETY: geteuid has no preconditions.
     let own = unsafe { libc::geteuid() };
-    // Both the name and what it leads to, if it is a link.
+    // Checks both the name and, if it is a link, its target.
     for meta in [std::fs::symlink_metadata(dir), std::fs::metadata(dir)] {
         let meta =
             meta.with_context(|| format!("cannot use {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;

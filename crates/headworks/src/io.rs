@@ -1,4 +1,4 @@
-//! `headworks io`: the scheduler of a program's files, watched and changed while it runs.
+//! `headworks io`: shows and changes the scheduler of a program's files while it runs.
 
 use crate::cli::{IoCommand, IoDevice, IoSet, IoTop};
 use crate::config;
@@ -21,7 +21,7 @@ pub use unheld::report as unheld;
 /// Rows that are shown.
 const ROWS: usize = 20;
 
-/// Whether the device on which a path lies is a disk. One that the kernel says nothing of is not.
+/// Whether the device under a path is a disk; false if the kernel does not tell.
 pub fn rotational(path: &Path) -> bool {
     let Ok(meta) = std::fs::metadata(path) else { return false };
     // SAFETY: both only take a number apart.
@@ -61,7 +61,7 @@ struct Account {
     /// With `rcp`: calls that a client waited for, and others.
     critical: u64,
     background: u64,
-    /// With `rcp`: times a client waited for something that this thread had.
+    /// With `rcp`: times a client waited for something that this thread held.
     inherited: u64,
 }
 
@@ -103,7 +103,7 @@ struct State {
     accounts_full: u64,
     restarted: u64,
     panics: u64,
-    /// With `rcp`: who waited for whom.
+    /// With `rcp`: which waits passed on a client's urgency.
     inheritance: Inheritance,
     /// What cannot be held.
     rings: Vec<unheld::Rings>,
@@ -114,7 +114,7 @@ struct State {
 /// What clients waited for.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Inheritance {
-    /// Times somebody inherited, by what was waited for.
+    /// Times a thread inherited urgency, by the cause of the wait.
     by_cause: BTreeMap<&'static str, u64>,
     /// Held calls that went on because a client waited for them.
     promoted: u64,
@@ -137,7 +137,7 @@ impl Inheritance {
         }
     }
 
-    /// One line: how often each second, by cause.
+    /// One line: rates per second, by cause.
     fn line(&self, before: &Inheritance, seconds: f64) -> String {
         let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
         let causes: Vec<String> = self
@@ -251,11 +251,11 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
     );
     for (count, what) in [
         (now.hold_limit, "calls passed after the longest hold"),
-        (now.lock_busy, "calls passed because the lock was not to be had"),
+        (now.lock_busy, "calls passed because the lock was busy"),
         (now.tasks_full, "calls passed because the table of calls was full"),
         (now.files_full, "times a file was not governed because the table of files was full"),
         (now.accounts_full, "times threads shared an account because all were in use"),
-        (now.restarted, "times the scheduler began anew because a thread died inside"),
+        (now.restarted, "times the scheduler was reset because a thread died inside"),
         (now.panics, "processes whose files are not governed after an internal error"),
     ] {
         if count > 0 {

@@ -1,11 +1,10 @@
-//! What the daemon writes into its log: what changed, and why sessions are treated otherwise than
-//! by the rule.
+//! The daemon's log: what changed, and why sessions are treated other than by the rule.
 //!
-//! It goes to standard error, which a service's manager keeps and a terminal forgets, and to a file
-//! of bounded size beside the region, which `headworks status` names.
+//! Lines go to standard error, which a service manager keeps and a terminal loses. They also go to
+//! a file of bounded size beside the region, which `headworks status` names.
 //!
-//! Nothing of it is said for each request. A reason that is counted is said with how often it
-//! happened since it was said last, at most every ten seconds.
+//! No line is written for each request. Counted reasons are logged at most every ten seconds, with
+//! the count since the last line.
 
 mod file;
 
@@ -23,7 +22,7 @@ use std::time::SystemTime;
 /// Time between two lines about the same reason.
 const REPEAT_INTERVAL: Nanos = Nanos::from_millis(10_000);
 
-/// Counters that are the ordinary course of things.
+/// Counters of normal operation, which are not logged.
 const ORDINARY: &[&str] = &[
     "lent",
     "lent_blocked",
@@ -37,7 +36,7 @@ const ORDINARY: &[&str] = &[
     "reaped",
 ];
 
-/// Size that a file may grow to, in bytes, before it becomes the older one of two.
+/// Size at which the file becomes the older of two, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 static FILE: Mutex<Option<LogFile>> = Mutex::new(None);
@@ -46,14 +45,14 @@ fn file() -> MutexGuard<'static, Option<LogFile>> {
     FILE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lines go to this file, too, from here on.
+/// From here on, lines go to this file too.
 pub fn also_to(path: &Path) -> std::io::Result<()> {
     *file() = Some(LogFile::open(path, FILE_BYTES_MAX)?);
     Ok(())
 }
 
-/// Writes a line to standard error, and to the file if there is one; a reader that has gone, or a
-/// file that takes no more, is no reason to end. What would steer a terminal is replaced.
+/// Writes a line to standard error, and to the file if there is one. A closed reader or a full disk
+/// does not end the daemon. Control characters are replaced.
 pub fn line(text: &str) {
     let text = &text.lines().map(printable).collect::<Vec<_>>().join("\n");
     let _ = writeln!(std::io::stderr(), "headworks: {text}");
@@ -62,7 +61,7 @@ pub fn line(text: &str) {
     }
 }
 
-/// Remembers what was said.
+/// Remembers what was logged.
 #[derive(Debug, Default)]
 pub struct Log {
     mode: Option<(String, bool)>,
@@ -70,7 +69,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Says what is new in a snapshot.
+    /// Logs what is new in a snapshot.
     pub fn look(&mut self, now: &Snapshot) {
         for text in self.news(now) {
             line(&text);
@@ -83,7 +82,7 @@ impl Log {
         if let Some(before) = self.mode.replace(mode.clone())
             && before != mode
         {
-            let switch = if mode.1 { "off: everybody passes" } else { "on" };
+            let switch = if mode.1 { "off: all requests pass" } else { "on" };
             news.push(format!("the gate is {switch}, mode {}", mode.0));
         }
         let first = self.said.is_empty();
@@ -105,14 +104,14 @@ impl Log {
     }
 }
 
-/// Who waits, and who is probably waited for.
+/// Which sessions wait, and which they probably wait for.
 fn stall(now: &Snapshot) -> String {
     let waiting = now.sessions.iter().filter(|session| session.state == State::Queued).count();
     let inside = now.sessions.iter().filter(|session| session.state == State::Running);
     let longest = inside.min_by_key(|session| session.admitted.0);
     let who = longest.map_or(String::new(), |session: &SessionView| {
         let [account, _, _, address] = &session.identity;
-        // Clients choose their names, and none of them ends the line.
+        // Clients choose their names; a line break in one must not end the line.
         let (account, address) = (printable(account), printable(address));
         format!(
             "; inside for longest: user {} ({account}@{address}), {:.1} s",

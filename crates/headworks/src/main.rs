@@ -142,12 +142,12 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     let before = region.snapshot(clock::now());
     std::thread::sleep(Duration::from_millis(500));
     let mut status = status::Status::build(&instance.name, &before, &region.snapshot(clock::now()));
-    // Its output until it stopped.
+    // Its log, up to where it stopped.
     status.log = instance.log();
     Ok(status)
 }
 
-/// Of a bound; one that is given is never rounded to none.
+/// Thousandths of a bound; a bound above zero is never rounded to zero.
 fn thousandths(bound: f64) -> u32 {
     if bound > 0.0 { ((bound * 1e3).round() as u32).max(1) } else { 0 }
 }
@@ -214,7 +214,7 @@ fn set(args: &cli::Set) -> Result<()> {
         daemon::set_weights(&region, &args.weight.iter().cloned().collect())?;
     }
     let fixed = matches!(args.parallelism, Some(cli::Parallelism::Fixed(_)));
-    // What is in force for a moment only is there to stay if it is what an operator fixes.
+    // A P that an operator fixes is permanent, even if the same P was temporary before.
     let stays = fixed && region.heartbeat.temporary_p().is_some();
     if stays {
         region.heartbeat.set_temporary_p(None);
@@ -245,7 +245,10 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     let region = instance.open_region()?;
     region.set_off(off);
     if off {
-        println!("the gate of `{}` is open: nobody is held. Close it: headworks on", instance.name);
+        println!(
+            "the gate of `{}` is open: no session is held. Close it: headworks on",
+            instance.name
+        );
     } else if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
         println!(
             "the gate of `{}` is switched on, but the library stands aside after internal errors: everybody \
@@ -254,7 +257,7 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
         );
     } else if region.heartbeat.stale(clock::now()) {
         println!(
-            "the gate of `{}` is switched on, but its daemon sends no heartbeat, so everybody passes\n  \
+            "the gate of `{}` is switched on, but its daemon sends no heartbeat, so all requests pass\n  \
              start it again: headworks daemon --name {}",
             instance.name, instance.name
         );

@@ -1,5 +1,5 @@
 //! Checks before anything starts: can this program be preloaded, what will it listen on, and is
-//! that still free?
+//! that free?
 
 mod elf;
 mod loops;

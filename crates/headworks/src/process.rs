@@ -1,4 +1,4 @@
-//! What a process asks of the kernel: pipes, signals, the end of others.
+//! System calls for processes: pipes, signals, the end of other processes.
 
 use anyhow::{Context, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,7 +50,7 @@ pub fn read_signal(fd: i32) -> Option<i32> {
     }
 }
 
-/// Lets go of standard error, which may be a pipe whose reader waits for its end.
+/// Closes standard error, which may be a pipe whose reader waits for its end.
 pub fn release_stderr() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         // SAFETY: both descriptors are open.

@@ -1,13 +1,12 @@
-//! ζ as large as fairness and steadiness allow: the daemon's side of the policy.
+//! The largest ζ that the bounds of fairness and variation allow: the daemon's side of the policy.
 //!
-//! A window lasts until the sessions of each class could have had enough turns for unfairness to be
-//! told from chance ([`QuotaLimits::ends`]). A class that had too few of them, because its
-//! statements take minutes, says nothing of ζ and keeps nobody from judging the others.
+//! A window lasts until the sessions of each class could have had enough turns to tell unfairness
+//! from chance ([`QuotaLimits::ends`]). A class with too few turns, because its statements take
+//! minutes, tells nothing about ζ. It does not keep the others from being evaluated.
 //!
-//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often
-//! would cost too much where there are thousands of sessions, so between the daemon's own, which
-//! are half a second apart, one is only taken if the window can be over by then
-//! ([`Quota::is_due`]).
+//! A window may be as short as a scheduling round of AppleS, 100 ms. Whole snapshots that often
+//! would cost too much with thousands of sessions. The daemon's own are half a second apart.
+//! Between them one is taken only if the window can be over by then ([`Quota::is_due`]).
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
@@ -17,14 +16,14 @@ use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
 use std::collections::HashMap;
 
-/// Part of a window for which a session that counts has had a request in hand. Between the
+/// Part of a window for which a session must have had an open request to count. Between the
 /// statements of a transaction the client thinks, too.
 const BACKLOGGED: f64 = 0.5;
 
 /// Largest ζ, as in a configuration.
 const MOST: f64 = 1_048_576.0;
 
-/// Snapshots that a window which is not over yet may take, beside the daemon's own.
+/// Most snapshots of an unfinished window, beyond the daemon's own.
 const EXTRA_SNAPSHOTS_MAX: u32 = 4;
 
 /// See the module.
@@ -38,23 +37,23 @@ pub struct Quota {
 #[derive(Debug)]
 struct Under {
     before: Snapshot,
-    /// Turns of the region when it began.
+    /// Turns of the region when the window began.
     turns: u64,
-    /// Turns of the region for one of a mean session of the class that has the fewest, as it was
-    /// last seen.
+    /// Turns of the region for each turn of a mean session in the class that has the fewest, as
+    /// last measured.
     pace: f64,
-    /// Snapshots that found it not to be over.
+    /// Snapshots that found the window unfinished.
     looks: u32,
 }
 
 impl Quota {
-    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has
-    /// passed and by `turns`, how many have ended in the region so far. It asks for those only if
-    /// the time does not tell.
+    /// Whether the window can be over, so that a snapshot is worth its price. Decided by the time
+    /// passed and by `turns`, the number of turns that have ended in the region. `turns` is called
+    /// only if the time does not decide.
     pub fn is_due(&self, settings: &Settings, now: Nanos, turns: impl FnOnce() -> u64) -> bool {
         let (Some(limits), Some(under)) = (limits(settings), &self.window) else { return false };
         let lasted = now.since(under.before.now);
-        // With as many turns as there can be it is over if it has lasted for long enough.
+        // Even unlimited turns would not end it: it has not lasted for long enough.
         if under.looks >= EXTRA_SNAPSHOTS_MAX || !limits.ends(lasted, f64::INFINITY) {
             return false;
         }
@@ -62,7 +61,8 @@ impl Quota {
         limits.ends(lasted, ended / under.pace.max(1.0))
     }
 
-    /// Looks; `now` is the latest snapshot, and `turns` have ended in the region so far.
+    /// Evaluates the window. `now` is the latest snapshot, and `turns` have ended in the region so
+    /// far.
     pub fn tick(&mut self, region: &Mapping, now: &Snapshot, turns: u64) {
         let settings = &now.settings;
         let Some(limits) = limits(settings) else {
@@ -77,7 +77,7 @@ impl Quota {
         let window = Window::new(&under.before, now);
         let limits = QuotaLimits { increase: window.step(), ..limits };
         let least = window.turns_least();
-        // A class that had no turn yet may have to be waited for to the end.
+        // A class without a turn so far may have to be waited for until the end.
         under.pace = turns.saturating_sub(under.turns) as f64 / least;
         if !limits.ends(now.now.since(under.before.now), least) {
             under.looks += 1;
@@ -92,7 +92,7 @@ impl Quota {
     }
 }
 
-/// Bounds, if there are any and they can be reached by holding.
+/// The bounds, if there are any and the mode holds sessions.
 fn limits(settings: &Settings) -> Option<QuotaLimits> {
     let bounds = [settings.unfairness_max_mille, settings.latency_cv_max_mille];
     let wanted = bounds != [0, 0] && settings.mode == Mode::Enforce && !settings.off;
@@ -104,8 +104,8 @@ fn limits(settings: &Settings) -> Option<QuotaLimits> {
     })
 }
 
-/// Weight of a session of a class of which so many want something at a time. The policy divides the
-/// weight of a class that shares it among those, whoever else is connected.
+/// Weight of one session of a class in which so many are busy at a time. Where the class shares its
+/// weight, the policy divides it among those, whoever else is connected.
 pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     let view = now.classes.iter().find(|view| view.class == class);
     let each = |view: &ClassView| {
@@ -114,10 +114,9 @@ pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     view.map_or(1.0, each).max(1e-6)
 }
 
-/// Time in which a session had a request in hand, since `past` was seen at `from`: those that were
-/// answered, less what of them was before, and the one that is not answered yet. Requests that were
-/// answered together count it each, so a session with long pipelines counts as backlogged sooner
-/// than others.
+/// Time for which a session had an open request since `past` was taken at `from`: answered
+/// requests, without their part before, and the open one. Requests that were answered together each
+/// count the whole time, so a session with long pipelines counts as backlogged sooner.
 fn wanted(past: &SessionView, session: &SessionView, from: Nanos, until: Nanos) -> Nanos {
     let answered = |session: &SessionView| session.totals.wait + session.totals.run;
     let open = |session: &SessionView, at: Nanos| {
@@ -128,7 +127,7 @@ fn wanted(past: &SessionView, session: &SessionView, from: Nanos, until: Nanos) 
     (answered(session) + open(session, until)).since(answered(past) + open(past, from))
 }
 
-/// Sessions of a class that wanted something most of the time.
+/// Sessions of a class that were busy most of the time.
 #[derive(Default)]
 struct OfClass {
     turns: u64,
@@ -136,8 +135,7 @@ struct OfClass {
     /// Requests for each weight, and variation of latencies, of each session.
     shares: Vec<f64>,
     variations: Vec<Option<f64>>,
-    /// Sessions that wanted something at a time: also a part of each that wanted something now and
-    /// then.
+    /// Busy sessions at a time; each occasional one counts for its part.
     wanting: f64,
 }
 
@@ -206,7 +204,7 @@ impl Window {
         QuotaLimits::step(requests, self.sessions() as f64)
     }
 
-    /// What it shows of classes that had turns enough.
+    /// Results of the classes that had enough turns.
     fn observation(&self, limits: &QuotaLimits) -> QuotaObservation {
         let judged = || self.0.values().filter(|class| limits.judges(class.turns_each()));
         let shares: Vec<f64> = judged().flat_map(|class| class.shares.iter().copied()).collect();

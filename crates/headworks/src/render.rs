@@ -1,4 +1,4 @@
-//! The state of an instance as text: what a DBA wants to see at a glance, the worst first.
+//! The state of an instance as text for a DBA, the worst first.
 
 mod counterfactual;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use std::fmt::Write;
 /// Users that each list shows.
 const LISTED: usize = 10;
 
-/// What is being done about P, if anything.
+/// The state of the search for P, if there is one.
 fn search(status: &Status) -> String {
     match &status.parallelism_search {
         Some(phase) if status.parallelism_auto => format!(" auto, {}", printable(phase)),
@@ -28,7 +28,7 @@ fn search(status: &Status) -> String {
     }
 }
 
-/// One sentence on the gate, and the command that mends it if it is not as it should be.
+/// One sentence on the gate, and a command that mends the problem, if there is one.
 pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
     let p = status.parallelism;
     let name = printable(&status.instance);
@@ -42,7 +42,7 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ("ungoverned", _) => (
             Tone::Bad,
             format!(
-                "ungoverned: the server (process {}) was started by another version of Headworks, so everybody passes",
+                "ungoverned: the server (process {}) was started by another version of Headworks, so all requests pass",
                 status.server_pid
             ),
             Some(format!(
@@ -51,29 +51,29 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ),
         ("off", _) => (
             Tone::Notice,
-            "off: an operator has opened it, everybody passes".to_owned(),
+            "off: an operator has opened it, all requests pass".to_owned(),
             mend("on", "closes it again"),
         ),
         ("stale", _) => (
             Tone::Bad,
-            "stale: its daemon sends no heartbeat, so everybody passes".to_owned(),
+            "stale: its daemon sends no heartbeat, so all requests pass".to_owned(),
             mend("daemon", "starts the daemon again; no connection is dropped"),
         ),
         (_, "dry-run") => (
             Tone::Notice,
-            format!("open: a dry run holds nobody and replays what P = {p} would have changed"),
+            format!("open: a dry run holds no session and replays what P = {p} would have changed"),
             mend("set --mode enforce", "holds sessions from then on"),
         ),
         (_, mode) => (
             Tone::Notice,
-            format!("open: the mode `{}` measures and holds nobody", printable(mode)),
+            format!("open: the mode `{}` measures and holds no session", printable(mode)),
             mend("set --mode enforce", "holds sessions from then on"),
         ),
     }
 }
 
-/// The whole state, at most `width` columns wide. Without `color` there is no escape sequence in
-/// it, whatever clients call themselves.
+/// The whole state, at most `width` columns wide. Without `color` it contains no escape sequence,
+/// whatever names clients have.
 pub fn status_text(status: &Status, width: usize, color: bool) -> String {
     let ink = Ink { color };
     let width = width.clamp(60, 200);
@@ -253,7 +253,7 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
     }
 }
 
-/// How many users are encrypted, and how they are followed; `None` if nobody is.
+/// How many sessions are encrypted, and how they are followed; `None` if none is.
 fn encryption(status: &Status) -> Option<String> {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for user in status.connections.iter().filter(|user| !user.tls.is_empty()) {
@@ -264,13 +264,13 @@ fn encryption(status: &Status) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Who has waited longest, and since when; `connections` begins with those that wait.
+/// Which session has waited longest, and since when; `connections` begins with those that wait.
 fn longest_wait(status: &Status) -> String {
     let waiting = status.connections.iter().filter(|user| user.state == "waiting");
     let longest =
         waiting.max_by(|a, b| a.since_ms.unwrap_or(0.0).total_cmp(&b.since_ms.unwrap_or(0.0)));
     match longest {
-        None => "nobody waits".to_owned(),
+        None => "none waits".to_owned(),
         Some(user) => format!(
             "{}: {} (class {}), {}",
             maybe_duration(user.since_ms),
@@ -281,7 +281,7 @@ fn longest_wait(status: &Status) -> String {
     }
 }
 
-/// The user, as a DBA names it.
+/// The session, as a DBA names it.
 pub(crate) fn who(user: &UserStatus) -> String {
     let account = if user.account.is_empty() { "(logging in)" } else { &user.account };
     let address = if user.address.is_empty() { "local" } else { &user.address };
@@ -401,7 +401,7 @@ fn counters(out: &mut String, status: &Status, ink: Ink, width: usize) {
             table.row(vec![(*name).to_owned(), count(value), (*meaning).to_owned()]);
         }
     }
-    // A status of another build may count something that this one does not know.
+    // A status from another build may have counters that this one does not know.
     for (name, &value) in &status.counters {
         if value > 0 && !COUNTERS.iter().any(|(_, known, _)| known == name) {
             table.row(vec![printable(name), count(value), String::new()]);

@@ -1,13 +1,13 @@
 //! The part of a daemon that needs root: it removes the instance's directory at the end.
 //!
 //! A daemon runs as the database's user, not as root, so that a fault in it gives an attacker no
-//! rights. It can empty its instance's directory, but not remove it from the run directory, which
-//! belongs to root. So the process that root starts splits. The child drops its rights and is the
-//! daemon. The parent waits for its end and removes the directory if it is empty, which that of a
-//! later instance never is.
+//! rights. It can empty its instance's directory. But it cannot remove it from the run directory,
+//! which belongs to root. So the process that root starts splits. The child drops its rights and is
+//! the daemon. The parent waits for its end and removes the directory if it is empty. A later
+//! instance's directory never is.
 //!
 //! If processor time follows weights, the parent also manages the control groups, which belong to
-//! root, too (see [`crate::cgroup`]). From the region it only reads which thread serves which
+//! root too (see [`crate::cgroup`]). From the region it reads only which thread serves which
 //! session, and it moves only threads of the server.
 
 use crate::cgroup::{Companion, Reporter, Reports, Worker};
@@ -21,8 +21,8 @@ use std::time::Duration;
 /// Interval at which the daemon's life is checked while there are groups to manage.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Splits; returns in the daemon's process only, which belongs to this user and group, and says who
-/// cares for control groups. To be called before there are threads.
+/// Splits, and returns only in the daemon's process, which belongs to this user and group. Returns
+/// who manages control groups. To be called before there are threads.
 pub fn split(
     instance: &Instance,
     ready: Option<&File>,
@@ -62,7 +62,7 @@ pub fn split(
     }
 }
 
-/// Cares for control groups until the daemon ends, and then removes them.
+/// Manages control groups until the daemon ends, and then removes them.
 fn care(instance: &Instance, daemon: i32, pipe: OwnedFd) {
     // The daemon may end first.
     // SAFETY: sets a disposition; this process has one thread.
@@ -76,8 +76,8 @@ fn care(instance: &Instance, daemon: i32, pipe: OwnedFd) {
         reporter.tell(worker.status());
         std::thread::sleep(POLL_INTERVAL);
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // The child stays to be waited for. It is ours, so its number is not negative.
-        // SAFETY: the structure outlives the call.
+        // The child is not reaped here. It is ours, so its number is not negative. SAFETY: the
+        // structure outlives the call.
         let asked = unsafe { libc::waitid(libc::P_PID, daemon as u32, &raw mut ended, how) };
         // SAFETY: waitid has filled the structure, or left it as zeros.
         if asked != 0 || unsafe { ended.si_pid() } != 0 {

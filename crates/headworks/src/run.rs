@@ -1,10 +1,10 @@
-//! `headworks run`: everything is checked and made ready, and then this process becomes the
-//! database.
+//! `headworks run`: checks and prepares everything, and then this process becomes the database.
 //!
-//! It becomes it, instead of starting it, so that process id, signals, exit code and service
-//! manager see what they would see without headworks. The daemon is started before, as a process
-//! of its own that outlives nothing and nobody waits for. Only as the first process of a
-//! container it stays, so that the server does not become the daemon's parent ([`crate::init`]).
+//! It becomes the database instead of starting it. So process id, signals, exit code and service
+//! manager see what they would see without headworks. The daemon is started before, as a separate
+//! process. It ends with the database, and no process waits for it. Only as the first process of a
+//! container this process stays, so that the server does not become the daemon's parent
+//! ([`crate::init`]).
 
 use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
@@ -45,7 +45,7 @@ pub fn shim_path() -> Result<PathBuf> {
         })
 }
 
-/// Does not return unless something is in the way.
+/// Returns only if something prevents the start.
 pub fn run(args: &Run) -> Result<Infallible> {
     crate::init::stay_if_first()?;
     let error = match behind_the_gate(args) {
@@ -97,13 +97,14 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     };
     let plan = Plan { args, config, profile, binary, settings, shim, instance, owner };
     let result = plan.start();
-    // Still here: the database was not started. The daemon sees this process end, and ends too.
+    // The exec failed: the database was not started. The daemon sees this process end, and ends
+    // too.
     plan.instance.remove();
     drop(starting);
     result
 }
 
-/// Says what the gate will not see.
+/// Warns of traffic that the gate will not see.
 fn warn(args: &Run, profile: &Profile, binary: &Binary) {
     let program = binary.path().display();
     if profile.name == GENERIC && args.profile.is_none() {
@@ -147,12 +148,13 @@ fn override_settings(config: &mut Config, args: &Run) {
     }
 }
 
-/// Whether few threads serve all connections, so that users are held by hiding that they are ready.
+/// Whether few threads serve all connections, so that sessions are queued by withholding their
+/// events.
 pub fn has_pool(settings: &ServerSettings) -> bool {
     settings.thread_handling.as_deref() == Some("pool-of-threads")
 }
 
-/// A program that starts the server and ends would take the instance along when it ends.
+/// If a program starts the server and exits, the instance would end with it.
 fn refuse_starter(profiles: &Profiles, program: &Path) -> Result<()> {
     let Some(profile) = profiles.started_by(program) else { return Ok(()) };
     let server = profile.servers.first().map_or("SERVER", String::as_str);
@@ -169,7 +171,7 @@ fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<
         (SettingsFrom::Postgres, Binary::Dynamic { path, .. }) => {
             Some(preflight::postgres_settings(path, args))
         }
-        // A script that is not known might not know the question, and start.
+        // An unknown script might ignore the option and start the server.
         (SettingsFrom::Postgres, Binary::Script { .. }) | (SettingsFrom::None, _) => None,
         (SettingsFrom::Redis, _) => Some(preflight::redis_settings(args).server),
         (SettingsFrom::Memcached, _) => Some(preflight::memcached_settings(args).server),
@@ -187,8 +189,7 @@ fn check_server(profile: &Profile, settings: &ServerSettings, args: &[OsString])
     Ok(())
 }
 
-/// How a server is made to stay that would fork and leave with these arguments; `None` if it would
-/// not.
+/// Which option keeps the server in the foreground, if it would fork with these arguments.
 pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
     let (settings, mend) = match profile.settings {
         SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
@@ -197,7 +198,7 @@ pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
             preflight::mongodb_settings(args),
             "start it without: --fork   # or processManagement.fork: true in its file",
         ),
-        // MySQL has it, MariaDB has not.
+        // MySQL has this option, MariaDB does not.
         SettingsFrom::Mariadb => {
             let leaves = |arg: &OsString| arg == "--daemonize" || arg == "-D";
             return args.iter().any(leaves).then_some("start it without: --daemonize");
@@ -207,7 +208,7 @@ pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
     settings.detaches.then_some(mend)
 }
 
-/// A server that forks and leaves would take the instance along.
+/// If a server forks and exits, the instance would end with it.
 fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
     if let Some(mend) = detaches(profile, args) {
         bail!(
@@ -287,8 +288,8 @@ fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     })
 }
 
-/// As whom a server has to run that refuses root and cannot change its user itself: the owner of
-/// its data.
+/// The owner of its data: a server that refuses root, and cannot change its user, has to run as
+/// that.
 fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
@@ -333,7 +334,7 @@ fn become_user(uid: u32, gid: u32) -> Result<()> {
         .with_context(|| format!("cannot become the owner of the server's data (user {uid})"))
 }
 
-/// All that was found out before the start.
+/// All that was determined before the start.
 struct Plan<'a> {
     args: &'a Run,
     config: Config,
@@ -425,7 +426,7 @@ impl Plan<'_> {
 }
 
 /// Starts the daemon of an instance and waits until it serves. Its messages go to our standard
-/// error, of a `detached` one only until then.
+/// error; those of a `detached` daemon only until then.
 pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>, detached: bool) -> Result<()> {
     let (ready, theirs) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -442,8 +443,8 @@ pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>, detached: bo
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
-            // Its own session: the terminal's Ctrl-C is for the database. Forked once more, so
-            // that the database never has a child that it does not know.
+            // In its own session: the terminal's Ctrl-C is for the database. Forked once more, so
+            // that the database never has a child that it did not start.
             libc::setsid();
             match libc::fork() {
                 -1 => Err(std::io::Error::last_os_error()),

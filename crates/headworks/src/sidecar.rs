@@ -95,7 +95,7 @@ impl std::io::Write for Manager {
     }
 }
 
-/// As sd_notify(3) does; nothing without a manager that asks for it.
+/// As in sd_notify(3); does nothing if no manager asks for it.
 fn notify() -> std::io::Result<()> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let socket = UnixDatagram::unbound()?;

@@ -22,8 +22,8 @@ const LIMITS: SloLimits = SloLimits::USUAL;
 const WINDOW_MIN: Nanos = Nanos::from_millis(1_000);
 const WINDOW_MAX: Nanos = Nanos::from_millis(10_000);
 
-/// Requests beyond the percentile that a window should have: one that rests on one or two requests
-/// says nothing.
+/// Requests above the percentile that a window should have: a percentile from one or two requests
+/// means nothing.
 const BEYOND: f64 = 10.0;
 
 /// A class and its target.
@@ -33,18 +33,18 @@ pub struct SloStatus {
     pub class: String,
     /// Percentile, in percent.
     pub percentile: f64,
-    /// Latency that it may have.
+    /// The latency target.
     pub target_ms: f64,
     /// Latency in the last window. `None` before the first one, and if nothing was answered in it.
     pub latency_ms: Option<f64>,
     /// `held`, `raising`, `bounded` (above the target, with the weight at its bound), `infeasible`
     /// or `unknown`.
     pub standing: String,
-    /// Of an infeasible target: measured over target, in the last window.
+    /// For an infeasible target: measured latency over the target, in the last window.
     pub gap: Option<f64>,
-    /// Weight that the class has by now.
+    /// Current weight of the class.
     pub weight: f64,
-    /// Windows that were judged, and those of them within the target.
+    /// Windows that were evaluated, and those within the target.
     pub windows: u64,
     /// See `windows`.
     pub windows_held: u64,
@@ -53,7 +53,7 @@ pub struct SloStatus {
 /// A class keeps at least this part of its configured weight, whatever its latencies are.
 const WEIGHT_KEPT: f64 = 0.25;
 
-/// A class with a target, as long as it is the same class with the same target.
+/// A class with a target, for as long as both stay the same.
 #[derive(Debug)]
 struct Controlled {
     class: u32,
@@ -87,7 +87,7 @@ impl Slo {
         self.configured = weights;
     }
 
-    /// Every class with a target, and how it fares.
+    /// Every class with a target, and its state.
     pub fn status(&self) -> Vec<SloStatus> {
         self.classes.iter().map(|class| class.status.clone()).collect()
     }
@@ -152,7 +152,7 @@ impl Slo {
         self.classes.iter().map(|class| class.class).collect()
     }
 
-    /// The shares follow at the end of the first window.
+    /// The shares are set at the end of the first window.
     fn begin(&mut self, targeted: &[&ClassView], now: &Snapshot) {
         (self.known, self.rest) = (false, 0.0);
         self.classes = targeted
@@ -186,7 +186,7 @@ impl Slo {
     }
 
     /// Notes the total weight of the classes without a target. While none of their sessions has
-    /// requests, the last total stays, so that a session that comes back finds the same gate.
+    /// requests, the last total stays, so a session that comes back finds the same gate.
     fn look_at_the_rest(&mut self, now: &Snapshot, busy: &Busy) {
         let others = now.classes.iter().filter(|v| self.classes.iter().all(|c| c.class != v.class));
         let (wanted, one_each) = others.fold((0.0, 0.0), |(wanted, one_each), view| {
@@ -196,7 +196,7 @@ impl Slo {
         if wanted > 0.0 {
             self.rest = wanted;
         } else if self.rest <= 0.0 {
-            // No session has come yet: as if one session of each class had.
+            // No session has come yet: counts as one session of each class.
             self.rest = if one_each > 0.0 { one_each } else { 1.0 };
         }
     }
@@ -217,7 +217,7 @@ impl Slo {
         }
     }
 
-    /// A reload has overwritten the weights that were found with the configuration's.
+    /// A reload has overwritten the tuned weights with the configuration's.
     fn restore_weights(&self, region: &Mapping, now: &Snapshot) {
         for controlled in &self.classes {
             if let Some(view) = now.classes.iter().find(|view| view.class == controlled.class) {
@@ -235,7 +235,7 @@ impl Controlled {
             == (view.class, view.name.as_str(), view.target, view.shared)
     }
 
-    /// Notes how a window went; what is to be said of it, if it is news.
+    /// Notes the result of a window. Returns a message if it is news.
     fn judge(
         &mut self,
         target: Target,
@@ -287,7 +287,7 @@ impl Controlled {
 pub const MEND: &str =
     "raise latency_ms_max, or put fewer users into the class, then: headworks reload";
 
-/// Puts a weight in force, if it is not.
+/// Puts a weight into force, unless it is already.
 fn put(region: &Mapping, view: &ClassView, weight: f64) {
     // At most a million.
     let thousandths = (weight * 1e3).round().max(1.0) as u32;
@@ -298,8 +298,8 @@ fn put(region: &Mapping, view: &ClassView, weight: f64) {
     }
 }
 
-/// Sessions of each class that wanted something in a window: who is only connected takes no turns,
-/// so its weight is not in the others' way.
+/// Busy sessions of each class in a window. A session that is only connected takes no turns, so its
+/// weight does not count.
 type Busy = BTreeMap<u32, u32>;
 
 fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
@@ -322,7 +322,7 @@ fn sessions(busy: &Busy, view: &ClassView) -> u32 {
     busy.get(&view.class).copied().unwrap_or(0)
 }
 
-/// Weight of so many sessions of a class together, if the class has this weight.
+/// Total weight of this many sessions of a class, if the class has this weight.
 fn total_weight(view: &ClassView, weight: f64, sessions: u32) -> f64 {
     match (sessions, view.shared) {
         (0, _) => 0.0,
@@ -331,9 +331,9 @@ fn total_weight(view: &ClassView, weight: f64, sessions: u32) -> f64 {
     }
 }
 
-/// Parts of all weight that the classes with targets have with these weights, beside the `rest`
-/// that the others have together. One that nobody uses counts as if one session did: it has to have
-/// something that can be raised.
+/// Shares of the total weight for the classes with targets, given these weights and the `rest` of
+/// the others. A class without busy sessions counts as one session, so that its weight can be
+/// raised.
 fn shares(
     targeted: &[u32],
     now: &Snapshot,
@@ -366,7 +366,7 @@ fn window<'a>(
     Some((counts, view))
 }
 
-/// Requests above a latency; of the bucket in which it lies, the part above.
+/// Requests above a latency; of the latency's own bucket, the part above.
 fn above(counts: &[u64; BUCKETS], latency: Nanos) -> u64 {
     let mut sum = 0.0;
     for (bucket, count) in counts.iter().enumerate() {

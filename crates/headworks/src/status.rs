@@ -1,5 +1,5 @@
-//! The state of an instance in figures: the one contract that `status`, `top`, the control socket
-//! and the exporters read. Every key ends in its unit.
+//! The state of an instance in figures: the one contract of `status`, `top`, the control socket and
+//! the exporters. Every key ends in its unit.
 
 use crate::quota::weight_of_each;
 use headworks_hooks::mysql::Holding;
@@ -18,20 +18,20 @@ pub struct Status {
     pub instance: String,
     /// `observe`, `dry-run` or `enforce`.
     pub mode: String,
-    /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody),
-    /// `stale` (the daemon sends no heartbeat, so everybody passes) or `ungoverned` (the server
-    /// was started by another version, so everybody passes until it is restarted).
+    /// `closed` (it may hold sessions), `off` (opened by an operator), `open` (the mode holds no
+    /// session), `stale` (the daemon sends no heartbeat, so all pass) or `ungoverned` (the server
+    /// was started by another version, so all pass until it is restarted).
     pub gate: String,
-    /// What follows the clients' protocol.
+    /// The framing of the clients' protocol.
     #[serde(default)]
     pub protocol: String,
     /// P.
     pub parallelism: u32,
-    /// Whether P is looked for, and not fixed by an operator.
+    /// Whether P is tuned automatically, and not fixed by an operator.
     pub parallelism_auto: bool,
-    /// What the search for P is at; `None` without a daemon.
+    /// State of the search for P; `None` without a daemon.
     pub parallelism_search: Option<String>,
-    /// Users beyond P that the stall detector lets in at the moment.
+    /// Sessions beyond P that the stall detector admits at the moment.
     pub stall_bonus: u32,
     /// ζ; 0 for its minimum (one request a round for the lightest user).
     pub quota_requests: u32,
@@ -62,38 +62,38 @@ pub struct Status {
     /// `inside`.
     #[serde(default)]
     pub long: u32,
-    /// U_f over requests per weight, of the users that were busy through the window.
+    /// U_f over requests per weight, of the sessions that were busy through the window.
     pub unfairness: Option<f64>,
     /// V_l: variation of each user's latency, averaged over users, since they connected.
     pub latency_cv: Option<f64>,
     /// Latency of requests in the gate and the database together.
     pub latency: Percentiles,
-    /// The part of it that was spent waiting in the gate.
+    /// The time of these requests in the gate.
     pub wait: Percentiles,
     /// By class.
     pub classes: Vec<ClassStatus>,
     /// Classes with a latency target.
     #[serde(default)]
     pub targets: Vec<crate::slo::SloStatus>,
-    /// Everybody, those that wait longest first, then those inside.
+    /// All sessions: first the queued ones, the longest wait first, then the admitted ones.
     pub connections: Vec<UserStatus>,
     /// Counters of the gate.
     pub counters: BTreeMap<String, u64>,
-    /// What went wrong with the last reload of the configuration; the one before it is in force.
+    /// Error of the last reload. The configuration before it is in force.
     pub config_error: Option<String>,
     /// Why metrics are not served where the configuration says; everything else of it is in force.
     #[serde(default)]
     pub metrics_error: Option<String>,
-    /// File with what the daemon decided; `None` if there is none.
+    /// Path of the daemon's log; `None` if there is none.
     #[serde(default)]
     pub log: Option<String>,
-    /// How it stands with processor time by weights; `None` if it was not asked for.
+    /// State of processor time by weights; `None` if it was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<crate::cgroup::CgroupStatus>,
     /// Where Prometheus is served; empty without a daemon.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// What enforcing would have changed, in the modes that hold nobody.
+    /// What enforcing would have changed, in the modes that hold no session.
     pub counterfactual: Option<Counterfactual>,
 }
 
@@ -121,7 +121,7 @@ pub struct ClassStatus {
     pub name: String,
     /// Its weight.
     pub weight: f64,
-    /// Whether each user has the weight (`user`) or all of them share it (`class`).
+    /// Whether each session has the weight (`user`) or all of them share it (`class`).
     pub weight_of: String,
     /// Connected users.
     pub users: u32,
@@ -165,7 +165,7 @@ pub struct UserStatus {
     pub state: String,
     /// Why it is held, or why it is not.
     pub reason: String,
-    /// Since when it has been waiting or inside with its request; `None` when it does neither.
+    /// Since when it has been queued or admitted with its request; `None` if neither.
     pub since_ms: Option<f64>,
     /// What it holds: `transaction`, `lock-tables` and so on.
     pub holding: Vec<String>,
@@ -185,8 +185,8 @@ pub struct UserStatus {
     pub latency_cv: Option<f64>,
 }
 
-/// What the gate would have changed, by replay of the observed turns (see the policy's
-/// `counterfactual` module for the model and what it leaves out).
+/// What the gate would have changed, by replay of the observed turns. The policy's `counterfactual`
+/// module describes the model and its limits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counterfactual {
     /// Turns replayed.
@@ -223,7 +223,7 @@ impl Counterfactual {
     }
 }
 
-/// How evenly users are served.
+/// How evenly sessions are served.
 #[derive(Clone, Copy, Debug)]
 pub struct Fairness {
     /// See [`Status::unfairness`].
@@ -235,7 +235,7 @@ pub struct Fairness {
 impl Fairness {
     /// Between two snapshots of the same region, the older one first.
     pub fn of(before: &Snapshot, now: &Snapshot) -> Fairness {
-        // Only who was there all the time and always had work can be compared.
+        // Only sessions that were busy all the time can be compared.
         let busy: Vec<(u32, u64)> = with_past(before, now)
             .filter(|(user, past)| !user.bypass && past.is_some())
             .map(|(user, past)| (user.class, served(user, past)))
@@ -257,7 +257,7 @@ impl Fairness {
     }
 }
 
-/// Each user of the later snapshot, with what it was in the earlier one. Both are in the order of
+/// Each session of the later snapshot, with its state in the earlier one. Both are in the order of
 /// their slots.
 fn with_past<'a>(
     before: &'a Snapshot,
@@ -279,7 +279,7 @@ fn served(user: &SessionView, past: Option<&SessionView>) -> u64 {
 }
 
 impl Status {
-    /// Puts two snapshots of the same region, the older one first, into figures.
+    /// Computes the figures from two snapshots of the same region, the older one first.
     pub fn build(instance: &str, before: &Snapshot, now: &Snapshot) -> Status {
         let seconds = now.now.since(before.now).as_millis_f64() / 1e3;
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };

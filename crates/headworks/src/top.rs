@@ -1,7 +1,7 @@
 //! A live view of an instance in the terminal.
 //!
-//! `state` is what the view knows and what a key does to it; `draw` puts that on the screen. Both
-//! are without a terminal, so tests can press keys and read the picture.
+//! `state` holds the view's data and the effect of each key; `draw` puts it on the screen. Neither
+//! needs a terminal, so tests can press keys and read the picture.
 
 mod draw;
 mod state;
@@ -16,8 +16,8 @@ use state::{Step, View};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Shows what `fetch` brings, anew in each interval, until the user quits. An error of `fetch` is
-/// shown, and it is tried again.
+/// Shows what `fetch` returns, anew in each interval, until the user quits. An error is shown, and
+/// the next interval tries again.
 pub fn run(
     fetch: impl FnMut() -> anyhow::Result<Status>,
     interval: Duration,

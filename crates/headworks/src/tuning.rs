@@ -1,11 +1,11 @@
-//! Automatic tuning of P: the daemon's side. It reads the figures from the region, carries out what
-//! the policy decides, and keeps a record for `headworks explain parallelism`.
+//! Automatic tuning of P: the daemon's side. It reads the region's figures, carries out the
+//! policy's decisions, and keeps a record for `headworks explain parallelism`.
 //!
 //! # A temporary P
 //! Samples, probes and trials put a temporary P into force. The region records it ([`TemporaryP`])
-//! before it is in force and as long as it is, with the permanent P that is to follow. So if a
-//! daemon is killed meanwhile, the next one puts the permanent P into force. An operator who sets P
-//! clears the record, or sets another P than it names. What an operator sets is never taken back.
+//! before it is in force and for as long as it is, together with the permanent P to follow. If a
+//! daemon is killed meanwhile, the next one restores the permanent P. An operator who sets P clears
+//! the record, or sets another P than it names. An operator's P is never reverted.
 
 mod words;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Time over which the number of active sessions is taken: its largest value counts.
 const ACTIVE_OVER: Nanos = Nanos::from_millis(2_000);
 
-/// Decisions that are kept for people.
+/// Decisions that are kept for `explain`.
 const KEPT: usize = 64;
 
 /// What was measured at a P.
@@ -41,17 +41,17 @@ pub struct Fitted {
     pub samples: Vec<(u32, f64)>,
     /// Half of the 95 % confidence interval of each, relative to it.
     pub intervals: Vec<f64>,
-    /// The curve still rises at the largest of them.
+    /// The curve still rises at the largest sample.
     pub rising: bool,
     /// B and γ, if the samples fit the model.
     pub parameters: Option<(f64, f64)>,
-    /// Why they do not, otherwise.
+    /// Otherwise, why they do not.
     pub misfit: Option<String>,
     /// P and turns a second along the curve.
     pub curve: Vec<(u32, f64)>,
-    /// Where the search went on from there.
+    /// The P at which the search continued.
     pub start: u32,
-    /// A later search has begun since: the load is another one.
+    /// A later search has begun since, so the load has changed.
     pub outdated: bool,
 }
 
@@ -68,9 +68,9 @@ pub struct TuningReport {
     pub phase: String,
     /// What is being compared.
     pub measured: Vec<Measured>,
-    /// What the climb that ended last had measured.
+    /// Measurements of the last climb that ended.
     pub last_search: Vec<Measured>,
-    /// What the model made of the first samples.
+    /// The model's fit to the first samples.
     pub fitted: Option<Fitted>,
     /// Decisions, oldest first: seconds since the daemon began, and what was decided.
     pub decisions: Vec<(f64, String)>,
@@ -82,7 +82,8 @@ pub struct Tuning {
     tuner: Option<Tuner>,
     began: Nanos,
     seen: u64,
-    /// Not checked yet whether an earlier daemon was killed while a temporary P was in force.
+    /// Whether a check is due: an earlier daemon may have been killed while a temporary P was in
+    /// force.
     fresh: bool,
     /// Largest number of active sessions in the window under way and in the one before.
     active: [u32; 2],
@@ -95,7 +96,7 @@ pub struct Tuning {
     trial: Option<Trial>,
 }
 
-/// A P that an operator tries for a time.
+/// A P that an operator tries for a while.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     parallelism: u32,
@@ -131,7 +132,7 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, permanent: u32) -> bo
     done
 }
 
-/// Puts the permanent P into force, if a temporary one is.
+/// Restores the permanent P, if a temporary one is in force.
 fn restore(region: &Region) {
     let settings = region.control.settings();
     if let Some(temporary) = standing(region, &settings) {
@@ -168,7 +169,7 @@ impl Tuning {
     pub fn try_out(&mut self, region: &Region, parallelism: u32, until: Nanos) -> bool {
         self.take_over(region);
         let settings = region.control.settings();
-        // A trial that follows another, or that interrupts a search, leads back to the permanent P.
+        // A trial during another trial, or during a search, ends with the permanent P.
         let back = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if !put(region, &settings, parallelism, back) {
             return false;
@@ -178,8 +179,8 @@ impl Tuning {
         true
     }
 
-    /// Whether a trial is running. At its end the P before it is in force again, unless an operator
-    /// has set another one meanwhile.
+    /// Whether a trial is running. At its end the earlier P is in force again, unless an operator
+    /// has set another meanwhile.
     fn trying(&mut self, region: &Region, now: Nanos) -> bool {
         let Some(trial) = self.trial else { return false };
         let settings = region.control.settings();
@@ -196,14 +197,14 @@ impl Tuning {
         false
     }
 
-    /// Takes back a temporary P that an earlier daemon left.
+    /// Reverts a temporary P that an earlier daemon left.
     fn take_over(&mut self, region: &Region) {
         if std::mem::take(&mut self.fresh) {
             restore(region);
         }
     }
 
-    /// Ends the search, if one runs: P stays as it held it.
+    /// Ends the search, if one runs, with the P that it held.
     pub fn end(&mut self, region: &Region) {
         let (tuner, trial) = (self.tuner.take(), self.trial.take());
         if tuner.is_some() || trial.is_some() {
@@ -211,7 +212,7 @@ impl Tuning {
         }
     }
 
-    /// Whether another P than the one that is held is in force, or is about to be.
+    /// Whether a temporary P is in force, or about to be.
     pub fn tries(&self) -> bool {
         let tries = |tuner: &Tuner| {
             let searches = !matches!(tuner.phase(), Phase::Waiting | Phase::Holding);
@@ -257,7 +258,7 @@ impl Tuning {
         });
         match (before, tuner.phase()) {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
-            // The comparison knows these two better.
+            // The comparison has better figures for these two.
             (Phase::Comparing, Phase::Holding) => {
                 let again =
                     |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
@@ -268,7 +269,7 @@ impl Tuning {
             _ => {}
         }
         let held = tuner.held();
-        // P may be in force already with another record: a sample that is held from now on.
+        // P may be in force already, but as a sample; it becomes permanent.
         let same = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if parallelism != settings.parallelism || same != held {
             put(region, &settings, parallelism, held);
@@ -283,8 +284,8 @@ impl Tuning {
         let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
-            // A wide probe that is better begins a climb without a decision; the climb's end
-            // reports it.
+            // A wide probe with a better result begins a climb, which is not a decision. The
+            // climb's end reports one.
             let ends = matches!(decision, Decision::Settled { .. } | Decision::Open { .. });
             let again = ends && std::mem::replace(&mut self.settled, true);
             if again || matches!(decision, Decision::Began { .. }) {

@@ -4,15 +4,15 @@
 //! is the *backend* of one client until it ends ([`inherit`]). All that is known of that client is
 //! therefore one static value, not a table.
 //!
-//! The life of a request is that of [`crate::threads`], with one difference: a backend that is held
-//! must still hear of what happens. Signals tell it to end, to cancel, to take part in what all
-//! backends must take part in (a barrier: CREATE and DROP DATABASE wait for it), or that a
-//! notification is there for its client. So [`received`] holds the process in steps. After each
-//! step that did not end the wait, the bytes that came are kept here, and the server is told that
-//! its `recv` was interrupted: it looks around, as after any signal, and calls `recv` again, which
-//! goes on waiting ([`about_to_receive`]) and at last gives it the bytes ([`deliver`]). See
-//! `docs/decisions/0009-backends-are-held-in-steps.md`. Where only TLS records are seen, the
-//! process waits in one step, and signals wait with it.
+//! A request lives as in [`crate::threads`], with one difference: a queued backend must still hear
+//! signals. They end it, cancel its query, announce a notification for its client, or ask for a
+//! barrier. CREATE and DROP DATABASE wait for a barrier that all backends take part in.
+//!
+//! So [`received`] holds the process in steps. After a step that did not end the wait, the bytes
+//! are kept here, and the server is told that its `recv` was interrupted. It handles its signals
+//! and calls `recv` again. That continues the wait ([`about_to_receive`]), and in the end returns
+//! the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`. Where only TLS
+//! records are seen, the process waits in one step, and signals wait too.
 
 mod followed;
 mod kept;
@@ -44,14 +44,14 @@ static CLIENT: AtomicI32 = AtomicI32::new(NONE);
 /// In a backend: the epoll set in which it waits for its client.
 static WAIT_SET: AtomicI32 = AtomicI32::new(NONE);
 
-// What the hooks ask before they know that there is work.
+// What the hooks check before they know that there is work.
 static STAGE: AtomicU8 = AtomicU8::new(Stage::Fresh as u8);
 static LENDABLE: AtomicBool = AtomicBool::new(false);
 static ANTICIPATING: AtomicBool = AtomicBool::new(false);
-/// The client's bytes are those of the TLS library, and not of the socket.
+/// The bytes are read and written by the TLS library, not at the socket.
 static IN_TLS: AtomicBool = AtomicBool::new(false);
 
-/// What the backend's reads right after an answer find.
+/// What the backend's reads right after an answer found.
 pub static EARLY_READS: EarlyReads = EarlyReads::new();
 
 /// What a `recv` has to do before it reads.
@@ -71,7 +71,7 @@ pub enum Stage {
 pub enum Receipt {
     /// It goes on.
     Go,
-    /// It says that it was interrupted.
+    /// `recv` reports that it was interrupted.
     Later,
 }
 
@@ -82,10 +82,9 @@ struct Backend {
     work: Work,
     /// The request that arrived waits for its turn.
     waiting: bool,
-    /// Since when, and for how long at most; of a request that waits no more, when it arrived.
+    /// Since when it waits, and for how long at most. After the wait: when the request arrived.
     hold: Wait,
-    /// Time that the current request waited in the gate, and when it was admitted, or the one
-    /// before it in the same receipt.
+    /// How long the current request waited in the gate, and when it was admitted.
     wait: Nanos,
     admitted: Nanos,
     /// Requests whose answers were accounted for.
@@ -94,7 +93,7 @@ struct Backend {
     classified: Option<u8>,
     left_alone: bool,
     channel: Channel,
-    /// Follows the records of TLS that is part of the server.
+    /// Follows the TLS records, where TLS is part of the server.
     generic: Option<generic::Session>,
     declared: DeclaredLock,
 }
@@ -217,7 +216,7 @@ pub fn adopt() {
     let fd = CLIENT.load(Ordering::Relaxed);
     let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
     waits::find();
-    // All that this process does, it does for its client.
+    // All work of this process is for its client.
     crate::locks::serves_clients();
     let pid = process::own_pid();
     region.reclaim_from_previous_process(pid);
@@ -233,9 +232,9 @@ pub fn adopt() {
     }
 }
 
-/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of
-/// that; else, if the request is over, it is settled, and a turn that is over with it gives its
-/// permit back before anything else happens.
+/// The backend is about to read, and its [`stage`] is busy. If its request is queued, the next step
+/// of the wait begins. If its request is over, it is settled, and the permit is given back where
+/// the turn is over too.
 #[inline(never)]
 pub fn about_to_receive() -> Receipt {
     with(|it| {
@@ -333,7 +332,7 @@ pub fn may_lend() -> bool {
 /// says how long it may sleep before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     let other = WAIT_SET.load(Ordering::Relaxed) != set;
-    // A TLS handshake waits for the client in a set of its own.
+    // A TLS handshake waits for the client in its own epoll set.
     if other
         && let why = waits::pause()?
         && why != Pause::Client
@@ -397,8 +396,8 @@ pub fn knows(fd: i32) -> bool {
     fd != NONE && (ACCEPTED.load(Ordering::Relaxed) == fd || serves(fd))
 }
 
-/// An operation failed: this process passes from here on. What it keeps of the client's bytes is
-/// still to be delivered.
+/// An operation failed: this process passes from here on. The client's bytes that it keeps are
+/// still delivered.
 pub(crate) fn abandon() {
     with(|it| {
         it.backend.session_id = None;
@@ -407,7 +406,7 @@ pub(crate) fn abandon() {
     process::stand_aside();
 }
 
-/// The process ends in an orderly way, and its locks are released: what its session held is given
+/// The process ends in an orderly way and has released its locks. What its session held is given
 /// back.
 pub fn exiting() {
     if CLIENT.load(Ordering::Relaxed) == NONE || !process::is_attached_process() {

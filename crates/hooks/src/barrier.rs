@@ -1,9 +1,8 @@
-//! What stands between an operation of ours and the database's thread.
+//! The barrier between an operation of ours and the database's thread.
 //!
-//! A panic is an error of ours: the call that it interrupts goes on as without the gate. It stays
-//! where it happened. A connection passes from then on, and so does a process that serves one
-//! connection; both are counted. The third within a minute is no accident: the gate opens for all,
-//! and this process does nothing more.
+//! A panic is our error: the call that it interrupts goes on as without the gate. The connection
+//! passes from then on; so does a process that serves only one connection. Both are counted. After
+//! the third panic within a minute the gate opens for all, and this process does nothing more.
 
 use crate::conn::Conn;
 use crate::eventloop::{self, LoopConnection};
@@ -17,17 +16,17 @@ use std::panic::catch_unwind;
 /// Whose an operation is.
 #[derive(Clone, Copy, Debug)]
 pub enum Of {
-    /// A client's of a server with a thread for each connection.
+    /// A client of a server with one thread for each connection.
     Thread(&'static Conn),
-    /// A client's of an event loop.
+    /// A client of an event loop.
     Loop(&'static LoopConnection),
-    /// No single connection's: the process, or its only client.
+    /// No single connection: the process, or its only client.
     Process,
 }
 
-/// Runs an operation so that nothing of it reaches the caller: a panic is caught, a hook inside a
-/// hook passes through. The operation leaves errno as it is: the region's sleeps and wake-ups do,
-/// and it makes no other system call that can fail.
+/// Runs an operation so that no failure of it reaches the caller. A panic is caught, and a hook
+/// inside a hook passes through. errno stays as it is: only the region's sleeps and wake-ups may
+/// fail, and they restore it.
 #[inline]
 pub fn guarded(of: Of, operation: impl FnOnce()) {
     let Some(_inside) = InHook::enter() else { return };
@@ -47,7 +46,7 @@ pub fn guarded_keeping_errno(of: Of, operation: impl FnOnce()) {
 fn contain(of: Of) {
     keeping_errno(|| {
         let Some(region) = process::region() else { return };
-        // What was wrong in the operation may be wrong in here, too.
+        // The error may be in this code too.
         if region.note_panic(clock::now())
             || (catch_unwind(AssertUnwindSafe(|| stop_following(of))).is_err()
                 && region.note_panic(clock::now()))

@@ -3,8 +3,7 @@
 //!
 //! # The problem
 //! A lock around each operation costs two locked instructions. Each waits until all earlier stores
-//! of the server have reached its cache. But one thread serves a connection, and others hardly ever
-//! come.
+//! of the server have reached its cache. Yet nearly always the same thread serves a connection.
 //!
 //! # The protocol
 //! An entry has an *owner*: the first thread that served it. The owner enters by plain loads and
@@ -28,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
-/// Instead of an owner's thread: the bias was revoked for good.
+/// Stands where the owner's thread id would: the bias was revoked for good.
 const REVOKED: u32 = u32::MAX;
 
 /// Whether `membarrier` is available.
@@ -87,7 +86,7 @@ impl BiasedLock {
         self.enter_with(|| ())
     }
 
-    /// `between` runs at the owner's weakest moment, for tests.
+    /// `between` runs between the owner's write and its check, for tests.
     fn enter_with(&self, between: impl FnOnce()) -> Option<Entry> {
         let me = thread_id();
         if self.owner.load(Ordering::Relaxed) == me {
@@ -123,8 +122,8 @@ impl BiasedLock {
         Some(Entry::Shared)
     }
 
-    /// Leaves. Afterwards the caller must read what others noted for it: either they see that
-    /// nobody is inside ([`BiasedLock::occupied`]), or this thread sees their note.
+    /// Leaves. The caller must then read what others noted for it. Either they see that no thread
+    /// is inside ([`BiasedLock::occupied`]), or this thread sees their note.
     pub(crate) fn leave(&self, entry: Entry, ownership: Ownership) {
         match entry {
             Entry::Owner => {
@@ -153,13 +152,13 @@ impl BiasedLock {
         self.shared.store(false, Ordering::SeqCst);
     }
 
-    /// Whether a thread is inside. For a caller that has noted something for it before.
+    /// Whether a thread is inside. To be called after a note for that thread was written.
     pub(crate) fn occupied(&self) -> bool {
         self.barrier();
         self.owner_inside.load(Ordering::SeqCst) || self.shared.load(Ordering::SeqCst)
     }
 
-    /// A barrier in every thread that could be an owner. It cannot fail once it was registered.
+    /// A barrier in every thread that could be an owner. It cannot fail after registration.
     fn barrier(&self) {
         if BARRIERS.load(Ordering::Relaxed) {
             membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -233,7 +232,7 @@ mod tests {
 
     struct Guarded {
         biased_lock: BiasedLock,
-        /// Twice the same number while nobody is inside.
+        /// Twice the same number while no thread is inside.
         pair: UnsafeCell<[u64; 2]>,
         torn: AtomicBool,
     }
@@ -242,7 +241,7 @@ mod tests {
     unsafe impl Sync for Guarded {}
 
     impl Guarded {
-        /// Whether it came in; stays for some `spins`.
+        /// Whether it entered; it stays inside for some `spins`.
         fn use_it(&self, spins: u32) -> bool {
             let Some(entry) = self.biased_lock.enter() else { return false };
             let first = self.pair.get().cast::<u64>();
@@ -260,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A stranger comes at every moment of an owner's coming and going.
+    /// Another thread enters at every step of an owner's entering and leaving.
     #[test]
     fn owner_and_stranger_are_never_inside_together() {
         const ROUNDS: u64 = 20_000;

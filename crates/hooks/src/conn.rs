@@ -1,9 +1,9 @@
 //! One entry for each client connection of this process, found by its descriptor.
 //!
-//! The table is filled in chunks that come from the kernel when a connection is accepted and stay
-//! for the life of the process, so a look-up is two loads and never meets freed memory. An entry
-//! is used by one thread at a time. The databases we know work like that, but nothing is assumed:
-//! a thread that finds the entry busy passes through, and is counted.
+//! The table is filled in chunks. They come from the kernel when a connection is accepted, and stay
+//! for the life of the process. So a look-up is two loads and never meets freed memory. One thread
+//! at a time uses an entry. The databases that we know work like that, but nothing depends on it: a
+//! thread that finds the entry in use passes, and is counted.
 
 use crate::biased_lock::{BiasedLock, Entry, Ownership};
 use crate::declared_locks::DeclaredLock;
@@ -47,7 +47,7 @@ pub struct Inner {
     pub session_id: Option<u32>,
     /// The identity by which it got its class (`Session::identity_number`), if it has one.
     pub classified: Option<u8>,
-    /// It bypasses the gate from here on, and was counted for that.
+    /// It bypasses the gate from here on, and the bypass was counted.
     pub left_alone: bool,
     /// What follows the conversation.
     pub framing: Framing,
@@ -57,9 +57,9 @@ pub struct Inner {
     pub declared: DeclaredLock,
     /// State of the conversation.
     pub session: Session,
-    /// The same for generic framing.
+    /// State of the conversation under generic framing.
     pub generic: generic::Session,
-    /// Under generic framing: what went through the hooks.
+    /// Bytes that went through the hooks, under generic framing.
     pub traffic: Traffic,
 }
 
@@ -75,7 +75,7 @@ pub enum Framing {
 }
 
 impl Inner {
-    /// Whether the conversation is MySQL's, seen on the socket: nearly always so.
+    /// Whether the conversation is in MySQL's protocol and seen at the socket, as nearly all are.
     pub fn is_plain(&self) -> bool {
         self.framing == Framing::MySql && self.channel == Channel::Socket
     }
@@ -111,14 +111,14 @@ impl Inner {
     }
 }
 
-/// An entry of the table. All that the hooks ask before they know that there is work, and all of
-/// `Inner` but the session, lies in its first cache line.
+/// An entry of the table. Its first cache line has all that the hooks check before they know that
+/// there is work, and all of `Inner` but the session.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
     session_id: AtomicU32,
-    /// A packet's header that came alone, not yet shown to the session; zero for none. MariaDB
-    /// reads each header by a call of its own, which then costs next to nothing.
+    /// A packet's header that came alone and was not yet shown to the session; zero for none.
+    /// MariaDB reads each header by its own call. Keeping it makes that call nearly free.
     header: AtomicU32,
     work: AtomicU8,
     anticipating: AtomicBool,
@@ -135,11 +135,11 @@ pub struct Conn {
     abandoned: AtomicBool,
     /// Session of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
-    /// What the request that arrives waited until its event was passed on, in microseconds.
+    /// How long the arriving request waited until its event was delivered, in microseconds.
     waited_us: AtomicU32,
     biased_lock: BiasedLock,
     inner: UnsafeCell<Inner>,
-    /// Bytes that other threads sent while this connection's own thread was in an operation.
+    /// Bytes that other threads sent while this connection's thread was in an operation.
     strayed: AtomicU64,
 }
 
@@ -209,7 +209,7 @@ impl Conn {
         self.set_lendable(false);
     }
 
-    /// Another thread sent this many bytes while the entry was in use.
+    /// Notes that another thread sent this many bytes while the entry was in use.
     pub fn note_strayed(&self, bytes: usize) {
         self.strayed.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -219,8 +219,8 @@ impl Conn {
         self.strayed.load(Ordering::Relaxed)
     }
 
-    /// What the server does for the connection. Outside the exclusive part, because most calls
-    /// only want to know that it does nothing.
+    /// What the server does for the connection. It lies outside the exclusive part, as most calls
+    /// only check that it is nothing.
     pub fn work(&self) -> Work {
         match self.work.load(Ordering::Relaxed) {
             1 => Work::Admitted,
@@ -234,7 +234,8 @@ impl Conn {
         self.work.store(work as u8, Ordering::Relaxed);
     }
 
-    /// The permit is kept although the request has ended, because the next one is expected soon.
+    /// Whether the permit is kept after the end of a request, because the next one is expected
+    /// soon.
     pub fn anticipating(&self) -> bool {
         self.anticipating.load(Ordering::Relaxed)
     }
@@ -244,8 +245,8 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Whether its session may hold a permit that could be lent while the server sleeps. The region
-    /// knows for sure; most sleeping sessions have none, and need not ask it.
+    /// Whether the session may hold a permit that could be lent while the server sleeps. The region
+    /// has the exact answer. Most sleeping sessions have no permit and need not ask it.
     pub fn lendable(&self) -> bool {
         self.lendable.load(Ordering::Relaxed)
     }
@@ -263,7 +264,7 @@ impl Conn {
         fresh.then_some(&self.early)
     }
 
-    /// Notes what the request that arrives waited until a thread of a pool was told of it.
+    /// Notes how long the arriving request waited until a thread of a pool learned of it.
     pub fn set_waited(&self, waited: Nanos) {
         let us = u32::try_from(waited.0 / 1_000).unwrap_or(u32::MAX);
         self.waited_us.store(us, Ordering::Relaxed);
@@ -278,10 +279,9 @@ impl Conn {
         Nanos::from_micros(u64::from(us))
     }
 
-    /// Keeps a header for later; says whether it did. Four bytes are a header only where a packet
-    /// begins: four bytes of a body may be a whole request, which must be seen when it comes. A
-    /// header without a body is a whole request, too. Only for the thread that serves the
-    /// connection.
+    /// Keeps a header for later; returns whether it did. Four bytes are a header only where a
+    /// packet begins. Four bytes of a body may be a whole request, which must be seen when it
+    /// comes. So must a header without a body. Only for the thread that serves the connection.
     pub fn keep_header(&self, header: [u8; 4]) -> bool {
         let keep = self.at_start.load(Ordering::Relaxed)
             && self.header.load(Ordering::Relaxed) == 0
@@ -292,8 +292,8 @@ impl Conn {
         keep
     }
 
-    /// Takes the entry, unless another thread uses it, or this thread does and a signal interrupted
-    /// it.
+    /// Takes the entry. `None` if another thread uses it, or if a signal interrupted this thread
+    /// while it did.
     pub fn try_use(&self) -> Option<Use<'_>> {
         let mut inner = self.try_use_before_header()?;
         if let Some(header) = inner.take_header() {
@@ -302,8 +302,8 @@ impl Conn {
         Some(inner)
     }
 
-    /// As [`Conn::try_use`], but a kept header was not shown to the session: the caller must take
-    /// it ([`Use::take_header`]).
+    /// As [`Conn::try_use`], but a kept header was not yet shown to the session. The caller must
+    /// take it ([`Use::take_header`]).
     pub fn try_use_before_header(&self) -> Option<Use<'_>> {
         let way = self.biased_lock.enter();
         if way.is_none() {
@@ -312,8 +312,8 @@ impl Conn {
         way.map(|way| Use { conn: self, way })
     }
 
-    /// Ends the entry's connection. `gone` gets the session once its thread no longer acts for it:
-    /// now, or when that thread's current operation ends. Of several callers, one ends it.
+    /// Ends the entry's connection. `gone` gets the session once no thread acts for it any more:
+    /// now, or when the current operation ends. Of several callers, one ends it.
     pub fn end(&self, gone: impl FnOnce(u32)) {
         let Some(session_id) = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1) else {
             return;
@@ -326,7 +326,7 @@ impl Conn {
             return;
         }
         self.orphan.store(session_id + 1, Ordering::SeqCst);
-        // Its thread may have left between the two: then it has not seen the note.
+        // The thread may have left before it could see the note.
         if !self.biased_lock.occupied()
             && let Some(session_id) = self.take_orphan()
         {
@@ -341,8 +341,8 @@ impl Conn {
         self.orphan.swap(0, Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Gives back what a connection held that another thread closed, unless a thread that uses the
-    /// entry will do it.
+    /// Gives back what a connection held that another thread closed. A thread that still uses the
+    /// entry does it itself.
     #[cold]
     fn settle_orphan(&self) {
         if self.orphan.load(Ordering::SeqCst) == 0 || self.biased_lock.occupied() {
@@ -367,8 +367,8 @@ impl Use<'_> {
         Some(header.to_le_bytes())
     }
 
-    /// Tells the hooks what to do with the bytes of the socket. To be called whenever framing or
-    /// channel change.
+    /// Tells the hooks what to do with the bytes of the socket. To be called after each change of
+    /// framing or channel.
     pub fn note_channel(&self) {
         let generic = self.framing == Framing::Generic && self.channel == Channel::Socket;
         self.conn.generic.store(generic, Ordering::Relaxed);
@@ -392,11 +392,11 @@ impl Use<'_> {
 
     fn leave(&self, ownership: Ownership) {
         let conn = self.conn;
-        // Only in this protocol are four bytes a packet's header.
+        // Four bytes are a packet's header only in this protocol.
         let at_start = ownership == Ownership::Take && self.is_plain();
         conn.at_start.store(at_start, Ordering::Relaxed);
         conn.biased_lock.leave(self.way, ownership);
-        // Another thread closed it meanwhile: this one gives back what it held.
+        // Another thread closed the connection meanwhile: this thread gives back what it held.
         if conn.orphan.load(Ordering::SeqCst) != 0 {
             conn.settle_orphan();
         }
@@ -420,7 +420,7 @@ impl core::ops::DerefMut for Use<'_> {
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        // A client is logged in by the thread that goes on to serve it.
+        // The thread that logs the client in goes on to serve it.
         let ownership = if self.at_boundary() { Ownership::Take } else { Ownership::Keep };
         self.leave(ownership);
     }
@@ -439,8 +439,8 @@ pub fn find(fd: i32) -> Option<&'static Conn> {
     (!chunk.is_null()).then(|| unsafe { &(*chunk).0[fd % CHUNK] })
 }
 
-/// The entry of a descriptor; makes its chunk if need be. `None` when the descriptor is beyond
-/// the table or the kernel has no memory.
+/// The entry of a descriptor; makes its chunk if needed. `None` if the descriptor is beyond the
+/// table or the kernel has no memory.
 pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
     if let Some(conn) = find(fd) {
         return Some(conn);

@@ -1,33 +1,33 @@
-//! Session locks that a profile declares: routines of which no protocol tells that they lock.
+//! Session locks that a profile declares: routines whose locks no protocol shows.
 //!
-//! A text that mentions an acquiring routine counts as holding a lock from then on. The lock ends
-//! when a request is answered that mentions a releasing routine and no acquiring one, and on
-//! MariaDB with a reset of the session. A mention counts wherever it stands, in quotes too: holding
-//! too much costs a permit for the idle limit, holding too little could stop the server. A name
-//! that is cut by the border of two receipts is not seen; the stall detector handles that.
+//! From a text that mentions an acquiring routine on, the connection counts as holding a lock. The
+//! lock ends when a request is answered that mentions a releasing routine and no acquiring one. On
+//! MariaDB it also ends with a reset of the session. A mention counts wherever it stands, even in
+//! quotes. Holding too much costs a permit until the idle limit; holding too little could stop the
+//! server. A name that is cut between two receipts is not seen; the stall detector covers that.
 //!
 //! A server whose profile declares no locks pays nothing for this.
 
 use crate::process;
 use headworks_region::layout::Region;
 
-/// Bytes of a receipt that are looked at.
+/// Bytes of a receipt that are scanned.
 const TEXT_MAX: usize = 64 << 10;
 
-/// What a connection holds by words.
+/// Whether a connection holds a declared lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeclaredLock {
     /// Nothing.
     #[default]
     Nothing,
-    /// A word that acquires was mentioned.
+    /// An acquiring routine was mentioned.
     Taken,
-    /// The request in hand gives it back.
+    /// The current request releases it.
     Releasing,
 }
 
 impl DeclaredLock {
-    /// Looks at bytes of a request.
+    /// Scans bytes of a request.
     pub fn look(&mut self, bytes: &[u8]) {
         if process::has_declared_locks()
             && let Some(region) = process::region()
@@ -48,7 +48,7 @@ impl DeclaredLock {
         }
     }
 
-    /// The session was asked to forget everything.
+    /// The session was reset.
     pub fn reset(&mut self) {
         if *self == DeclaredLock::Taken {
             *self = DeclaredLock::Releasing;
@@ -68,7 +68,7 @@ impl DeclaredLock {
     }
 }
 
-/// Whether `text` has `word` in it, which is in lower case, as a word of its own.
+/// Whether `text` contains `word` (lower case) as a separate word.
 fn mentions(text: &[u8], word: &[u8]) -> bool {
     let part_of_word =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');

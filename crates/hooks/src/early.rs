@@ -1,25 +1,24 @@
 //! The read that a server makes before it sleeps.
 //!
-//! MariaDB and PostgreSQL read as soon as they have answered, are told that nothing is there, and
-//! only then wait until something is. A client that waits for its answer cannot have written more,
-//! so that call is made for nothing, once for each request. Where it has found nothing several
-//! times in a row, the hook may say so itself. If it is wrong for once, the wait that follows
-//! returns immediately, and the server has made one more call than without; nothing is lost or
-//! late.
+//! After an answer, MariaDB and PostgreSQL read at once, are told that nothing is there, and only
+//! then wait. A client that waits for its answer cannot have written more. So this call is useless,
+//! once for each request. After several such reads in a row found nothing, the hook may answer for
+//! the kernel. If that is wrong, the wait that follows returns at once, and the server has made one
+//! more call. Nothing is lost or late.
 //!
-//! What is learned so is learned of a connection whose reads do not block, from answers that the
-//! kernel gave: a connection that blocks is never told that nothing is there.
+//! This is learned only on connections whose reads do not block, from the kernel's own answers: a
+//! read that blocks is never told that nothing is there.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// So many early reads in a row must have found nothing before one is left out.
+/// So many early reads in a row must have found nothing before one is skipped.
 const EMPTY_READS_BEFORE_SKIP: u8 = 8;
 
-/// What the early reads of a connection found. All zero bits are a connection of which nothing is
-/// known. Only for the thread that serves the connection.
+/// What the early reads of a connection found. All zero bits: nothing is known. Only for the thread
+/// that serves the connection.
 #[derive(Debug, Default)]
 pub struct EarlyReads {
-    /// Reads in a row that found nothing, or were left out.
+    /// Reads in a row that found nothing or were skipped.
     empty: AtomicU8,
 }
 
@@ -34,8 +33,8 @@ impl EarlyReads {
         self.empty.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the next early read may be left out, because it would find nothing. One in 248 is
-    /// never left out, so that a client that begins to write ahead is seen.
+    /// Whether the next early read may be skipped, as it would find nothing. One in 248 is always
+    /// made, to notice a client that writes ahead.
     pub fn leave_out(&self) -> bool {
         let empty = self.empty.load(Ordering::Relaxed);
         let left_out = (EMPTY_READS_BEFORE_SKIP..u8::MAX).contains(&empty);
@@ -49,7 +48,7 @@ impl EarlyReads {
     pub fn made(&self, found_nothing: bool) {
         let empty = match self.empty.load(Ordering::Relaxed) {
             _ if !found_nothing => 0,
-            // It was the one to make sure.
+            // This read was the one that is always made.
             u8::MAX => EMPTY_READS_BEFORE_SKIP,
             empty => empty + 1,
         };

@@ -1,22 +1,22 @@
 //! File operations: what comes before and after each of them.
 //!
 //! # Problem
-//! A call on a file may have to wait for its turn, and its scheduler wants to know what it made
-//! dirty. The call itself must stay what it is: its result and errno are the kernel's, its
-//! descriptor's state is not touched, and a program without a scheduler pays next to nothing.
+//! A call on a file may have to wait for its turn, and its scheduler must learn what it made dirty.
+//! The call itself must stay the same: result and errno are the kernel's, and the descriptor's
+//! state is not touched. A program without a scheduler pays next to nothing.
 //!
 //! # The primitive
-//! An operation before the call ([`before_write`], [`before_fsync`], …) returns what the one after
-//! it needs, or nothing if the file is not governed. Whether it is is found out once for each
-//! descriptor: a regular file on a file system with storage.
+//! An operation before the call ([`before_write`], [`before_fsync`], …) returns what the operation
+//! after it needs, or nothing if the file is not governed. A governed file is a regular file on a
+//! file system with storage. This is determined once for each descriptor.
 //!
 //! # What must never happen here
-//! * No descriptor of a governed file is opened or closed: to close one drops all POSIX locks that
-//!   the process has on the file.
-//! * Nobody waits by `sync_file_range` or `fsync`: that takes the error away that the database's
-//!   own `fsync` must report. Whether pages were written is asked of `cachestat`.
-//! * Writeback that is begun early is never taken for a durable write: the database's `fsync`
-//!   always runs, and runs after all that.
+//! * Opening or closing a descriptor of a governed file: closing one drops all POSIX locks of the
+//!   process on that file.
+//! * Waiting by `sync_file_range` or `fsync`: it would consume the error that the database's own
+//!   `fsync` must report. Whether pages were written is read by `cachestat`.
+//! * Taking early writeback for a durable write: the database's `fsync` always runs, and runs after
+//!   it.
 
 pub mod batch;
 pub mod mapped;
@@ -31,24 +31,24 @@ use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
 
-/// A read that took longer came from the device.
+/// A read that takes longer came from the device.
 const DEVICE_READ: Nanos = Nanos::from_micros(60);
 
 /// Pieces of one call that can be in flight.
 const IN_FLIGHT: usize = 128;
 
-/// How often it is asked whether a piece was written: at first, and at the longest.
+/// How often to check whether a piece was written: at first, and at most.
 const POLL_MIN: Nanos = Nanos::from_micros(50);
 const POLL_MAX: Nanos = Nanos::from_millis(1);
 
-/// A piece that takes longer is not waited for any more.
+/// After this time a piece is no longer waited for.
 const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
 
 /// Null while this process has no scheduler.
 static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What is known of each descriptor: nothing (0), that it is not governed (1), or its file's slot
-/// and generation, and whether its last read missed the cache.
+/// What is known of each descriptor: nothing (0), that it is not governed (1), or the slot and
+/// generation of its file, and whether its last read missed the cache.
 static FILES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
 
 const NOT_GOVERNED: u64 = 1;
@@ -83,14 +83,14 @@ pub fn is_on() -> bool {
     region().is_some_and(|region| region.control.is_on())
 }
 
-/// Whether reads and writes of a descriptor may be governed: not if it was seen that they are not.
+/// Whether reads and writes of a descriptor may be governed; false once they are known not to be.
 #[inline]
 pub fn may_be_governed(fd: c_int) -> bool {
     let word = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
     word.is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0) && is_on()
 }
 
-/// Whether the scheduler in force wants to hear of reads.
+/// Whether the current scheduler needs to know of reads.
 #[inline]
 pub fn watches_reads() -> bool {
     region().is_some_and(|region| kind_of_read(region).is_some())
@@ -100,7 +100,7 @@ fn kind_of_read(region: &IoRegion) -> Option<CallKind> {
     [CallKind::ReadCall, CallKind::Read].into_iter().find(|kind| region.holds(*kind))
 }
 
-/// A descriptor was opened or closed: what was known of it is not true any more.
+/// A descriptor was opened or closed: what was known of it no longer holds.
 #[inline]
 pub fn forget(fd: c_int) {
     if let Some(word) = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd))
@@ -231,7 +231,7 @@ pub(crate) fn account(region: &IoRegion) -> Account {
     })
 }
 
-/// A call that will be followed by its operation after it.
+/// A call for which an operation after it follows.
 #[derive(Debug)]
 #[must_use]
 pub struct Call {
@@ -253,7 +253,7 @@ impl Call {
         Call { account: account(region), ..Call::of_nobody(region) }
     }
 
-    /// One whose account is not asked for yet.
+    /// A call whose account has not been read yet.
     fn of_nobody(region: &'static IoRegion) -> Self {
         Call {
             file: None,
@@ -289,7 +289,7 @@ pub fn before_write(fd: c_int, bytes: usize) -> Option<Call> {
     Some(call)
 }
 
-/// It has returned; without an `offset` it was made at the file's own position.
+/// The write has returned. Without an `offset` it was made at the file's own position.
 pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     if let (Ok(count @ 1..), Some(file)) = (u64::try_from(count), call.file) {
         let offset = match offset {
@@ -348,8 +348,8 @@ pub fn wrote_back(fd: c_int, offset: i64, bytes: i64) {
     }
 }
 
-/// A range of a file was given up: its dirty pages are not written any more. No bytes: all from the
-/// offset on.
+/// A range of a file was given up: its dirty pages will not be written. `bytes` of zero means up to
+/// the end.
 pub fn freed(fd: c_int, offset: i64, bytes: i64) {
     if let Some(file) = governed(fd) {
         let (from, to) = range(offset, bytes);
@@ -381,7 +381,7 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
     let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
     let is_hit = || !file.missed || is_cached(fd, offset, bytes);
-    // One that hit the cache last time probably does again, and is charged if it does not.
+    // A read after a cache hit is probably a hit too. It is charged afterwards if it is not.
     if kind == CallKind::Read && is_hit() {
         let began = clock::now();
         return Some(Call { file: Some(file), began, ..Call::of_nobody(file.region) });
@@ -409,14 +409,14 @@ pub fn after_read(call: Call, count: isize) {
     leave(call);
 }
 
-/// Whatever came before this call has its end.
+/// Completes the call, however it ended.
 pub fn leave(call: Call) {
     if let Some(ticket) = call.ticket {
         call.region.leave(ticket, call.flushed);
     }
 }
 
-/// Follows the orders for a call until it may run.
+/// Carries out the orders for a call until it may run.
 fn wait(region: &IoRegion, ticket: &Ticket, fd: c_int, slot: u16) {
     let mut flight = Flight::new();
     let mut cursor = 0;
@@ -431,9 +431,8 @@ fn wait(region: &IoRegion, ticket: &Ticket, fd: c_int, slot: u16) {
                     }
                     match next_piece(region, slot, &mut cursor) {
                         Some((offset, bytes, taken)) => {
-                            // An error is kept by the kernel for the database's own fsync.
-                            // SAFETY: begins to write, and waits for nothing; the descriptor is
-                            // the caller's.
+                            // The kernel keeps an error for the database's own fsync. SAFETY:
+                            // begins to write and does not wait; the descriptor is the caller's.
                             unsafe {
                                 libc::syscall(
                                     libc::SYS_sync_file_range,
@@ -457,14 +456,13 @@ fn wait(region: &IoRegion, ticket: &Ticket, fd: c_int, slot: u16) {
     }
 }
 
-/// The next dirty piece from the cursor on, beginning anew at the file's end.
+/// The next dirty piece from the cursor on. At the end of the file it starts again.
 fn next_piece(
     region: &IoRegion,
     slot: u16,
     cursor: &mut u64,
 ) -> Option<(u64, u64, headworks_region::io::tally::Unmarked)> {
-    // Twice round the file at the most: pages that are dirtied meanwhile are found by the next
-    // order.
+    // At most two passes over the file: the next order finds pages that are dirtied meanwhile.
     let mut turns = 0;
     loop {
         match region.take_piece(slot, *cursor) {
@@ -479,7 +477,7 @@ fn next_piece(
     }
 }
 
-/// A piece whose writing was begun.
+/// A piece whose writeback has begun.
 #[derive(Clone, Copy, Debug, Default)]
 struct Begun {
     offset: u64,
@@ -488,7 +486,7 @@ struct Begun {
     since: Nanos,
 }
 
-/// The pieces of a call that are being written, in the order in which they were begun.
+/// The pieces of a call in writeback, in the order in which they were begun.
 struct Flight {
     pieces: [Begun; IN_FLIGHT],
     first: usize,
@@ -513,7 +511,7 @@ impl Flight {
         self.count += 1;
     }
 
-    /// Waits until the oldest piece is written, and tells of it.
+    /// Waits until the oldest piece is written, and reports it.
     fn land(&mut self, region: &IoRegion, ticket: &Ticket, fd: c_int) {
         if self.count == 0 {
             return;
@@ -538,7 +536,7 @@ fn sleep(time: Nanos) {
     unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0) };
 }
 
-/// What `cachestat(2)` tells of a range (linux/mman.h).
+/// The answer of `cachestat(2)` for a range (linux/mman.h).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct CacheState {
@@ -549,7 +547,7 @@ struct CacheState {
     nr_recently_evicted: u64,
 }
 
-/// `None` where the kernel does not tell (before 6.5, or a file of somebody else).
+/// `None` where the kernel does not answer (before 6.5, or for a file of another user).
 fn cache_state(fd: c_int, offset: u64, bytes: u64) -> Option<CacheState> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [offset, bytes];

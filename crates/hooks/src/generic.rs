@@ -1,22 +1,22 @@
 //! Framing for unknown protocols: data that arrives after an answer is a request.
 //!
-//! Problem. The gate has to know when a request begins and when it is over, and sees only that
-//! bytes come and go. The primitive is one bit: whether the server has written anything since the
-//! request began. The first bytes from the client begin a request. It is over when the server,
-//! having written something, reads again. Bytes that come before the first of the answer belong to
-//! the request; what the server says without being asked (a greeting, a notice) answers nothing.
+//! Problem. The gate must know when a request begins and ends, but sees only bytes come and go. The
+//! primitive is one bit: whether the server has written anything since the request began. The first
+//! bytes from the client begin a request. It is over when the server has written something and
+//! reads again. Bytes that come before the answer's first belong to the request. What the server
+//! sends unasked (a greeting, a notice) answers nothing.
 //!
-//! A server may write in a way that no hook sees. When it reads with a request in hand, the kernel
-//! is asked whether it has written ([`crate::traffic`]).
+//! A server may write in a way that no hook sees. When it reads during a request, the kernel is
+//! asked whether it has written ([`crate::traffic`]).
 //!
-//! What this cannot see: who the client is, transactions, locks, and requests sent ahead
-//! (pipelining), which count as one. A session that owns a lock may therefore be held; the stall
-//! detector is what helps then.
+//! Not visible here: who the client is, transactions, locks, and requests sent ahead (pipelining),
+//! which count as one. A session that owns a lock may therefore be held; the stall detector then
+//! helps.
 //!
-//! Over TLS that is part of the server, the bytes are records (RFC 8446, section 5.1): one byte of
-//! type, two of version, two of length. Only records of application data (type 23) begin a request,
-//! so that nobody is held in the middle of a handshake as older versions of TLS have it; the last
-//! records of a handshake of TLS 1.3 look like data and count as a request.
+//! With TLS inside the server, the bytes are records (RFC 8446, section 5.1): one byte of type, two
+//! of version, two of length. Only records of application data (type 23) begin a request, so no
+//! session is held during a handshake of an older TLS version. The last records of a TLS 1.3
+//! handshake look like data and count as a request.
 //!
 //! Example: `GET a` → begins; `VALUE` ← answered; the server reads: over; `GET b` → begins.
 
@@ -25,7 +25,7 @@
 /// Type of a record of application data.
 const APPLICATION_DATA: u8 = 23;
 
-/// Follows records of TLS from one side.
+/// Follows the TLS records of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Records {
     head: [u8; 5],
@@ -34,7 +34,8 @@ struct Records {
 }
 
 impl Records {
-    /// Takes the next bytes; whether a record of application data is among them, or goes on.
+    /// Takes the next bytes; returns whether a record of application data is among them or
+    /// continues.
     fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut data = false;
         while let Some((&byte, rest)) = bytes.split_first() {
@@ -63,7 +64,7 @@ impl Records {
 pub struct Session {
     asked: bool,
     answered: bool,
-    /// Over TLS that is not read: what its records are.
+    /// The state of the records, where TLS is not read.
     records: Option<Records>,
 }
 
@@ -74,17 +75,17 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A connection of which no byte was seen.
+    /// A connection without any bytes yet.
     pub const fn new() -> Session {
         Session { asked: false, answered: false, records: None }
     }
 
-    /// A connection on which TLS begins, which is not read.
+    /// A connection on which TLS begins that is not read.
     pub fn of_records() -> Session {
         Session { records: Some(Records::default()), ..Session::new() }
     }
 
-    /// Bytes that the server received; whether a request begins with them.
+    /// Bytes that the server received; returns whether they begin a request.
     pub fn client_bytes(&mut self, bytes: &[u8]) -> bool {
         if bytes.is_empty() || !self.records.as_mut().is_none_or(|records| records.feed(bytes)) {
             return false;
@@ -99,12 +100,12 @@ impl Session {
         self.answered |= !bytes.is_empty();
     }
 
-    /// The server sent something, whatever it was.
+    /// The server sent something.
     pub fn answer(&mut self) {
         self.answered = true;
     }
 
-    /// Whether the server, if it reads now, has no request in hand.
+    /// Whether no request is open when the server reads now.
     pub fn at_boundary(&self) -> bool {
         !self.asked || self.answered
     }

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-/// A set of reasons for which a connection must keep its slot.
+/// A set of reasons for which a session must keep its permit.
 ///
-/// Invariant: the set of a session contains every reason that really applies; it may contain more.
+/// Invariant: a session's set contains every reason that really applies. It may contain more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Holding(u16);
 
@@ -36,7 +36,7 @@ impl Holding {
     /// PostgreSQL: a session-level advisory lock (pg_advisory_lock and its like).
     pub const ADVISORY_LOCK: Holding = Holding(1 << 9);
 
-    /// A lock that a word of the profile takes.
+    /// A lock that the profile declares.
     pub const NAMED_LOCK: Holding = Holding(1 << 10);
 
     /// Redis: keys under WATCH, for a transaction that is to come.
@@ -62,7 +62,7 @@ impl Holding {
         self.0
     }
 
-    /// From the raw bits; bits that mean nothing are kept and ignored.
+    /// From the raw bits; unknown bits are kept and ignored.
     pub const fn from_bits(bits: u16) -> Holding {
         Holding(bits)
     }

@@ -6,11 +6,11 @@ use headworks_region::layout::{Counter, Region};
 use headworks_region::rules;
 use headworks_region::session::SessionSlot;
 
-/// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when
+/// A short string kept in place: up to 64 bytes. Longer input is cut (at a character's border when
 /// shown).
 ///
-/// 64 bytes hold any database name; a MariaDB account name of up to 128 characters is cut, so two
-/// accounts with the same first 64 bytes share a class.
+/// 64 bytes hold any database name. A MariaDB account name may have 128 characters and is cut, so
+/// two accounts with the same first 64 bytes share a class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InlineStr {
     bytes: [u8; InlineStr::CAPACITY],
@@ -74,12 +74,11 @@ impl fmt::Display for InlineStr {
     }
 }
 
-/// Who a connection is: read from the client's part of the login, replaced by a successful
-/// COM_CHANGE_USER (MySQL) or, for the application's name alone, by what the server reports
-/// (PostgreSQL).
+/// Who a connection is, read from the client's part of the login. A successful COM_CHANGE_USER
+/// (MySQL) replaces it; the server's report (PostgreSQL) replaces the application's name alone.
 ///
-/// The account is what the client claims; it is proven only once the connection reached the command
-/// phase. `database` is the one of the login: a later `USE` does not change a connection's class.
+/// The account is what the client claims. It is proven only once the connection reaches the command
+/// phase. `database` is that of the login: a later `USE` does not change the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
     pub(crate) account: InlineStr,
@@ -114,7 +113,7 @@ impl Identity {
     }
 }
 
-/// Writes down who a session is, and puts it into the class that the rules say.
+/// Writes down who a session is, and puts it into the class that the rules name.
 pub(crate) fn apply_identity(region: &Region, session_id: u32, identity: &Identity) {
     let Some(slot) = region.session(session_id) else { return };
     slot.account.set(identity.account());
@@ -123,7 +122,7 @@ pub(crate) fn apply_identity(region: &Region, session_id: u32, identity: &Identi
     assign_class(region, session_id);
 }
 
-/// Puts a session into the class that the rules say.
+/// Puts a session into the class that the rules name.
 pub(crate) fn assign_class(region: &Region, session_id: u32) {
     let Some(slot) = region.session(session_id) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));

@@ -1,28 +1,29 @@
-//! Waits for locks, conditions and semaphores: who waits for whom, for the scheduler `rcp`.
+//! Waits for locks, conditions and semaphores: which thread waits for which, for the scheduler
+//! `rcp`.
 //!
 //! # The primitive
-//! A hook first tries the lock, as the C library does itself; what is free costs nothing more. Only
-//! a thread that is about to sleep says so ([`blocks`]), and says again when it goes on
-//! ([`unblocks`]). The owner of a mutex and the writer of a lock are read from the words that the C
-//! library keeps beside them. Who signals a condition or a semaphore is guessed from who did it
-//! last ([`signals`]).
+//! A hook first tries the lock, as the C library does; a free lock costs nothing more. Only a
+//! thread that is about to sleep reports it ([`blocks`]), and again when it goes on ([`unblocks`]).
+//! The owner of a mutex and the writer of a lock are read from the words that the C library keeps
+//! in them. For a condition or a semaphore, the last thread that signalled it is taken for the next
+//! one ([`signals`]).
 //!
 //! # What must never happen here
-//! Nothing is taken, released, or waited for. Owners are read without any order; they may be wrong,
-//! and then a call of some other thread goes on a little earlier.
+//! Taking, releasing or waiting. Owners are read without memory ordering and may be wrong. Then a
+//! call of another thread goes on a little earlier.
 
 use crate::files;
 pub use headworks_region::io::Blocker;
 use headworks_region::thread;
 
-/// Whether anybody wants to know. Nothing but loads.
+/// Whether any scheduler needs this. Nothing but loads.
 #[inline]
 pub fn wanted() -> bool {
     files::region().is_some_and(headworks_region::io::IoRegion::follows_waits)
 }
 
-/// The calling thread is about to wait for what lies at this address. `owner` is the thread that
-/// has it, zero for nobody.
+/// The calling thread is about to wait for the object at this address. `owner` is the thread that
+/// has it, or zero.
 #[cold]
 pub fn blocks(on: Blocker, address: usize, owner: u32) {
     let Some(region) = files::region() else { return };
@@ -46,7 +47,7 @@ pub fn signals(address: usize) {
     }
 }
 
-/// The calling thread serves clients, unless the program says something else of it.
+/// The calling thread serves clients, unless the program has declared otherwise.
 #[inline]
 pub(crate) fn serves_clients() {
     thread::with(|words| {
@@ -56,12 +57,12 @@ pub(crate) fn serves_clients() {
     });
 }
 
-/// In the child after `fork`: what was said of its parent's thread is not said of it.
+/// In the child after `fork`: what was declared for its parent's thread does not hold for it.
 pub fn forked() {
     thread::with(|words| words.ground.set(0));
 }
 
-/// What the program says of the calling thread: clients wait for it, or they do not.
+/// The program declares whether clients wait for the calling thread.
 pub fn says_foreground(foreground: bool) {
     thread::with(|words| words.ground.set(if foreground { 1 } else { 2 }));
 }

@@ -1,14 +1,14 @@
 //! The memcached protocol (text with meta commands, and binary), as far as the gate needs it.
 //!
-//! There are no transactions and no locks, and a connection has no account that the server would
-//! confirm in every set-up, so only the client's bytes are followed: where commands end, and which
-//! of them look after the server. A worker of memcached answers what it has read before it polls
-//! again (of a long pipeline, 20 commands at a time: it then asks to be told that it can write, and
-//! the turn lasts until it asks for the client's bytes again).
+//! There are no transactions and no locks, and not every set-up has accounts that the server would
+//! confirm. So only the client's bytes are followed: where commands end, and which of them
+//! administer the server. A worker of memcached answers all it has read before it polls again. Of a
+//! long pipeline it takes 20 commands at a time and then polls for writability; the turn lasts
+//! until it polls for the client's bytes again.
 //!
 //! # Worked example
-//! `set k 0 0 3`, `abc`, `mg k v`: the line says that three bytes and a line end follow, which are
-//! skipped; then one line more. Two requests.
+//! `set k 0 0 3`, `abc`, `mg k v`: the first line announces three bytes and a line end, which are
+//! skipped; then comes one more line. Two requests.
 //!
 //! Source: memcached's `doc/protocol.txt`, and its binary protocol's 24-byte header.
 
@@ -16,16 +16,16 @@
 
 use crate::identity::{Identity, InlineStr};
 
-/// What an account is called where there are none.
+/// The account's name where there are no accounts.
 const ACCOUNT: &[u8] = b"anonymous";
 
 /// First byte of a connection that speaks the binary protocol.
 const BINARY: u8 = 0x80;
 
-/// Bytes of a line that are looked at: a command, a key of 250 bytes and four numbers.
+/// Bytes of a line that are parsed: a command, a key of 250 bytes and four numbers.
 const LINE_KEPT: usize = 384;
 
-/// Longest line that the server reads before it gives up.
+/// Longest line that the server accepts.
 const LINE_MAX: u32 = 1 << 20;
 
 const KEY_MAX: usize = 250;
@@ -206,32 +206,32 @@ impl Session {
         self.passes = false;
     }
 
-    /// Commands that came, counting past the largest number from zero on.
+    /// Commands that came; wraps around.
     pub fn commands(&self) -> u32 {
         self.commands
     }
 
-    /// Those of them that always pass: administration, and what looks after the connection.
+    /// Commands that always pass: administration, and those about the connection itself.
     pub fn passed(&self) -> u32 {
         self.passed
     }
 
-    /// Whether the client has sent no part of a command that is not complete.
+    /// Whether no command is incomplete.
     pub fn between_commands(&self) -> bool {
         self.opaque.is_none() && self.at != At::Body && self.have == 0 && self.line == 0
     }
 
-    /// Who the client is; `None` until it sent anything, and always under encryption.
+    /// Who the client is. `None` before its first byte, and always under encryption.
     pub fn identity(&self) -> Option<&Identity> {
         (self.at != At::Fresh && self.opaque != Some(Opaque::Encrypted)).then_some(&self.identity)
     }
 
-    /// Why the connection cannot be followed, if so.
+    /// Why the connection cannot be followed, if it cannot.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
     }
 
-    /// For tests: all that decides what later bytes mean.
+    /// For tests: all state that decides what later bytes mean.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         let kept = self.kept.get(..usize::from(self.have)).unwrap_or(&[]);
@@ -254,7 +254,7 @@ impl Session {
     }
 }
 
-/// What a line of the text protocol is.
+/// The kind of a line of the text protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     Nothing,
@@ -290,8 +290,8 @@ impl Told {
                     _ => Told::Plain,
                 }
             }
-            // A client that watches the log sends nothing more. Asking for it may fail, and is
-            // not enough to be let go.
+            // A client that watches the log sends nothing more. The command may fail, so it is not
+            // enough to stop following the connection.
             b"watch" | b"stats" | b"version" | b"verbosity" | b"quit" | b"shutdown" | b"mn" => {
                 Told::Passes
             }
@@ -300,7 +300,7 @@ impl Told {
     }
 }
 
-/// Flags have 32 bits without a sign, times and lengths 31 and a sign.
+/// Flags are unsigned with 32 bits; times and lengths are signed.
 fn number<N: core::str::FromStr>(word: &[u8]) -> Option<N> {
     core::str::from_utf8(word).ok()?.parse().ok()
 }

@@ -2,28 +2,26 @@
 //! needs it.
 //!
 //! # The problem
-//! Every message says how long it is, so requests are easily told apart. But nothing outside a
-//! command's document says what it is: its name is the document's first element, and whether it
-//! belongs to a transaction is told by others behind it (`lsid`, `txnNumber`, `startTransaction`,
-//! `autocommit`). And a transaction belongs to a logical session, not to a connection: a driver may
-//! send its next statement by any connection of its pool.
+//! Every message states its length, so requests are easily told apart. But a command is known only
+//! by its document: its name is the first element, and later elements tell whether it belongs to a
+//! transaction (`lsid`, `txnNumber`, `startTransaction`, `autocommit`). And a transaction belongs
+//! to a logical session, not to a connection: a driver may send its next statement on any
+//! connection of its pool.
 //!
 //! # How it is followed
 //! * Both sides are cut into messages, sections and documents ([`messages`], [`bson`]). Only the
 //!   elements that matter are kept; documents in documents are skipped by their length, unless
 //!   something that matters is in them.
 //! * A statement that *begins* a transaction makes its connection the holder. A statement that
-//!   *goes on with* one says so itself (`autocommit: false` without `startTransaction`): on the
-//!   holder it goes ahead with the permit that is kept, on any other connection it passes
-//!   ([`session`]).
-//! * The transaction is over for its holder when `commitTransaction` or `abortTransaction` is
-//!   answered, when one of its statements fails (the server then aborts it), or when the connection
-//!   is used for something else.
-//! * Answers are told apart by `responseTo`: a message without an answer (`moreToCome` from the
-//!   client) owes none, and of an exhaust cursor all answers but the last say `moreToCome` and are
-//!   the question to the next one.
-//! * What may wait for long by design passes: a `hello` with `maxAwaitTimeMS`, and `getMore` on a
-//!   cursor that awaits data.
+//!   *continues* one says so (`autocommit: false` without `startTransaction`). On the holder it
+//!   goes on with the kept permit; on any other connection it passes ([`session`]).
+//! * The transaction is over for its holder in three cases: `commitTransaction` or
+//!   `abortTransaction` is answered; one of its statements fails, as the server then aborts it; the
+//!   connection is used for something else.
+//! * Answers are matched by `responseTo`. A client's message with `moreToCome` gets no answer. Of
+//!   an exhaust cursor, all answers but the last have `moreToCome` and act as the next question.
+//! * Commands that may wait for long by design pass: a `hello` with `maxAwaitTimeMS`, and `getMore`
+//!   on a cursor that awaits data.
 //!
 //! # Worked example
 //! `{insert: "c", lsid: S, txnNumber: 7, startTransaction: true, autocommit: false}` comes: a
@@ -33,10 +31,10 @@
 //! answered: nothing is held.
 //!
 //! # Left to the limits of the gate
-//! A transaction that is ended by another connection than the one that began it is held by the
-//! latter until that is used for something else, or until the idle limit. `getMore` on a change
-//! stream that was opened by another connection is a request like others, unless it says how long
-//! it waits. Compressed messages cannot be read: such a connection is left alone.
+//! Where another connection ends a transaction, the holder keeps its permit until it is used for
+//! something else, or until the idle limit. `getMore` on a change stream that another connection
+//! opened is an ordinary request, unless it states how long it waits. Compressed messages cannot be
+//! read: such a connection is left alone.
 //!
 //! Source: the MongoDB wire protocol and BSON 1.1 specifications; the drivers' specifications of
 //! transactions, handshake, authentication and OP_MSG.

@@ -3,9 +3,9 @@
 //!
 //! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send`
 //! accepted, cut anywhere. From those it must know (1) that a request begins, before the server
-//! works on it, (2) that the server came back for the next one, (3) whether this connection owns
-//! something that others may be waiting for. A session for whom (3) holds keeps its slot, because a
-//! held lock owner deadlocks the whole server.
+//! works on it; (2) that the server came back for the next one; (3) whether this connection owns
+//! something that others may wait for. If (3) holds, the session keeps its permit: queueing a lock
+//! owner could deadlock the whole server.
 //!
 //! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes
 //! from both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it
@@ -14,21 +14,21 @@
 //!
 //! # The invariant of lock state: estimated holding ⊇ actual holding
 //!
-//! Holding too much costs fairness (a slot is kept while its owner idles, until the idle limit
+//! Holding too much costs fairness (a permit is kept while its owner idles, until the idle limit
 //! lends it out). Holding too little can stop the server. So every rule errs to one side:
 //!
 //! * Transactions are never guessed from text: the server says so in the status word of every OK
-//!   and EOF packet, and the latest one wins. An ERR carries no status, so the state stays, and
-//!   where the failed statement could have opened a transaction (autocommit off, a routine, a
-//!   compound or multi-statement text) [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding
-//!   until the next status.
+//!   and EOF packet, and the latest one wins. An ERR has no status, so the state stays. If the
+//!   failed statement could have opened a transaction (autocommit off, a routine, a compound or
+//!   multi-statement text), [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding until the
+//!   next status.
 //! * Session locks come from text. A *take* is noticed wherever its words could be a statement,
 //!   without believing in quotes or comments (their rules depend on `sql_mode` and on the server's
 //!   version). A *release* is believed only if the whole text is one exact, simple release
 //!   statement and its answer was OK.
-//! * What cannot be counted (names that are not plain literals, texts too long, tables of ours that
-//!   are full) becomes a sticky flag that only a connection reset, or for user locks
-//!   `RELEASE_ALL_LOCKS()`, clears.
+//! * What cannot be counted becomes a sticky flag: names that are not plain literals, texts too
+//!   long, full tables of ours. Only a connection reset clears it, or for user locks
+//!   `RELEASE_ALL_LOCKS()`.
 //!
 //! Not visible here, and left to the gate's stall detector: `GET_LOCK` inside a stored routine or a
 //! trigger, an ERR 1213 raised by `SIGNAL` (it ends no transaction), and lock words after the first
@@ -38,8 +38,8 @@
 //!
 //! `03 "BEGIN"` arrives: a [`Request`] of class `Gated`; one answer is outstanding. The server
 //! sends OK with status 0x0003: the answer is complete, [`Session::at_boundary`] is true and
-//! [`Session::holding`] is `TRANSACTION`, so the slot stays. `03 "COMMIT"` and OK with status
-//! 0x0002: nothing held, the slot goes back.
+//! [`Session::holding`] is `TRANSACTION`, so the permit is kept. `03 "COMMIT"` and OK with status
+//! 0x0002: nothing is held, and the permit is given back.
 //!
 //! Sources: "MariaDB protocol documentation" (Client/Server Protocol: connection, commands, server
 //! response packets) and "MySQL Internals: Client/Server Protocol".

@@ -44,7 +44,7 @@ fn ask(call: SocketCall, fd: i32) -> Option<libc::sockaddr_storage> {
     }
 }
 
-/// Asks the kernel for both ends of `fd`; `None` if it is no connected stream of a known family.
+/// Asks the kernel for both ends of `fd`; `None` if it is not a connected stream of a known family.
 pub fn peer_of(fd: i32) -> Option<Peer> {
     let remote = ask(libc::getpeername, fd)?;
     let local = ask(libc::getsockname, fd)?;

@@ -9,13 +9,13 @@
 //!   ends the transaction for its session.
 //! * A *request* is a Query, a FunctionCall, or everything up to a Sync. It begins when its first
 //!   message is complete: the server can do nothing with less, so a client that sends a large text
-//!   slowly keeps no permit meanwhile. Between its first message and its Sync the server may have
-//!   opened a transaction of its own accord, so the session is not at a boundary then.
+//!   slowly keeps no permit meanwhile. Between the first message and the Sync the server may have
+//!   opened a transaction by itself, so the session is not at a boundary then.
 //! * Session-level advisory locks come from text, as MySQL's user locks do, and from the rows of
-//!   the answer: a `SELECT pg_advisory_lock(…)` has taken as many locks as it returned rows, a
-//!   `SELECT pg_advisory_unlock(…)` has released as many as it returned true ones, whatever the
-//!   keys were; so parameters need not be read. Texts that are not exactly such a call, but mention
-//!   one, are believed to take and never to release.
+//!   the answer. A `SELECT pg_advisory_lock(…)` has taken as many locks as it returned rows. A
+//!   `SELECT pg_advisory_unlock(…)` has released as many as it returned true rows, whatever the
+//!   keys. So parameters need not be read. A text that mentions such a call, but is not exactly
+//!   one, may take locks and never releases any.
 //!
 //! Not visible here, and left to the gate's stall detector: advisory locks taken inside a function
 //! or trigger, and names written with Unicode escapes.
@@ -24,8 +24,8 @@
 //!
 //! `Q "BEGIN"` arrives: a gated request, one ReadyForQuery is owed. The server sends
 //! CommandComplete and ReadyForQuery(`T`): [`Session::at_boundary`] is true and
-//! [`Session::holding`] is `transaction`, so the slot stays. `P B D E S` arrive in one chunk: a
-//! request inside the transaction. `Q "COMMIT"` and ReadyForQuery(`I`): nothing held.
+//! [`Session::holding`] is `transaction`, so the permit is kept. `P B D E S` arrive in one chunk: a
+//! request inside the transaction. `Q "COMMIT"` and ReadyForQuery(`I`): nothing is held.
 //!
 //! Source: PostgreSQL 15 documentation, chapter 55 (Frontend/Backend Protocol).
 

@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
 
-/// Null before the process is attached, and again once it stands aside.
+/// Null before the process is attached, and again once it is disabled.
 static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
-/// The profile has words that take session locks.
+/// The profile declares session locks.
 static WORDS: AtomicBool = AtomicBool::new(false);
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
@@ -20,24 +20,24 @@ pub fn attach(region: &'static Region) {
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
 }
 
-/// The region, unless there is none or this process stands aside.
+/// The region; `None` before the attachment and once this process is disabled.
 pub fn region() -> Option<&'static Region> {
     // SAFETY: null, or a reference that `attach` stored and that lives as long as the process.
     unsafe { REGION.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether the profile has words that take session locks.
+/// Whether the profile declares session locks.
 pub fn has_declared_locks() -> bool {
     WORDS.load(Ordering::Relaxed)
 }
 
-/// Stands aside for good: no later call does anything but pass through.
+/// Disables this process for good: later calls only pass through.
 pub(crate) fn stand_aside() {
     REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
 }
 
-/// Stands aside, and opens the gate, so that nobody waits for what this process would have given
-/// back.
+/// Disables this process and opens the gate, so that no session waits for what this process would
+/// have given back.
 pub fn disable() {
     let region = region();
     stand_aside();
@@ -47,8 +47,8 @@ pub fn disable() {
     }
 }
 
-/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it
-/// goes on as a process of its own; else the parent's connections are not ours to account for.
+/// In the child after `fork`. If it is to serve the connection that its parent accepted, it goes on
+/// as its own process. Otherwise its parent's connections are not its concern.
 pub fn forked() {
     lock::forget_thread_id();
     blocked::serves(None);
@@ -79,10 +79,10 @@ pub fn is_attached_process() -> bool {
 pub struct InHook(());
 
 impl InHook {
-    /// `None` if the thread is inside one already: a signal handler interrupted us, or the real
-    /// function came back through another hook. The caller then passes straight through.
+    /// `None` if the thread is inside a hook already: a signal handler interrupted it, or the real
+    /// function called another hook. The caller then passes straight through.
     pub fn enter() -> Option<InHook> {
-        // Lazily: a guard that is made and thrown away would end the hook that is under way.
+        // Lazily: a guard that is made and dropped would end the outer hook's mark.
         thread::with(|words| (!words.in_hook.replace(true)).then(|| InHook(())))
     }
 }

@@ -1,16 +1,16 @@
-//! Which process is the server, where nobody started it through us.
+//! Which process is the server, where `headworks run` did not start it.
 //!
-//! The gate of a service is there before its server, and the process that accepts a connection is
-//! the server. But whatever the server starts has the library preloaded, too, and may accept first:
-//! a helper with a socket of its own. So the claim goes to the oldest process that accepts: a
-//! helper is younger than the server, which takes the claim over with its first connection.
+//! A service's gate exists before its server, and the process that accepts a connection is the
+//! server. But the library is preloaded into every program that the server starts. A helper with
+//! its own socket may accept first. So the claim goes to the oldest process that accepts: the
+//! server is older than its helper, and takes the claim over with its first connection.
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
 use headworks_region::layout::Region;
 use headworks_region::thread::keeping_errno;
 
-/// The server as this process has last seen and judged it; not asked again about that one.
+/// The server that this process has last compared itself with; the result holds for that one.
 static JUDGED: AtomicU32 = AtomicU32::new(0);
 
 /// This process has accepted a connection.
@@ -27,12 +27,12 @@ pub(crate) fn accepts(region: &Region) {
     JUDGED.store(server.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Whether a process was there before another, which exists.
+/// Whether a process started before another, which exists.
 fn is_older(one: u32, other: u32) -> bool {
     let (Some(one_is), Some(other_is)) = (Process::of(one), Process::of(other)) else {
         return false;
     };
-    // The clock of starts is coarse.
+    // Start times are coarse.
     one_is.started < other_is.started
         || (one_is.started == other_is.started && other_is.parent == one)
 }
@@ -53,7 +53,7 @@ impl Process {
         Process::parse(text.get(..count)?)
     }
 
-    /// The program's name may hold anything, also spaces and parentheses.
+    /// The program's name may contain anything, even spaces and parentheses.
     fn parse(stat: &[u8]) -> Option<Process> {
         let after = stat.iter().rposition(|&byte| byte == b')')?;
         let rest = core::str::from_utf8(stat.get(after + 1..)?).ok()?;

@@ -1,12 +1,12 @@
 //! Waits of threads, as MariaDB reports them.
 //!
-//! The server calls `thd_wait_begin(thd, type)` and `thd_wait_end(thd)` around every wait, for the
-//! sake of its own pool of threads. Both are members of a struct of callbacks to which the
-//! exported variable `thread_scheduler` points. With a thread for each connection they are null;
-//! a pool has its own, which are called after ours.
+//! The server calls `thd_wait_begin(thd, type)` and `thd_wait_end(thd)` around every wait, for its
+//! own pool of threads. Both are callbacks in a struct that the exported variable
+//! `thread_scheduler` points to. With one thread for each connection they are null. A pool has its
+//! own, which are called after ours.
 //!
-//! The struct is no interface, so its layout is checked before it is written: the exported
-//! functions of the same names must load their callback from the offset that is expected.
+//! The struct is not a public interface, so its layout is checked before it is written: the
+//! exported functions of the same names must load their callbacks from the expected offsets.
 
 use crate::threads::blocked;
 use core::ffi::{CStr, c_int, c_void};
@@ -22,7 +22,7 @@ pub type WaitEnd = unsafe extern "C-unwind" fn(*mut c_void);
 const BEGIN: usize = 0x28;
 const END: usize = 0x30;
 
-/// The callbacks that were there before; zero for none.
+/// The callbacks before ours; zero for none.
 static CHAINED_BEGIN: AtomicUsize = AtomicUsize::new(0);
 static CHAINED_END: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,9 +54,9 @@ pub fn chained_end() -> Option<WaitEnd> {
     (found != 0).then(|| unsafe { core::mem::transmute::<usize, WaitEnd>(found) })
 }
 
-/// Stores our callbacks where the server calls them. Says whether it did: `false` if this server
-/// exports no such struct, or one of another layout. Called once its scheduler is there: at the
-/// first connection.
+/// Stores our callbacks where the server calls them. Returns `false` if this server exports no such
+/// struct, or one of another layout. Called once the server has its scheduler: at the first
+/// connection.
 pub fn install(begin: WaitBegin, end: WaitEnd) -> bool {
     let Some(scheduler) = scheduler() else { return false };
     let own = [begin as usize, end as usize];
@@ -65,10 +65,11 @@ pub fn install(begin: WaitBegin, end: WaitEnd) -> bool {
     if before == own {
         return true;
     }
-    // Before our own, which look here: a wait that begins in between must not miss the pool's.
+    // Before our own callbacks, which read this: a wait that begins in between must not miss the
+    // pool's.
     CHAINED_BEGIN.store(before[0], Ordering::SeqCst);
     CHAINED_END.store(before[1], Ordering::SeqCst);
-    // The end first: a wait that began without us may end with us, which does nothing.
+    // The end first: for a wait that began before, our callback for the end does nothing.
     let written = write_word(places[1], own[1]) && write_word(places[0], own[0]);
     if written {
         blocked::server_tells();
@@ -76,7 +77,7 @@ pub fn install(begin: WaitBegin, end: WaitEnd) -> bool {
     written
 }
 
-/// The address of the scheduler's callbacks, if its layout is the one that is expected.
+/// The address of the scheduler's callbacks, if the layout is as expected.
 fn scheduler() -> Option<usize> {
     let expected = |name, offset| loads_callback(symbol(name)?, offset).then_some(());
     expected(c"thd_wait_begin", BEGIN as u8)?;
@@ -102,21 +103,21 @@ fn loads_callback(function: *const c_void, offset: u8) -> bool {
     copy(function as usize, &mut code) && is_callback(&code, offset)
 }
 
-/// Other machines have other instructions: there, sleeps on conditions are watched instead.
+/// On other processors the instructions differ; there, sleeps on conditions are watched instead.
 #[cfg(not(target_arch = "x86_64"))]
 fn loads_callback(_: *const c_void, _: u8) -> bool {
     false
 }
 
-/// `mov offset(%rax),%rax; test %rax,%rax; je …; jmp *%rax`, the jump's distance aside.
+/// `mov offset(%rax),%rax; test %rax,%rax; je …; jmp *%rax`, whatever the jump's distance.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // its tests run everywhere
 fn is_callback(code: &[u8], offset: u8) -> bool {
     let load = [0x48, 0x8B, 0x40, offset, 0x48, 0x85, 0xC0, 0x74];
     code.windows(load.len()).any(|window| window == load)
 }
 
-/// Copies bytes of this process; `false` if they are not all there. By system call, because a
-/// wrong guess about another program's memory must not end it.
+/// Copies bytes of this process; `false` if they are not all mapped. By system call, because a
+/// wrong guess about the program's memory must not crash it.
 fn copy(from: usize, to: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
@@ -138,7 +139,7 @@ fn read_words<const N: usize>(places: [usize; N]) -> Option<[usize; N]> {
     Some(words)
 }
 
-/// Stores a word of another program; `false` if it may not be written.
+/// Stores a word in the program's memory; `false` if it is not writable.
 fn write_word(place: usize, word: usize) -> bool {
     let Some([before]) = read_words([place]) else { return false };
     let mut bytes = before.to_ne_bytes();
@@ -150,8 +151,8 @@ fn write_word(place: usize, word: usize) -> bool {
     if usize::try_from(written) != Ok(bytes.len()) || !place.is_multiple_of(align_of::<usize>()) {
         return false;
     }
-    // In one step: other threads read it at any time.
-    // SAFETY: aligned, and just written to. The server only reads it once its scheduler is there.
+    // In one step: other threads may read it at any time. SAFETY: aligned, and just written to. The
+    // server only reads it once its scheduler is there.
     unsafe { AtomicPtr::from_ptr(place as *mut *mut c_void) }
         .store(word as *mut c_void, Ordering::SeqCst);
     true

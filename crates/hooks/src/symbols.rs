@@ -1,7 +1,7 @@
 //! Every symbol that the preloaded library exports.
 //!
-//! The list is the contract between the library, the doctor (which looks whether a server imports
-//! what it needs) and the test that compares it with what the built library really exports.
+//! The list is the contract between three: the library, the doctor (which checks that a server
+//! imports what it needs), and the test that compares it with the exports of the built library.
 
 /// One hooked function of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("ppoll", "poll, with another kind of time-out"),
     symbol("epoll_create", "an event loop is made"),
     symbol("epoll_create1", "an event loop is made"),
-    symbol("epoll_ctl", "a client joins or leaves an event loop, or says what it waits for"),
+    symbol("epoll_ctl", "a client joins or leaves an event loop, or changes its events"),
     symbol(
         "epoll_wait",
         "events of sessions that must wait are held back; in a process for one connection, as poll",
@@ -49,7 +49,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("sendfile", "an answer that is a file"),
     symbol("sendfile64", "sendfile, as builds for large files call it"),
     symbol("splice", "an answer out of a pipe"),
-    symbol("shutdown", "whoever waits on this connection is released"),
+    symbol("shutdown", "a thread that waits on this connection is released"),
     symbol("SSL_set_fd", "the conversation goes on inside TLS"),
     symbol("SSL_accept", "the same, for a server that has its own way to the socket"),
     symbol("SSL_do_handshake", "the same"),
@@ -118,11 +118,11 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("io_submit", "a batch waits its turn as a whole, and is charged"),
     symbol("io_uring_queue_init", "a ring is noted"),
     symbol("io_uring_queue_init_params", "a ring is noted"),
-    symbol("io_uring_queue_exit", "a ring has its end"),
-    symbol("io_uring_submit", "what is in the ring is charged, and not held"),
-    symbol("io_uring_submit_and_wait", "what is in the ring is charged, and not held"),
-    symbol("io_uring_submit_and_get_events", "what is in the ring is charged, and not held"),
-    symbol("io_uring_submit_and_wait_timeout", "what is in the ring is charged, and not held"),
+    symbol("io_uring_queue_exit", "a ring is closed"),
+    symbol("io_uring_submit", "the ring's requests are charged, and not held"),
+    symbol("io_uring_submit_and_wait", "the ring's requests are charged, and not held"),
+    symbol("io_uring_submit_and_get_events", "the ring's requests are charged, and not held"),
+    symbol("io_uring_submit_and_wait_timeout", "the ring's requests are charged, and not held"),
     symbol("syscall", "the file calls above, by number"),
     symbol("mmap", "a shared writable mapping is noted"),
     symbol("mmap64", "mmap"),
@@ -130,17 +130,17 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("pthread_cond_wait", "a request that sleeps for long lends its permit"),
     symbol("pthread_cond_timedwait", "pthread_cond_wait, with a time-out"),
     symbol("pthread_cond_clockwait", "pthread_cond_timedwait, by another clock"),
-    symbol("pthread_mutex_lock", "whoever has the lock inherits that a client waits"),
+    symbol("pthread_mutex_lock", "the lock's owner inherits the urgency of a waiting client"),
     symbol("pthread_mutex_timedlock", "pthread_mutex_lock, with a timeout"),
     symbol("pthread_rwlock_rdlock", "the same for a lock of readers and writers"),
     symbol("pthread_rwlock_wrlock", "the same for a lock of readers and writers"),
     symbol("pthread_cond_signal", "the thread that signals is remembered"),
     symbol("pthread_cond_broadcast", "pthread_cond_signal, for all"),
-    symbol("sem_wait", "whoever posts usually inherits that a client waits"),
+    symbol("sem_wait", "the usual poster inherits the urgency of a waiting client"),
     symbol("sem_timedwait", "sem_wait, with a timeout"),
     symbol("sem_clockwait", "sem_timedwait, by another clock"),
     symbol("sem_post", "the thread that posts is remembered"),
     symbol("semop", "sem_wait and sem_post, for System V semaphores"),
     symbol("semtimedop", "semop, with a timeout"),
-    symbol("headworks_foreground", "the program says whether clients wait for a thread"),
+    symbol("headworks_foreground", "the program tells whether clients wait for a thread"),
 ];

@@ -1,11 +1,11 @@
 //! Operations behind the hooks of a server that serves each connection by a thread.
 //!
-//! The life of a request: `recv` returns its first bytes ([`received`]), and here it may be queued.
-//! The server works and answers by `send` ([`sent`]). It comes back to `recv` for the next request
-//! ([`about_to_receive`]): the last one is over. So is the turn, unless a transaction or a lock is
-//! open. If nothing is there to read, the thread sleeps in `poll` ([`about_to_sleep`]): a permit
-//! that it keeps for a transaction is lent when the sleep gets long ([`slept`]). Or it sleeps in
-//! `recv` itself ([`about_to_block`]).
+//! The life of a request: `recv` returns its first bytes ([`received`]), and it may be queued
+//! there. The server works and answers by `send` ([`sent`]). It comes back to `recv` for the next
+//! request ([`about_to_receive`]), which ends this one. The turn ends too, unless a transaction or
+//! a lock is open. If nothing can be read, the thread sleeps in `poll` ([`about_to_sleep`]). A
+//! permit that it keeps for a transaction is lent when the sleep gets long ([`slept`]). Or the
+//! thread sleeps in `recv` itself ([`about_to_block`]).
 
 pub mod blocked;
 mod blocking;
@@ -52,8 +52,8 @@ fn owner(conn: &'static Conn) -> Option<Followed> {
 }
 
 impl Followed {
-    /// Exclusive use of the connection; counted if somebody else has it. `None` also if it was
-    /// closed, or closed and made anew, since it was found.
+    /// Exclusive use of the connection; counted if another thread has it. `None` also if it was
+    /// closed since it was found, even if another one has its descriptor by then.
     fn exclusive(&self) -> Option<Use<'static>> {
         self.mine(self.conn.try_use())
     }
@@ -86,8 +86,8 @@ pub fn accepted(fd: i32) {
         region.count(Counter::FdTooLarge);
         return;
     };
-    // An earlier connection whose end the hooks did not see: its descriptor was closed by other
-    // means.
+    // The hooks did not see the end of an earlier connection: its descriptor was closed in another
+    // way.
     conn.end(|session_id| region.unregister(session_id));
     let Some(peer) = peer_of(fd) else { return };
     let Some(mut inner) = conn.try_use() else {
@@ -105,13 +105,13 @@ pub fn accepted(fd: i32) {
         inner.framing = Framing::Generic;
         inner.note_channel();
         drop(inner);
-        // The protocol does not tell who the client is: rules see only its address.
+        // The protocol does not tell who the client is, so rules see only its address.
         assign_class(region, session_id);
     }
 }
 
-/// The server is about to read. If a request is over with that, it is recorded; if its turn is over
-/// too, the permit is given back first. Only needed while [`Conn::work`] says that there is work.
+/// The server is about to read. If that ends a request, the request is recorded. If it ends the
+/// turn too, the permit is given back first. Only needed while [`Conn::work`] is not `None`.
 #[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -158,7 +158,7 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
 }
 
 /// A server with a pool of threads is about to wait for the connection's next request. The client's
-/// identity has to be known before that request is read: it may be queued before, too.
+/// identity must be known before that request is read, as the request may be queued before then.
 pub fn about_to_wait(conn: &'static Conn) {
     if conn.work() != Work::None {
         about_to_receive(conn);
@@ -217,7 +217,7 @@ fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         stop_following(it, &mut inner);
         return;
     }
-    // Also after a COM_CHANGE_USER that the server has accepted: another account from there on.
+    // Also after the server has accepted a COM_CHANGE_USER: the account differs from there on.
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
     if identity.is_some() && inner.classified != identity {
         classify(it, &mut inner);
@@ -242,7 +242,7 @@ fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         // The TLS library reads them.
         Channel::Library => return,
         Channel::Awaited => {
-            // No TLS library was called: it is part of the server.
+            // No TLS library was called, so TLS is part of the server.
             inner.channel = Channel::Socket;
             inner.framing = Framing::Generic;
             inner.generic = generic::Session::of_records();
@@ -348,8 +348,7 @@ pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// The kernel sent this many bytes to the client that never were in the server's memory: of a file,
-/// or of a pipe.
+/// The kernel sent this many bytes to the client directly from a file or a pipe.
 #[cold]
 pub fn sent_unread(conn: &'static Conn, count: usize) {
     let Some(it) = follow(conn) else { return };
@@ -359,7 +358,7 @@ pub fn sent_unread(conn: &'static Conn, count: usize) {
     };
     match (inner.channel, inner.framing) {
         (Channel::Socket, Framing::Generic) => unseen::wrote(&it, inner, count),
-        // It cannot be followed any more.
+        // It can no longer be followed.
         (Channel::Socket, Framing::MySql) => never_hold(&it, &mut inner, Counter::OpaqueUnknown),
         _ => {}
     }
@@ -427,7 +426,7 @@ pub fn closing(conn: &'static Conn) {
         return;
     }
     unseen::closing(&it);
-    // Its thread may be queued, and must not be any longer.
+    // Its thread may be queued, and must not stay so.
     it.region.cancel(it.session_id);
     blocked::serves(None);
     it.conn.end(|session_id| it.region.unregister(session_id));
@@ -472,7 +471,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.session_id),
                 _ if !inner.holding().is_empty() => it.region.reenter(it.session_id),
-                // Its thread serves others, too, and read this without an event: it must not be
+                // Its thread serves others too, and read this without an event. It must not be
                 // queued.
                 _ if pooled => it.region.reenter(it.session_id),
                 _ => {
@@ -486,8 +485,8 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     }
 }
 
-/// Waits until the session is admitted. A thread that shuts the socket down or closes it meanwhile
-/// only has the region release this thread, and leaves the rest to it.
+/// Waits until the session is admitted. Meanwhile another thread may shut the socket down or close
+/// it. It then only has the region release this thread, which does the rest.
 fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
     let entered = it.region.enter(it.session_id, arrived);
     let admitted = if entered == Entered::AtOnce { arrived } else { clock::now() };

@@ -1,17 +1,18 @@
-//! TLS, followed at the functions of the TLS library: what they return and take is the
+//! TLS, followed at the functions of the TLS library: the bytes that they return and take are the
 //! conversation.
 //!
-//! The life of an encrypted connection. The client asks for TLS in the open, and the session says
-//! [`opaque`](crate::mysql::Session::opaque). From then on the way to the bytes (the [`Channel`])
-//! is *awaited*: either the server hands the descriptor to a TLS library that it is linked to, and
-//! we hear of it ([`begins`]), or encrypted bytes arrive at `recv` first, and the library is part
-//! of the server. In the first case the session goes on inside TLS, fed by `SSL_read` and
-//! `SSL_write`, and the socket's own bytes mean nothing; a request is held before `SSL_read`
-//! returns it, never in the middle of a record or a handshake, as there is nothing to hold there.
-//! In the other case generic framing follows the records.
+//! The life of an encrypted connection. The client asks for TLS in plain text, and the session
+//! becomes [`opaque`](crate::mysql::Session::opaque). From then on its [`Channel`] is *awaited*.
+//! Either the server passes the descriptor to a TLS library that it is linked to, which a hook sees
+//! ([`begins`]). Or encrypted bytes arrive at `recv` first, so the library is part of the server.
 //!
-//! A server with an event loop has ports of their own for TLS, and nobody asks for it. Its
-//! connections are inside TLS once the server hands their descriptors over ([`crate::eventloop`]).
+//! In the first case the session goes on inside TLS, fed by `SSL_read` and `SSL_write`, and the
+//! socket's own bytes are ignored. A request is held before `SSL_read` returns it, never in the
+//! middle of a record or a handshake. In the second case generic framing follows the records.
+//!
+//! A server with an event loop has separate ports for TLS, and its clients do not ask for it. Its
+//! connections are inside TLS once the server passes their descriptors to the library
+//! ([`crate::eventloop`]).
 
 use crate::conn::{self, Conn};
 use crate::eventloop::{self, LoopConnection};
@@ -19,7 +20,7 @@ use crate::{backend, process, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// In a backend: the TLS library's object for its client, if that knows no descriptor.
+/// In a backend: the TLS library's object for its client, if that has no descriptor.
 static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Where the conversation's bytes are seen.
@@ -29,24 +30,24 @@ pub enum Channel {
     /// On the socket.
     #[default]
     Socket = 0,
-    /// TLS was agreed on; who does it is not known yet.
+    /// TLS was agreed on; which code does it is not known yet.
     Awaited = 1,
     /// At the TLS library.
     Library = 2,
 }
 
-/// Whose a descriptor is, of those that are followed.
+/// The connection that a descriptor belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose {
-    /// A client's of a server with a thread for each connection.
+    /// A client of a server with one thread for each connection.
     Thread(&'static Conn),
-    /// A client's of an event loop.
+    /// A client of an event loop.
     Loop(&'static LoopConnection),
-    /// The client's of this backend.
+    /// The client of this backend.
     Backend,
 }
 
-/// Whose a descriptor is; `None` for one that is not followed. Nothing but loads.
+/// The connection of a descriptor; `None` for one that is not followed. Nothing but loads.
 pub fn whose(fd: i32) -> Option<Whose> {
     process::region()?;
     if backend::serves(fd) {
@@ -58,16 +59,16 @@ pub fn whose(fd: i32) -> Option<Whose> {
     eventloop::followed(fd).map(Whose::Loop)
 }
 
-/// The same for an object of the TLS library that knows no descriptor, because the server reads and
-/// writes for it.
+/// The same for an object of the TLS library without a descriptor, where the server reads and
+/// writes itself.
 pub fn whose_object(object: *mut c_void) -> Option<Whose> {
     process::region()?;
     let known = !object.is_null() && OBJECT.load(Ordering::Relaxed) == object;
     (known && backend::in_tls()).then_some(Whose::Backend)
 }
 
-/// The server accepts a client by an object that knows no descriptor. A backend that awaits TLS has
-/// but one client, so that is whose the object is until the process ends.
+/// The server accepts a client by an object without a descriptor. A backend that awaits TLS has
+/// only one client, so the object is that client's until the process ends.
 pub fn accepts_by_object(object: *mut c_void) {
     if backend::has_client() && !backend::in_tls() {
         backend::tls_begins();
@@ -77,7 +78,7 @@ pub fn accepts_by_object(object: *mut c_void) {
     }
 }
 
-/// The server has handed the descriptor to a TLS library. May be called more than once.
+/// The server has passed the descriptor to a TLS library. May be called more than once.
 pub fn begins(whose: Whose) {
     match whose {
         Whose::Thread(conn) => threads::tls_begins(conn),

@@ -1,14 +1,14 @@
 //! A connection's traffic, as the hooks saw it and as the kernel counts it.
 //!
-//! A server may answer in a way that no hook sees: by io_uring, or by a stream of the C library.
-//! Under generic framing its request would never be over, and its session would keep the permit.
-//! The kernel counts the bytes of each TCP connection: if it took more than the hooks saw, the
-//! request was answered. It is asked only when a server reads with a request in hand, which most
-//! never do. Sockets of other families have no such count (see [`crate::threads`], `unanswered`).
+//! A server may answer unseen by the hooks: by io_uring, or by a stream of the C library. Under
+//! generic framing its request would never end, and its session would keep the permit. The kernel
+//! counts the bytes of each TCP connection: if it took more than the hooks saw, the request was
+//! answered. The count is read only when a server reads during a request, which most never do.
+//! Sockets of other families have no such count (see [`crate::threads`], `unanswered`).
 
 use headworks_region::thread::keeping_errno;
 
-/// Largest number of checks of a connection of which no read was seen.
+/// Most checks of a connection on which no read was seen.
 const CHECKS_MAX: u8 = 16;
 
 /// What the hooks saw of a connection under generic framing.
@@ -21,11 +21,11 @@ pub struct Traffic {
     pub read: bool,
     /// An answer was seen.
     pub answered: bool,
-    /// An answer was not seen, and that was counted.
+    /// An answer was unseen, and that was counted.
     pub unseen: bool,
     /// The kernel does not count its bytes.
     pub uncounted: bool,
-    /// The server is reading, with a request in hand.
+    /// The server is reading during a request.
     pub reading: bool,
     /// Another thread answers what this one reads.
     pub late: bool,
@@ -33,7 +33,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Nothing was seen yet of what goes through this descriptor.
+    /// No traffic of this descriptor has been seen yet.
     pub const fn of(fd: i32) -> Traffic {
         Traffic {
             fd,
@@ -48,7 +48,7 @@ impl Traffic {
         }
     }
 
-    /// The server wrote so many bytes.
+    /// The server wrote this many bytes.
     pub fn wrote(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
@@ -66,7 +66,7 @@ impl Traffic {
         more
     }
 
-    /// Whether the server reads in a way that no hook sees.
+    /// Whether the hooks miss the server's reads.
     pub fn reads_unseen(&mut self) -> bool {
         if self.read || self.looks >= CHECKS_MAX {
             return false;
@@ -87,7 +87,7 @@ struct Counts {
     received: u64,
 }
 
-/// The beginning of the kernel's `struct tcp_info`, as of Linux 4.19. It only ever grows.
+/// The beginning of the kernel's `struct tcp_info`, as of Linux 4.19. The struct only ever grows.
 #[repr(C)]
 #[derive(Default)]
 struct TcpInfo {
@@ -107,7 +107,7 @@ const _: () = {
     assert!(size_of::<TcpInfo>() == 216);
 };
 
-/// `None` for a socket that is not TCP's, and on older kernels.
+/// `None` for a socket that is not TCP, and on older kernels.
 fn counts(fd: i32) -> Option<Counts> {
     let mut info = TcpInfo::default();
     let mut length = size_of::<TcpInfo>() as libc::socklen_t;

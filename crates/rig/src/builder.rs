@@ -1,4 +1,4 @@
-//! How a server is configured and started: once for all kinds.
+//! Configuration and start of a server, for all kinds.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,12 +16,13 @@ use crate::guard::Guard;
 use crate::process::Process;
 use crate::template::{self, Owner};
 
-/// Attempts to start a server on a free port, which somebody else may take before it binds it.
+/// Attempts to start a server on a free port, which another process may take before the server
+/// binds it.
 const PORT_ATTEMPTS: usize = 4;
 
-/// What differs from server to server.
+/// The differences between kinds of servers.
 pub trait Kind: Clone + Debug {
-    /// What ends it: the gentlest first. SIGKILL follows.
+    /// Signals that stop it, the gentlest first. SIGKILL follows.
     const STOP_SIGNALS: &'static [i32] = &[libc::SIGTERM];
 
     /// Whether it refuses to run as root, so that another account must own its files.
@@ -30,24 +31,24 @@ pub trait Kind: Clone + Debug {
     /// The server's program.
     fn program(&self) -> Result<PathBuf>;
 
-    /// Where the data is that goes with the server.
+    /// The directory of data that are removed with the server.
     fn temporary_data(&self, run_directory: &Path) -> PathBuf {
         run_directory.join("data")
     }
 
-    /// Makes the data directory if there is none; whether it was made.
+    /// Makes the data directory if there is none; returns whether it did.
     fn initialise(&self, place: &Place) -> Result<bool>;
 
     /// The rig's own arguments.
     fn arguments(&self, place: &Place) -> Vec<OsString>;
 
-    /// What else the command needs. `prefixed`: another program starts the server.
+    /// Further settings of the command. `prefixed`: another program starts the server.
     fn prepare(&self, _command: &mut Command, _place: &Place, _prefixed: bool) {}
 
-    /// An error as long as the server takes no connections.
+    /// Fails until the server accepts connections.
     fn ready(&self, server: &Process<Self>) -> Result<()>;
 
-    /// Fills a server whose data is fresh.
+    /// Sets up a server with fresh data.
     fn furnish(&self, _server: &Process<Self>) -> Result<()> {
         Ok(())
     }
@@ -62,7 +63,7 @@ pub struct Place {
     pub(crate) owner: Option<Owner>,
 }
 
-/// How a server is to be started.
+/// How to start a server.
 #[derive(Debug, Clone)]
 pub struct Builder<K> {
     pub(crate) kind: K,
@@ -102,8 +103,8 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// Keeps the data in this directory, which is initialised if it does not exist and stays when
-    /// the server goes. Without it the data is temporary.
+    /// Keeps the data in this directory. It is initialised if it does not exist, and stays when the
+    /// server stops. Without it the data is temporary.
     #[must_use]
     pub fn data_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_directory = Some(directory.into());
@@ -123,17 +124,16 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// Puts a command in front of the server's own, such as `["headworks", "run", "--"]`. It has to
-    /// end by executing the server in its own place: the process started is taken for the database.
-    /// Where the server refuses to run as root, it has to give up root's rights itself.
+    /// Puts a command in front of the server's own, such as `["headworks", "run", "--"]`. It must
+    /// end by executing the server in its own process, because that process is taken for the
+    /// database. Where the server refuses to run as root, it must give up root's rights itself.
     #[must_use]
     pub fn prefix<T: Into<OsString>>(mut self, prefix: impl IntoIterator<Item = T>) -> Self {
         self.prefix = prefix.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The same where there may be nothing in front. Then not even a setting of ours reaches the
-    /// server.
+    /// The same where the prefix may be empty. Then not even a setting of ours reaches the server.
     #[must_use]
     pub fn behind(mut self, prefix: &[OsString]) -> Self {
         if !prefix.is_empty() {
@@ -152,15 +152,15 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// A directory that is removed, with everything in it, if this process ends without having
-    /// stopped the server, even by SIGKILL. The server's temporary files are removed in any case.
+    /// A directory that is removed with its contents if this process ends without stopping the
+    /// server, even by SIGKILL. The server's temporary files are removed in any case.
     #[must_use]
     pub fn remove_when_orphaned(mut self, directory: impl Into<PathBuf>) -> Self {
         self.removed_when_orphaned.push(directory.into());
         self
     }
 
-    /// How long the server may take until it accepts connections. Default 60 s.
+    /// Timeout for the server to accept connections. Default 60 s.
     #[must_use]
     pub fn start_deadline(mut self, deadline: Duration) -> Self {
         self.start_deadline = deadline;

@@ -1,7 +1,7 @@
-//! A server behind the gate: how it is started, what the gate says of it, and what it is told.
+//! A server behind the gate: its start, the gate's status, and commands.
 //!
-//! All of that is done by the program `headworks`, as an operator would do it. An [`Instance`] is
-//! its name and where it lives, [`Gated`] a server in it.
+//! All of it is done by the program `headworks`, as an operator would do it. An [`Instance`] is its
+//! name and directory; [`Gated`] is a server in it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,16 +19,16 @@ use serde_json::Value;
 use crate::builder::{Builder, Kind};
 use crate::process::Process;
 
-/// The preloaded library: how it is found in a server's memory map.
+/// The preloaded library's name in a server's memory map.
 pub const LIBRARY: &str = "libheadworks";
 
-/// How often the status is asked for while something is to happen.
+/// How often the status is polled while waiting for a change.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long the daemon may take to remove its own part of a run directory.
+/// Timeout for the daemon to remove its own part of a run directory.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A private directory that other accounts may enter, in memory if possible; gone when dropped.
+/// A private directory that other accounts may enter, in memory if possible; removed when dropped.
 #[derive(Debug)]
 pub struct RunDirectory(PathBuf);
 
@@ -43,8 +43,8 @@ impl RunDirectory {
             let path = parent.join(format!("headworks-rig-{}-{number}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    // The server's own account, which is not ours when root starts it, has to
-                    // enter.
+                    // The server's account must be able to enter; it is not ours if root starts the
+                    // server.
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
                     return Ok(Self(path));
                 }
@@ -91,13 +91,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// In a run directory of its own. `program` is the program `headworks`.
+    /// In its own run directory. `program` is the program `headworks`.
     pub fn private(program: impl Into<PathBuf>, name: &str) -> Result<Self> {
         let directory = Some(RunDirectory::new()?);
         Ok(Self { program: program.into(), name: name.to_owned(), directory })
     }
 
-    /// In the machine's run directory, where its name has to differ from others.
+    /// In the machine's run directory, where its name must be unique.
     pub fn shared(program: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         Self { program: program.into(), name: name.into(), directory: None }
     }
@@ -112,7 +112,7 @@ impl Instance {
         self.directory.as_deref()
     }
 
-    /// What stands before the command of a server: `headworks run` with these options.
+    /// The prefix of a server's command: `headworks run` with these options.
     pub fn prefix<T: Into<OsString>>(&self, options: impl IntoIterator<Item = T>) -> Vec<OsString> {
         let run = ["run", "--name", &self.name].map(OsString::from);
         std::iter::once(self.program.clone().into())
@@ -166,7 +166,7 @@ impl Instance {
         output.with_context(|| format!("cannot run {}", self.program.display()))
     }
 
-    /// Runs a command of headworks that has to succeed; what it says.
+    /// Runs a command of headworks that must succeed; returns its output.
     pub fn order(&self, arguments: &[&str]) -> Result<String> {
         let output = self.headworks(arguments)?;
         ensure!(
@@ -185,12 +185,13 @@ impl Instance {
             .with_context(|| format!("`headworks {}` printed no valid JSON", arguments.join(" ")))
     }
 
-    /// What the gate says of itself.
+    /// The gate's status.
     pub fn status(&self) -> Result<Status> {
         self.ask(&["status"]).map(Status)
     }
 
-    /// The same of a gate that has to hold sessions. One that does not would measure nothing.
+    /// The same for a gate that must hold sessions. A gate that does not would invalidate a
+    /// measurement.
     pub fn enforcing_status(&self) -> Result<Status> {
         let status = self.status()?;
         let (mode, gate) = (&status.0["mode"], &status.0["gate"]);
@@ -224,7 +225,7 @@ impl Instance {
 /// A server behind the gate.
 #[derive(Debug)]
 pub struct Gated<S> {
-    // Dropped first: the server stops while its instance is still there.
+    // Dropped first: the server stops while its instance still exists.
     /// The server.
     pub server: S,
     /// Its gate.
@@ -251,7 +252,7 @@ impl<S> Deref for Gated<S> {
     }
 }
 
-/// States of a session, in the words of the status.
+/// States of a session, as named in the status.
 pub mod state {
     /// Between two requests.
     pub const IDLE: &str = "idle";
@@ -267,7 +268,7 @@ pub mod state {
     pub const GONE: &str = "";
 }
 
-/// What `headworks status --json` says. A number that it does not have is a panic.
+/// The output of `headworks status --json`. A missing number is a panic.
 #[derive(Debug)]
 pub struct Status(pub Value);
 
@@ -286,12 +287,12 @@ impl Status {
             .unwrap_or_else(|| panic!("the status has no counter `{name}`: {:#}", self.0))
     }
 
-    /// Whether nobody is inside and nobody waits.
+    /// Whether no session is admitted or queued.
     pub fn is_empty(&self) -> bool {
         self.number("inside") == 0 && self.number("waiting") == 0
     }
 
-    /// What the session of an application does; [`state::GONE`] if it is not connected.
+    /// The state of an application's session; [`state::GONE`] if it is not connected.
     pub fn state(&self, application: &str) -> &str {
         self.text_of(application, "state")
     }

@@ -1,7 +1,7 @@
-//! Children that do not outlive us.
+//! Children that do not outlive this process.
 //!
-//! `PR_SET_PDEATHSIG` is not enough for a server: the kernel forgets it when the server changes its
-//! user, and it fires when the *thread* that started the server ends, which for a test is too
+//! `PR_SET_PDEATHSIG` is not enough for a server. The kernel clears it when the server changes its
+//! user. It also fires when the *thread* that started the server ends, which for a test is too
 //! early. Instead, a small shell waits at the end of a pipe that only this process holds open.
 //! However this process ends, the pipe closes, and the shell kills the server and removes its
 //! directories.
@@ -11,9 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The shell waits for the end of its input, checks that the process id still belongs to the server
-/// (whose working directory is its data directory), kills it, waits for it to go, and removes the
-/// directories named after that.
+/// The shell waits for the end of its input. It checks that the process id still belongs to the
+/// server (whose working directory is its data directory), kills it, and waits for its end. Then it
+/// removes the directories named after that.
 const SCRIPT: &str = r#"
 pid=$1; home=$2; shift 2
 read -r forever
@@ -56,7 +56,7 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// The server has been taken down properly: the guard goes without acting.
+    /// The server was stopped properly: the guard ends without acting.
     fn drop(&mut self) {
         let _ = self.shell.kill();
         let _ = self.shell.wait();

@@ -1,16 +1,16 @@
-//! The rig: real servers, a raw client and the machine's own readings, for tests and experiments.
+//! The rig: real servers, a raw client and readings of the machine, for tests and experiments.
 //!
-//! * [`Server`] starts an unmodified MariaDB in a private directory, on a private port and socket,
-//!   and takes it down again, whatever happens to the process that started it.
+//! * [`Server`] starts an unmodified MariaDB in a private directory, on a private port and socket.
+//!   It stops it again, whatever happens to the process that started it.
 //! * [`PostgresServer`] is the same for PostgreSQL.
 //! * [`LoopServer`] is the same for Redis and memcached.
 //! * [`Client`] speaks the MySQL wire protocol byte by byte, so that a test can send what no driver
 //!   would send.
-//! * [`machine`] says where a measurement was made and how busy the machine was meanwhile.
+//! * [`machine`] describes the machine of a measurement, and how busy it was.
 //!
-//! * [`gated`] puts the program `headworks` in front of any of them, and asks it.
+//! * [`gated`] puts the program `headworks` in front of any of them, and reads its status.
 //!
-//! Nothing here touches the machine's own databases. Of the gate, only its program is known: a
+//! Nothing here touches the machine's own databases. It depends only on the gate's program: a
 //! command in front of the server's own ([`Builder::prefix`]).
 
 mod builder;
@@ -38,7 +38,7 @@ pub use process::{Process, Stopped};
 pub use programs::{Programs, SKIPPED, find_program};
 
 /// Whether a server started by this process could keep its data in `directory` (which need not
-/// exist): started by root it runs as an unprivileged account, which has to be able to enter every
+/// exist). Started by root, it runs as an unprivileged account, which must be able to enter every
 /// parent.
 pub fn server_can_reach(directory: &std::path::Path) -> bool {
     match template::Owner::for_servers() {

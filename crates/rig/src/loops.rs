@@ -1,5 +1,5 @@
-//! A private Redis, memcached or server of MongoDB's protocol: servers that take all their
-//! connections by an event loop.
+//! A private Redis, memcached or server of MongoDB's protocol: servers that serve all connections
+//! by event loops.
 
 use std::ffi::OsString;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::programs::find_program;
 /// A running server with event loops.
 pub type LoopServer = Process<LoopKind>;
 
-/// How a server with event loops is to be started.
+/// How to start a server with event loops.
 pub type LoopBuilder = Builder<LoopKind>;
 
 /// One kind of server.
@@ -58,13 +58,13 @@ impl LoopKind {
 }
 
 /// Where `scripts/setup java` puts libraries (`jars`) and programs (`classes`), unless
-/// `HEADWORKS_CONFORMANCE_JAVA` says another place.
+/// `HEADWORKS_CONFORMANCE_JAVA` names another directory.
 pub fn java_directory() -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/conformance/java");
     std::env::var_os("HEADWORKS_CONFORMANCE_JAVA").map_or_else(default, PathBuf::from)
 }
 
-/// The class path of the programs there.
+/// The class path of these programs.
 pub fn java_class_path() -> OsString {
     let directory = java_directory();
     let mut path = directory.join("classes").into_os_string();

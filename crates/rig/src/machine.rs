@@ -1,4 +1,4 @@
-//! Where and how busy: what a measurement has to say about its machine.
+//! The machine and its load, as context of a measurement.
 
 use std::fs;
 use std::hint::black_box;
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as it explains a measurement.
+/// The machine, as far as it matters for a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's own name.
+    /// The processor's model name.
     pub cpu_model: String,
     /// Processors that this process may use.
     pub cores: usize,
@@ -83,15 +83,15 @@ pub struct Load {
     pub io: Pressure,
     /// Pressure on memory.
     pub memory: Pressure,
-    /// How long a fixed piece of work took, in ms; `None` if it was not done, because others were
-    /// at work. Neighbours on the same host take caches and halves of processors away without any
-    /// pressure that a guest could read.
+    /// How long a fixed piece of work took, in ms; `None` if it was not done, because other work
+    /// was running. Neighbours on the same host use caches and hyper-threads without any pressure
+    /// that a guest can read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<f64>,
 }
 
 impl Load {
-    /// Reads the machine's load while nothing else of ours is at work, and how fast the machine is.
+    /// Reads the machine's load, and measures its speed, while no other work of ours is running.
     pub fn at_rest() -> Self {
         Self { work_ms: Some(work_ms()), ..Self::read() }
     }
@@ -117,19 +117,18 @@ impl Load {
     }
 }
 
-/// Words of the walk in [`work_ms`]: 16 MiB, more than the nearer caches have, less than a host's
+/// Words of the walk in [`work_ms`]: 16 MiB, larger than the nearer caches, smaller than a host's
 /// last one.
 const WALK: usize = 1 << 21;
 
 /// Steps of it, about 15 ms.
 const STEPS: usize = 200_000;
 
-/// Tries of which the fastest counts: whoever interrupts one seldom interrupts all.
+/// Tries, of which the fastest counts: interruptions seldom hit all.
 const TRIES: u32 = 5;
 
-/// How long a fixed piece of work takes, in ms: a walk through memory in which each step says where
-/// the next one goes. It is what a database does all day, and what neighbours on a host slow down
-/// first.
+/// How long a fixed piece of work takes, in ms: a walk through memory in which each step gives the
+/// next. It is typical of a database, and neighbours on a host slow it down first.
 fn work_ms() -> f64 {
     // x -> a x + c modulo 2^n visits everything if a - 1 is divisible by 4 and c is odd (Hull and
     // Dobell, 1962).

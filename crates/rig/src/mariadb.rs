@@ -1,4 +1,4 @@
-//! A private MariaDB: own directory, own port, own socket, gone without a trace when it is dropped.
+//! A private MariaDB: its own directory, port and socket, all removed when it is dropped.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub const DATABASE: &str = "rig";
 /// A running MariaDB.
 pub type Server = Process<MariaDb>;
 
-/// How a MariaDB is to be started.
+/// How to start a MariaDB.
 pub type ServerBuilder = Builder<MariaDb>;
 
 /// MariaDB.
@@ -55,7 +55,7 @@ impl Kind for MariaDb {
                 data.display()
             );
         }
-        // A server that starts removes the temporary tables it finds, so no two may share a
+        // A server removes the temporary tables that it finds at its start, so no two may share a
         // directory for them.
         let temporary_tables = temporary_tables(place);
         template::private_directory(&temporary_tables)?;
@@ -95,7 +95,7 @@ impl Kind for MariaDb {
         line
     }
 
-    /// A refusal in the protocol's own words counts: the server is there.
+    /// A refusal in the protocol counts: the server is up.
     fn ready(&self, server: &Server) -> Result<()> {
         for address in [server.unix(), server.tcp()] {
             match ConnectOptions::new(address, "root")
@@ -110,8 +110,8 @@ impl Kind for MariaDb {
         Ok(())
     }
 
-    /// Anonymous accounts go, because one at `localhost` would be preferred to an account at any
-    /// address.
+    /// Anonymous accounts are removed, as one at `localhost` would be preferred to an account at
+    /// any address.
     fn furnish(&self, server: &Server) -> Result<()> {
         server.sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         server.sql("DELETE FROM mysql.global_priv WHERE User = ''")?;
@@ -167,7 +167,7 @@ impl Server {
         self.options().connect()
     }
 
-    /// The options that [`connect`](Self::connect) uses, to be changed.
+    /// The options of [`connect`](Self::connect), to be changed.
     pub fn options(&self) -> ConnectOptions {
         ConnectOptions::new(self.tcp(), ACCOUNT).database(DATABASE)
     }

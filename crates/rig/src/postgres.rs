@@ -1,5 +1,4 @@
-//! A private PostgreSQL: own directory, own port, own socket, gone without a trace when it is
-//! dropped.
+//! A private PostgreSQL: its own directory, port and socket, all removed when it is dropped.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +18,7 @@ pub const POSTGRES_SKIPPED: &str =
 /// The superuser that every PostgreSQL of the rig has, without a password.
 pub const SUPERUSER: &str = "app";
 
-/// One of PostgreSQL's programs, as Debian or the `PATH` has it: the newest version.
+/// One of PostgreSQL's programs, from Debian's directories or the `PATH`: the newest version.
 pub fn postgres_program(name: &str) -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
@@ -41,7 +40,7 @@ pub fn postgres_or_skip() -> bool {
 /// A running PostgreSQL. Its process is the postmaster.
 pub type PostgresServer = Process<PostgreSql>;
 
-/// How a PostgreSQL is to be started.
+/// How to start a PostgreSQL.
 pub type PostgresBuilder = Builder<PostgreSql>;
 
 /// PostgreSQL.

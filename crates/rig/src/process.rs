@@ -1,4 +1,4 @@
-//! A server that runs: what all kinds have in common.
+//! A running server: the part that all kinds share.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::guard::Guard;
 /// How often the server's state is polled while it starts or stops.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long [`Drop`] waits for an orderly end.
+/// Timeout of [`Drop`] for an orderly end.
 const DROP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a killed process may take to go.
+/// Timeout for the end of a killed process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a server ended.
@@ -59,7 +59,7 @@ impl<K: Kind> Process<K> {
         }
     }
 
-    /// The process id of the server: of the one that was started.
+    /// The process id of the server that was started.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -69,12 +69,12 @@ impl<K: Kind> Process<K> {
         self.port
     }
 
-    /// Where clients connect to by TCP.
+    /// Its TCP address for clients.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Its own directory, which goes with it: of its log and of its socket.
+    /// Its own directory, with log and socket, which is removed with it.
     pub fn directory(&self) -> &Path {
         &self.run_directory
     }
@@ -114,7 +114,7 @@ impl<K: Kind> Process<K> {
         Ok(())
     }
 
-    /// Processor time that it has used, all threads together, in ticks of a hundredth of a second.
+    /// Processor time of all its threads, in ticks of a hundredth of a second.
     pub fn cpu_ticks(&self) -> Result<u64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
@@ -139,7 +139,7 @@ impl<K: Kind> Process<K> {
         }
     }
 
-    /// Asks the server to stop in good order, and waits. A server that is not gone in time is an
+    /// Asks the server to stop in good order, and waits. A server that does not end in time is an
     /// error, and keeps running.
     pub fn stop(&mut self, deadline: Duration) -> Result<Stopped> {
         self.end(K::STOP_SIGNALS[0], deadline)
@@ -197,7 +197,7 @@ impl<K: Kind> Process<K> {
         }
     }
 
-    /// Kills a server that failed to start. Its directory stays, for the next attempt.
+    /// Kills a server that failed to start. Its directory is kept for the next attempt.
     pub(crate) fn abandon(mut self) {
         self.run_directory = PathBuf::new();
         let _ = self.kill();
@@ -208,8 +208,8 @@ impl<K: Kind> Process<K> {
             self.status = self.child.try_wait()?;
         }
         if self.status.is_some() {
-            // From here on the process id may belong to somebody else; what is left to do is
-            // removing files.
+            // From here on the process id may belong to another process; only files are left to
+            // remove.
             self.guard = None;
         }
         Ok(self.status)

@@ -1,4 +1,4 @@
-//! Finding the programs that the rig starts, and saying what to install when one is missing.
+//! Finds the programs that the rig starts, and names the package of a missing one.
 
 use std::env;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 pub const SKIPPED: &str =
     "skipped: mariadbd is not installed (apt-get install mariadb-server-core)";
 
-/// Where distributions put daemons that are not on an ordinary user's `PATH`.
+/// Directories of distributions for daemons, which are not on an ordinary user's `PATH`.
 const DAEMON_DIRECTORIES: [&str; 4] =
     ["/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/bin"];
 
@@ -25,7 +25,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds both programs, or says what to install.
+    /// Finds both programs, or fails with the package to install.
     pub fn find() -> Result<Self> {
         let missing =
             |name: &str| format!("{name} is not installed (apt-get install mariadb-server-core)");
@@ -47,7 +47,7 @@ impl Programs {
     }
 }
 
-/// Looks for an executable file on `PATH` and where daemons live.
+/// Searches for an executable file on `PATH` and in the directories of daemons.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,8 +1,8 @@
-//! Initialised data directories: made once, copied for every server.
+//! Initialised data directories: made once, and copied for every server.
 //!
-//! `mariadb-install-db` takes seconds; a copy of its result takes a fraction of one. The template
-//! is kept per server version in a cache directory that only its owner can write, and appears there
-//! by rename, so that several test processes may race for it.
+//! `mariadb-install-db` takes seconds; copying its result takes a fraction of one. The template is
+//! kept per server version in a cache directory that only its owner can write. It gets its name
+//! there by rename, so that several test processes may race for it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::programs::Programs;
 
-/// Whom the server runs as when it is started by root, which MariaDB refuses to serve as.
+/// The account of a server that root starts, as MariaDB refuses to run as root.
 const UNPRIVILEGED: &str = "nobody";
 
 /// The redo log of a template. A server makes its own of the right size when it starts; a small one
@@ -67,8 +67,8 @@ impl Owner {
         command.uid(self.uid).gid(self.gid);
     }
 
-    /// Whether this account can reach a directory: every parent must be searchable by others or by
-    /// it.
+    /// Whether this account can reach a directory: it, or others, must be able to search every
+    /// parent.
     pub(crate) fn can_reach(self, directory: &Path) -> bool {
         directory.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).all(
             |parent| {
@@ -127,8 +127,7 @@ pub(crate) fn fresh_directory(parent: &Path) -> Result<PathBuf> {
     bail!("cannot find a free directory name in {}", parent.display())
 }
 
-/// The cache directory used unless the caller names one: `HEADWORKS_RIG_CACHE`, or a private one
-/// among the temporary files.
+/// The default cache directory: `HEADWORKS_RIG_CACHE`, or a private one among the temporary files.
 pub(crate) fn default_cache() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
@@ -136,8 +135,8 @@ pub(crate) fn default_cache() -> PathBuf {
         .map_or_else(|| env::temp_dir().join(format!("headworks-rig-{uid}")), PathBuf::from)
 }
 
-/// Fills `data_directory` (which must not exist) from the template, making the template first if
-/// need be.
+/// Fills `data_directory` (which must not exist) from the template. Makes the template first if
+/// needed.
 pub(crate) fn new_data_directory(
     programs: &Programs,
     cache: &Path,
@@ -168,7 +167,7 @@ fn template(programs: &Programs, cache: &Path, owner: Option<Owner>) -> Result<P
         let staged = cache.join(format!("staged-{}", process::id()));
         let _ = fs::remove_dir_all(&staged);
         copy_tree(&made, &staged)?;
-        // Losing the race to another process is fine: its template is as good.
+        // If another process was faster, its template is as good.
         if fs::rename(&staged, &wanted).is_err() {
             let _ = fs::remove_dir_all(&staged);
         }
@@ -179,15 +178,15 @@ fn template(programs: &Programs, cache: &Path, owner: Option<Owner>) -> Result<P
     Ok(wanted)
 }
 
-/// The cache may sit at a guessable name among the temporary files: another user's directory there
-/// is refused.
+/// The cache may have a guessable name among the temporary files: another user's directory there is
+/// refused.
 fn open_cache(cache: &Path) -> Result<()> {
     if !cache.exists() {
         if let Some(parent) = cache.parent() {
             fs::create_dir_all(parent)
                 .with_context(|| format!("cannot create {}", parent.display()))?;
         }
-        // Somebody else may have been faster; what counts is whose it is.
+        // Another process may have been faster; only the owner counts.
         let _ = DirBuilder::new().mode(0o700).create(cache);
     }
     let metadata = cache

@@ -153,8 +153,8 @@ pub(crate) fn put_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The bytes of one command with its packet header, sequence number 0: what a test splits, joins or
-/// damages.
+/// The bytes of one command with its packet header, sequence number 0, for tests that split, join
+/// or damage them.
 ///
 /// `packet(command::QUERY, b"BEGIN")` is `06 00 00 00 03 42 45 47 49 4e`.
 pub fn packet(command: u8, body: &[u8]) -> Vec<u8> {

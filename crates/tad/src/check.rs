@@ -1,8 +1,8 @@
-//! The five checks: what in a diagram keeps a scheduler from its work (dissertation, section 4.2).
+//! The five checks: what in a diagram prevents scheduling (dissertation, section 4.2).
 //!
-//! Each check is a rule over the diagram and the paths of its requests, one module for each. What
-//! is done about a problem already is part of the diagram: a shared queue ends contention between
-//! its stages, and control logic turns a finding into a mitigated one.
+//! Each check is a rule over the diagram and the paths of its requests, in its own module. Existing
+//! measures are part of the diagram: a shared queue ends contention between its stages, and control
+//! logic turns a finding into a mitigated one.
 
 mod advice;
 mod blocking;
@@ -18,15 +18,15 @@ pub use advice::{Advice, Directness};
 use crate::model::{StageId, Tad};
 use crate::remedy::{Problem, Remedy};
 
-/// What a system must offer so that a policy can be realized in it (section 4.2).
+/// What a system must offer so that a policy can be implemented on it (section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
     /// There is a scheduling point wherever a resource is used.
     Completeness,
-    /// Each scheduling point knows enough, and may do enough, to carry out its part.
+    /// Each scheduling point has the information and the means for its part.
     LocalEnforceability,
-    /// What one scheduling point decides has no unexpected effect at another.
+    /// Decisions at one scheduling point have no unexpected effect at another.
     IndependentScheduling,
 }
 
@@ -52,7 +52,7 @@ impl Problem {
     }
 }
 
-/// One place in a system where a scheduler cannot do its work.
+/// One place in a system where scheduling is not possible.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Finding {
     /// Which of the five.
@@ -63,13 +63,13 @@ pub struct Finding {
     pub stages: Vec<String>,
     /// Resources that cannot be scheduled there; none for blocking and ordering.
     pub resources: Vec<String>,
-    /// Why, naming requests, stages and resources.
+    /// The reason, with names of requests, stages and resources.
     pub reason: String,
     /// What it violates.
     pub condition: Condition,
-    /// What could be done, direct remedies first.
+    /// Possible remedies, direct ones first.
     pub remedies: Vec<Advice>,
-    /// Control logic of the system that works around it; none if nothing does.
+    /// Control logic of the system that works around it; empty if there is none.
     pub mitigated_by: Vec<String>,
 }
 
@@ -80,22 +80,22 @@ impl Finding {
     }
 }
 
-/// What the checks say about a system, for `--json`.
+/// The checks' results for a system, for `--json`.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Report {
     /// System.
     pub system: String,
     /// Its version.
     pub version: String,
-    /// Letters of the problems that it has and that nothing mitigates, in the order of Table 4.5.
+    /// Letters of the unmitigated problems, in the order of Table 4.5.
     pub problems: String,
-    /// Letters of those that it has only where control logic works around them.
+    /// Letters of the problems with only mitigated findings.
     pub mitigated: String,
     /// All findings.
     pub findings: Vec<Finding>,
 }
 
-/// Everything that the five checks find, in the order of [`Problem::ALL`].
+/// All findings of the five checks, in the order of [`Problem::ALL`].
 pub fn check(tad: &Tad) -> Vec<Finding> {
     let mut findings = no_scheduling::find(tad);
     findings.extend(unknown_usage::find(tad));
@@ -124,7 +124,7 @@ pub fn report(tad: &Tad) -> Report {
     }
 }
 
-/// A finding with what follows from its problem.
+/// A finding with the data that its problem implies.
 fn finding(
     tad: &Tad,
     problem: Problem,
@@ -147,7 +147,7 @@ fn finding(
     }
 }
 
-/// What the controls of the system do that this picks out, as the file writes them.
+/// The controls of the system that `answers` selects, in the file's form.
 fn controls(tad: &Tad, answers: impl Fn(&Remedy) -> bool) -> Vec<String> {
     tad.controls.iter().filter(|control| answers(control)).map(Remedy::to_toml).collect()
 }

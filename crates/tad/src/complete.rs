@@ -1,17 +1,17 @@
-//! Are the five problems all there are? An experiment on a question that the dissertation leaves
-//! open (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
+//! Are the five problems complete? An experiment on a question that the dissertation leaves open
+//! (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
 //! policy be realized on it without difficulties?"
 //!
-//! Systems are made at random. Those in which the checks find nothing are simulated with fair
-//! queueing in every queue: C1 stays as it is, C2 grows. C1 should keep what it gets while C2 is at
-//! its base load, or what a machine of its share would give it if that is less (so that the goal is
-//! one that *can* be reached: section 6.3.2 asks to separate "the difficulties inherent to a
-//! scheduling goal" from those of the structure). Where it does not, there is a *gap*: the system
-//! is made as small as possible while it stays clean and fails, and changes that would cure it say
-//! what was missing.
+//! Random systems are generated. Those without findings are simulated with fair queueing in every
+//! queue: C1 stays the same, C2 grows. C1 should keep its throughput at C2's base load, or that of
+//! a machine of its share if that is less. So the goal *can* be reached: section 6.3.2 asks to
+//! separate "the difficulties inherent to a scheduling goal" from those of the structure.
 //!
-//! What is found depends on the seeds alone. A search that finds nothing proves nothing; a gap that
-//! it finds is a file that anybody can simulate.
+//! If C1 loses more, there is a *gap*. The system is made as small as possible while it stays clean
+//! and fails, and changes that cure it show the cause.
+//!
+//! The result depends only on the seeds. A search without result proves nothing; a gap is a file
+//! that anyone can simulate.
 
 mod cause;
 mod random;
@@ -34,12 +34,12 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// With fewer requests than this in the counted time, a loss may be chance.
 const REQUESTS_MIN: f64 = 100.0;
 
-/// A system, the load with which it begins, and how C2 grows.
+/// A system, its initial load, and how C2 grows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// System.
     pub tad: Tad,
-    /// C1 and C2, with nothing that changes.
+    /// C1 and C2, without changes.
     pub base: Scenario,
     /// What C2 does.
     pub growth: Growth,
@@ -65,9 +65,9 @@ pub struct Gap {
     pub growth: Growth,
     /// What would cure it.
     pub cause: Cause,
-    /// Stages, steps of both requests and queues that are shared, after it was made small.
+    /// Stages, steps of both requests and shared queues, in the smallest system.
     pub size: [usize; 3],
-    /// What C1 gets, and what it should get at least.
+    /// C1's throughput, and the least that it should be.
     pub got_per_s: f64,
     /// See there.
     pub floor: Floor,
@@ -77,28 +77,28 @@ pub struct Gap {
     pub scenario: String,
 }
 
-/// What C1 must get at least.
+/// The least throughput that C1 must have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Floor {
-    /// What it gets while C2 is at its base load.
+    /// Its throughput at C2's base load.
     pub base_per_s: f64,
-    /// What it would get alone on machines with its share of every resource.
+    /// Its throughput alone on machines with its share of every resource.
     pub entitled_per_s: f64,
 }
 
 impl Floor {
-    /// The less of the two: more than its share is lent, and may be taken back.
+    /// The smaller of the two: throughput beyond its share is lent, and may be taken back.
     pub fn per_s(self) -> f64 {
         self.base_per_s.min(self.entitled_per_s)
     }
 }
 
-/// What became of a system.
+/// The result for a system.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// It is no valid system, or its queues grow without end.
+    /// The system is invalid, or its queues grow without end.
     Invalid,
-    /// The checks find something.
+    /// The checks have findings.
     Unclean,
     /// It keeps C1 from C2.
     Isolates,
@@ -106,8 +106,8 @@ pub enum Fate {
     Gap(Box<Gap>),
 }
 
-/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may
-/// lose; `without` are causes that are cured beforehand, so that others come to light.
+/// Generates the system of a seed and examines it. `loss` is the fraction that C1 may lose.
+/// `without` are causes that are removed beforehand, so that others become visible.
 pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
     let mut case = random(seed);
     without.iter().for_each(|known| known.cure(&mut case));
@@ -158,7 +158,7 @@ fn describe(seed: u64, mut small: Case, cause: Cause, loss: f64) -> Gap {
 }
 
 impl Case {
-    /// One scenario to look at: base load first, then C2 grows.
+    /// One scenario: base load first, then C2 grows.
     fn growing(&self) -> Scenario {
         let mut scenario = self.base.clone();
         let change = crate::scenario::Change::Loads {
@@ -172,12 +172,12 @@ impl Case {
     }
 }
 
-/// Whether a file could say it.
+/// Whether it can be written as a file.
 fn valid(tad: &Tad) -> bool {
     read_tad("random", &write_tad(tad)).is_ok()
 }
 
-/// What C1 gets and should get, if with every seed it gets too little.
+/// C1's actual and required throughput, if it gets too little with every seed.
 fn shortfall(case: &Case, loss: f64) -> Result<Option<(f64, Floor)>, SimError> {
     let grown = case.grown();
     let (small, alone) = entitled(&case.tad, &case.base, "C1");

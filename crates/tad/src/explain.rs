@@ -1,5 +1,5 @@
-//! A page for each problem: what it is, how to see it in a diagram, an example, why a scheduler
-//! fails there, what can be done about it and at what price, and how to try that.
+//! A page for each problem: what it is, how to see it in a diagram, an example, why scheduling
+//! fails there, its remedies and their cost, and how to try them.
 
 use crate::remedy::Problem;
 
@@ -14,7 +14,7 @@ pub fn page(problem: Problem) -> &'static str {
     }
 }
 
-/// The problem that somebody means: its name, or its letter in either case.
+/// The problem with this name, or letter in either case.
 pub fn find(word: &str) -> Option<Problem> {
     Problem::from_name(word).or_else(|| {
         let letter = |problem: &Problem| word.eq_ignore_ascii_case(&problem.letter().to_string());
@@ -58,8 +58,7 @@ mod tests {
                 assert_eq!(words[..2], ["headworks", "tad"], "{line}");
                 assert!(systems::names().any(|name| name == words[3]), "{line}");
             }
-            // What stands in backquotes and has no spaces is a remedy, a letter or a line of a
-            // file.
+            // A text in backquotes without spaces is a remedy, a letter or a line of a file.
             for word in page(problem).split('`').skip(1).step_by(2) {
                 let known = Remedy::NAMES.contains(&word) || word == "di" || word.contains(" = ");
                 assert!(known, "{problem:?} speaks of `{word}`");

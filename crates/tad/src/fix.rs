@@ -1,26 +1,25 @@
-//! Searching for the cheapest remedies with which a goal holds.
+//! Searches for the cheapest remedies that reach a goal.
 //!
-//! The dissertation chooses by hand: it solves "the largest problems first", simulates, looks what
-//! comes to light, and weighs engineering effort against performance (section 4.3); how to reason
-//! about that effort systematically it leaves open (section 4.5.4). Here it is a search:
+//! The dissertation chooses by hand: it solves "the largest problems first", simulates, looks for
+//! new problems, and weighs engineering effort against performance (section 4.3). A systematic
+//! treatment of that effort is left open (section 4.5.4). Here it is a search:
 //!
 //! 1. *Choices* are the remedies of the system's file and those that the checks advise.
-//! 2. *Sets* of them come in order of what they cost to build ([`cost`]). A set holds at most one
-//!    letter for each problem. One that changes nothing, or nothing new, is not tried.
+//! 2. *Sets* of choices come in order of their building cost ([`cost`]). A set has at most one
+//!    letter for each problem. Sets that change nothing, or nothing new, are skipped.
 //! 3. A set is *tried* with several workloads, the hardest first, and many seeds. It is dropped at
-//!    the first run that misses a goal. That a set fails says nothing about larger ones: one
-//!    problem may hide another.
-//! 4. The measure is the system as it is. What isolation asks for is what *it* gives at base load,
-//!    and a set that makes worse off whom a goal is for, in any workload or in the scenario as it
-//!    is written, is no solution. Worse is less throughput on the whole, less in the worst
-//!    interval, or a longer tail.
-//! 5. When one holds, those that cost a little more are tried too, as they may perform better. They
-//!    are dropped after the first seed if they do not. What holds is reported with its measured
-//!    cost; what nothing else beats in every respect is the *front*, and its cheapest set is the
-//!    answer.
+//!    the first run that misses a goal. Its failure says nothing about larger sets: one problem may
+//!    hide another.
+//! 4. The reference is the unchanged system. Isolation requires what *it* gives at base load. A set
+//!    is no solution if a client of the goals is worse off, in any workload or in the scenario as
+//!    written. Worse is less throughput on the whole, less in the worst interval, or a longer tail.
+//! 5. When a set holds, slightly more expensive ones are tried too, as they may perform better.
+//!    They are dropped after the first seed if they do not. Sets that hold are reported with their
+//!    measured cost. Those that no other set beats in every respect are the *front*, and the
+//!    cheapest of these is the answer.
 //!
-//! The result depends on the arguments alone: sets of one cost are tried side by side, but taken in
-//! order.
+//! The result depends only on the arguments: sets of equal cost are tried in parallel, but
+//! evaluated in order.
 
 mod candidate;
 mod cost;

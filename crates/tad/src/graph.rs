@@ -1,23 +1,25 @@
-//! What must happen before what, within a request and between pools of threads.
+//! The order of events within a request and between pools of threads.
 //!
 //! Each step has two events: it *starts* (a thread of its stage takes it) and it is *done*. A step
-//! is done after it started and after all for which it waits are done; it starts after the step
-//! that submits it started (`submits`) or was done (`then`). A circle of such events never happens.
+//! is done after its start, and after all steps that it waits for are done. It starts after the
+//! step that submits it has started (`submits`) or is done (`then`). A cycle of such events never
+//! happens.
 //!
-//! A thread of a bounded, synchronous stage is held from start to done. If on the way the request
-//! needs a thread of another such stage, that one is needed *while holding* the first; a circle of
-//! these needs is a deadlock as soon as enough requests are there.
+//! A thread of a bounded, synchronous stage is held from start to done. If the request meanwhile
+//! needs a thread of another such stage, it needs that one *while holding* the first. A cycle of
+//! such needs is a deadlock once there are enough requests.
 
 use crate::model::{End, FlowKind, RequestId, RequestType, StageId, StepId, Tad, Threads};
 use std::collections::BTreeSet;
 
-/// Whether a thread of the stage is held while a request waits there.
+/// Whether a thread of the stage is held while its request waits.
 fn holds(tad: &Tad, stage: StageId) -> bool {
     let stage = &tad.stages[stage];
     matches!(stage.threads, Threads::Bounded(_)) && !stage.asynchronous
 }
 
-/// Who submits each step, and whether at its end. Every step but the first has exactly one.
+/// The submitter of each step, and whether it submits at its end. Every step but the first has
+/// exactly one.
 fn submitters(kind: &RequestType) -> Vec<Option<(StepId, bool)>> {
     let mut of = vec![None; kind.steps.len()];
     for (id, step) in kind.steps.iter().enumerate() {
@@ -47,7 +49,7 @@ fn before(kind: &RequestType) -> Vec<Vec<usize>> {
     before
 }
 
-/// Steps of a request that wait for one another, if there are any.
+/// Steps of a request that wait for one another, if any.
 pub(crate) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
     let cycle = cycle(&before(kind))?;
     let mut steps: Vec<StepId> = cycle.into_iter().map(|event| event / 2).collect();
@@ -58,7 +60,7 @@ pub(crate) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
     Some(steps)
 }
 
-/// Which stage needs a thread of which while it holds one of its own, for one request.
+/// Which stages' threads a request needs while it holds a thread of another.
 #[derive(Debug)]
 pub(crate) struct Needs(BTreeSet<(StageId, StageId)>);
 
@@ -68,7 +70,7 @@ impl Needs {
         self.0.contains(&(holder, needed))
     }
 
-    /// Of a request without a circle.
+    /// The needs of a request without a cycle.
     pub fn of(tad: &Tad, request: RequestId) -> Needs {
         let kind = &tad.requests[request];
         let before = before(kind);
@@ -77,7 +79,7 @@ impl Needs {
             if step.waits.is_empty() || !holds(tad, step.stage) {
                 continue;
             }
-            // What is before its start has its thread already.
+            // Steps before its start have their threads already.
             let mut seen = reach(&before, vec![2 * id], BTreeSet::new());
             let started = seen.clone();
             seen = reach(&before, step.waits.iter().map(|&w| 2 * w + 1).collect(), seen);
@@ -92,7 +94,7 @@ impl Needs {
     }
 }
 
-/// Everything from which these events can be reached backwards, and what was seen already.
+/// All events that lead to these, and those already seen.
 fn reach(
     before: &[Vec<usize>],
     mut todo: Vec<usize>,
@@ -106,7 +108,7 @@ fn reach(
     seen
 }
 
-/// Stages that hold threads while they need one another's, if there are any.
+/// Stages that hold threads while they need one another's, if any.
 pub(crate) fn pool_cycle(tad: &Tad, needs: &[Needs]) -> Option<Vec<StageId>> {
     let mut next = vec![Vec::new(); tad.stages.len()];
     for &(from, to) in needs.iter().flat_map(|needs| &needs.0) {
@@ -115,7 +117,7 @@ pub(crate) fn pool_cycle(tad: &Tad, needs: &[Needs]) -> Option<Vec<StageId>> {
     cycle(&next)
 }
 
-/// A circle in a graph. Without recursion: a file may describe a path as long as it likes.
+/// A cycle in a graph. Without recursion, as a file's path may be of any length.
 fn cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -153,7 +155,7 @@ fn cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
     None
 }
 
-/// Stages to which a stage hands requests on: its data flows, and the successors of its steps.
+/// Stages that a stage passes requests to: its data flows, and the successors of its steps.
 pub(crate) fn successors(tad: &Tad) -> Vec<BTreeSet<StageId>> {
     let mut next = vec![BTreeSet::new(); tad.stages.len()];
     for flow in &tad.flows {
@@ -171,7 +173,7 @@ pub(crate) fn successors(tad: &Tad) -> Vec<BTreeSet<StageId>> {
     next
 }
 
-/// Stages at which requests come in.
+/// Stages where requests enter.
 pub(crate) fn entries(tad: &Tad) -> BTreeSet<StageId> {
     let flows = tad.flows.iter().filter_map(|flow| match (flow.kind, flow.from, flow.to) {
         (FlowKind::Data, End::Clients, End::Stage(to)) => Some(to),
@@ -180,7 +182,7 @@ pub(crate) fn entries(tad: &Tad) -> BTreeSet<StageId> {
     flows.chain(tad.requests.iter().map(|kind| kind.steps[kind.first].stage)).collect()
 }
 
-/// Stages that requests reach from these, these included, if they do not pass `closed` ones.
+/// Stages that requests reach from these, including these, without passing `closed` ones.
 pub(crate) fn downstream(
     next: &[BTreeSet<StageId>],
     from: impl IntoIterator<Item = StageId>,

@@ -1,9 +1,9 @@
-//! Thread architecture diagrams (TADs): where a system's threads, queues and resources are, which
-//! of them can be scheduled, and what happens when they are.
+//! Thread architecture diagrams (TADs): a system's threads, queues and resources, which of them can
+//! be scheduled, and the effect of schedulers.
 //!
 //! A diagram is data ([`model::Tad`], one TOML file for each system). It is drawn, checked for the
-//! five problems that keep a scheduler from its work, changed by remedies, and executed by a
-//! discrete-event simulator that runs the schedulers of `headworks-policy`.
+//! five problems that prevent scheduling, changed by remedies, and executed by a discrete-event
+//! simulator that runs the schedulers of `headworks-policy`.
 //!
 //! Source: the Split and Maat dissertation, chapters 3 (diagrams) and 4 (the Maat principle).
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Choosing remedies by letter, as the dissertation does: `d|i|di|i2|i` (section 4.3).
 //!
-//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem as it is. What a
-//! letter means for a system is in its file (`[remedy.<problem>.<letter>]`).
+//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem alone. The
+//! system's file defines its letters (`[remedy.<problem>.<letter>]`).
 
 use crate::model::{Alternative, Tad};
 use crate::remedy::{Problem, RemedyError, apply};
@@ -17,7 +17,7 @@ pub enum MaatError {
     Count {
         /// What was written.
         text: String,
-        /// How many letters there are in it.
+        /// Number of letters in it.
         count: usize,
         /// The problems in order.
         problems: String,
@@ -46,7 +46,7 @@ pub enum MaatError {
     },
 }
 
-/// What a text chooses: for each problem in order, the alternative or none.
+/// The choices of a text: for each problem in order, the alternative or none.
 pub fn choose<'t>(tad: &'t Tad, text: &str) -> Result<Vec<Option<&'t Alternative>>, MaatError> {
     let letters: Vec<&str> =
         text.trim().trim_matches(['[', ']']).split('|').map(str::trim).collect();
@@ -92,7 +92,7 @@ pub fn remedied(tad: &Tad, text: &str) -> Result<Tad, MaatError> {
     Ok(changed)
 }
 
-/// Letters and what they mean, for people.
+/// Letters and their meanings, for people.
 fn letters_of(known: &[Alternative]) -> String {
     let mut words: Vec<String> =
         known.iter().map(|each| format!("\"{}\" ({})", each.letter, each.about)).collect();

@@ -1,7 +1,7 @@
-//! What a thread architecture diagram consists of (dissertation, section 3.1 and Table 3.1).
+//! The elements of a thread architecture diagram (dissertation, section 3.1 and Table 3.1).
 //!
-//! Everything is named in the file and referred to by index here; the module `file` makes sure that
-//! every index is valid, so code that takes a [`Tad`] may index without a look.
+//! Everything has a name in the file and an index here. The module `file` makes sure that every
+//! index is valid, so code that takes a [`Tad`] may index without a check.
 
 use crate::remedy::{Problem, Remedy};
 use crate::units::Dimension;
@@ -29,7 +29,7 @@ pub struct Tad {
     pub version: String,
     /// What it is, in a sentence or two.
     pub about: String,
-    /// Where the facts come from.
+    /// Sources of the facts.
     pub source: String,
     /// Kinds of machines.
     pub nodes: Vec<NodeKind>,
@@ -47,7 +47,7 @@ pub struct Tad {
     pub shared_queues: Vec<SharedQueue>,
     /// Control logic that is added without a change of the architecture.
     pub controls: Vec<Remedy>,
-    /// What `direct`, `indirect`, … of each problem means for this system.
+    /// The meaning of `direct`, `indirect`, … of each problem for this system.
     pub remedies: BTreeMap<Problem, Vec<Alternative>>,
 }
 
@@ -73,7 +73,7 @@ pub struct Process {
     pub node: NodeId,
 }
 
-/// Kind of a resource: what symbol it has.
+/// Kind of a resource, which determines its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceKind {
     /// Processor.
@@ -89,7 +89,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// What amounts of it count.
+    /// The dimension of its amounts.
     pub fn dimension(self) -> Dimension {
         match self {
             ResourceKind::Cpu => Dimension::Cycles,
@@ -111,25 +111,25 @@ impl ResourceKind {
     }
 }
 
-/// In which order a resource serves those who want it.
+/// The order in which a resource serves its users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
-    /// One after the other, to the end (the dissertation's simplification, section 4.1.2).
+    /// One after the other, each to its end (the dissertation's simplification, section 4.1.2).
     Fifo,
-    /// Preemptive: after this many nanoseconds the next one has its turn.
+    /// Preemptive: after this many nanoseconds the next one takes its turn.
     RoundRobin {
         /// Length of a turn.
         quantum_ns: u64,
     },
 }
 
-/// How the service time of a disk depends on what it did before.
+/// How a disk's service time depends on earlier accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Device {
-    /// Only on the amount (fixed rate).
+    /// Depends only on the amount (fixed rate).
     Plain,
-    /// A disk with an arm: a seek in front of every access that does not follow the last one of
-    /// the same client, growing with the square root of the distance.
+    /// A disk with an arm: every access that does not follow the client's last one begins with a
+    /// seek. Its time grows with the square root of the distance.
     Seeking {
         /// Shortest seek plus half a turn.
         seek_ns_min: u64,
@@ -138,7 +138,7 @@ pub enum Device {
     },
 }
 
-/// Something of which a node has a limited amount.
+/// A limited resource of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     /// Name in the file, unique on its kind of node.
@@ -147,7 +147,7 @@ pub struct Resource {
     pub title: String,
     /// Kind.
     pub kind: ResourceKind,
-    /// Each node of this kind has one of its own.
+    /// Each node of this kind has its own.
     pub node: NodeId,
     /// Units a second of each of its servers (cycles, bytes, operations; nanoseconds for a lock).
     pub rate_per_s: f64,
@@ -207,21 +207,21 @@ impl Policy {
 /// The queue in front of a bounded stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// It is a data structure of its own, and not just what a thread pool comes with.
+    /// It is a separate data structure, not just the queue of a thread pool.
     pub explicit: bool,
-    /// Another policy may be put in (the plug).
+    /// The policy can be replaced (the plug).
     pub pluggable: bool,
-    /// Requests must be served in the order in which they came (the lock).
+    /// Requests must be served in order of arrival (the lock).
     pub ordered: bool,
-    /// An ordered queue keeps the order only among the requests of one client.
+    /// An ordered queue that keeps the order only within each client's requests.
     pub ordered_per_client: bool,
-    /// Its policy. Simulations may put another one into a pluggable queue.
+    /// Its policy. Simulations may replace it in a pluggable queue.
     pub policy: Policy,
 }
 
 impl Queue {
-    /// The policy that it has when a scenario puts this one into every queue that takes one. What
-    /// must be served in the order in which it came is, whoever asks for something else.
+    /// Its policy when a scenario sets this one in every pluggable queue. An ordered queue stays
+    /// ordered.
     pub fn policy_with(&self, wanted: Option<Policy>) -> Policy {
         if self.ordered && !self.ordered_per_client {
             Policy::Fifo
@@ -253,16 +253,15 @@ pub struct Stage {
     pub process: ProcessId,
     /// How many threads.
     pub threads: Threads,
-    /// What the picture says instead of a number of threads ("one per region", "cores"), if that
-    /// is more telling.
+    /// The picture's text instead of a number of threads ("one per region", "cores").
     pub threads_label: Option<String>,
     /// Its queue; meaningless for an on-demand stage.
     pub queue: Queue,
     /// What it uses.
     pub uses: Vec<Use>,
-    /// How many of these stages each node has (one for each partition, for instance).
+    /// Number of these stages on each node (for example one for each partition).
     pub instances: u32,
-    /// Its threads go on to the next request while the one in hand waits for another stage.
+    /// Its threads take the next request while the current one waits for another stage.
     pub asynchronous: bool,
 }
 
@@ -271,9 +270,9 @@ pub struct Stage {
 pub enum FlowKind {
     /// Stage `from` issues requests to stage `to`.
     Data,
-    /// Stage `from` blocks until stage `to` tells it to go on.
+    /// Stage `from` blocks until stage `to` resumes it.
     Blocking,
-    /// Stage `from` tells stage `to` something.
+    /// Stage `from` sends information to stage `to`.
     Information,
 }
 
@@ -301,7 +300,7 @@ pub struct Flow {
     pub remote: bool,
 }
 
-/// An amount of work, or the name of the request's parameter that says how much.
+/// An amount of work, or the request's parameter that has the amount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// In the base unit of the resource's dimension.
@@ -319,16 +318,16 @@ pub struct Consumption {
     pub amount: Quantity,
 }
 
-/// On which of the nodes of its kind, and in which instance of its stage, a step is done.
+/// The node and the stage instance where a step is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On the node of the step that submitted it.
     Same,
     /// On a node drawn evenly.
     Any,
-    /// On a node drawn evenly from all but that of the step that submitted it.
+    /// On a random node other than that of the submitting step.
     Other,
-    /// Where the request's partition lives: a property of the request, drawn once.
+    /// On the node of the request's partition, which is drawn once for each request.
     Partition,
     /// On the node where the request's first step was done.
     Origin,
@@ -336,23 +335,23 @@ pub enum Place {
     Fixed(u32),
 }
 
-/// A look-up in a cache of the step's node, right before the first consumption that a hit saves.
+/// A look-up in a cache of the step's node, directly before the first consumption that a hit saves.
 ///
-/// Beyond the dissertation, whose resources are stateless (section 4.1.2): there, whether a request
-/// hits is a property of the request; here it follows from what was wanted before, by everybody.
+/// Beyond the dissertation, whose resources are stateless (section 4.1.2). There, whether a request
+/// hits is a property of the request; here it follows from the earlier requests of all clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Name of the cache. Steps on one kind of node that name the same one share it.
+    /// Name of the cache. Steps on one kind of node with the same name share it.
     pub name: String,
-    /// Entries that each node's cache has room for; the least recently used one gives way.
+    /// Capacity of each node's cache; the least recently used entry is evicted.
     pub entries: u32,
-    /// Keys that each client has, all its own; its load's `keys` says how often each is wanted.
+    /// Keys of each client, not shared; its load's `keys` sets how often each is requested.
     pub keys: u32,
-    /// A hit saves the consumption of these, which follow one another in `uses`.
+    /// The consumptions that a hit saves, which are consecutive in `uses`.
     pub skips: Vec<ResourceId>,
 }
 
-/// A part of a request: what one stage does for it.
+/// A part of a request: the work of one stage for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Name in the file, unique within the request.
@@ -363,11 +362,11 @@ pub struct Step {
     pub place: Place,
     /// Consumed first, in this order.
     pub uses: Vec<Consumption>,
-    /// A cache that may save some of that.
+    /// A cache that may save some of these.
     pub cache: Option<Lookup>,
     /// Submitted next, all at once.
     pub submits: Vec<StepId>,
-    /// Then it waits until these steps of the request are done, whoever submitted them.
+    /// Then it waits until these steps of the request are done, whichever step submitted them.
     pub waits: Vec<StepId>,
     /// Consumed after the wait.
     pub uses_after: Vec<Consumption>,
@@ -375,14 +374,14 @@ pub struct Step {
     pub then: Vec<StepId>,
 }
 
-/// A value that a client may set for its requests of a type.
+/// A value that a client may set in its requests of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Name.
     pub name: String,
-    /// What it counts: the dimension of the resources for which it is used.
+    /// Its dimension: that of the resources it is used for.
     pub dimension: Dimension,
-    /// Value unless the client says otherwise.
+    /// Default value.
     pub default: u64,
 }
 
@@ -399,7 +398,7 @@ pub struct RequestType {
     pub steps: Vec<Step>,
     /// The part that the client submits.
     pub first: StepId,
-    /// The client has its answer when these are done; the others may follow later.
+    /// The client has its answer when these are done; other steps may follow later.
     pub answered_by: Vec<StepId>,
 }
 
@@ -410,8 +409,8 @@ pub struct SharedQueue {
     pub name: String,
     /// Its stages, all on the same kind of node.
     pub stages: Vec<StageId>,
-    /// Requests of all its stages together that may be worked on at a time; those that wait for
-    /// another stage do not count, or they would keep it from being served.
+    /// Requests of all its stages together that may be in service. Requests that wait for another
+    /// stage do not count, as they could keep that stage from being served.
     pub concurrency: u32,
     /// Its policy.
     pub policy: Policy,
@@ -427,7 +426,7 @@ pub struct Alternative {
     pub about: String,
     /// Changes, in order.
     pub remedies: Vec<Remedy>,
-    /// What all of it costs to build, if the file says so (see `fix`).
+    /// Building cost of all of it, if the file has one (see `fix`).
     pub cost: Option<u32>,
 }
 
@@ -437,7 +436,7 @@ impl Tad {
         self.stages.iter().position(|stage| stage.name == name)
     }
 
-    /// The resource of a name on a kind of node: `cpu` means another one on each kind.
+    /// The resource with a name on a kind of node: each kind has its own `cpu`.
     pub fn resource(&self, node: NodeId, name: &str) -> Option<ResourceId> {
         self.resources.iter().position(|resource| resource.node == node && resource.name == name)
     }

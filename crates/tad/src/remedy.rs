@@ -1,4 +1,4 @@
-//! The five problems, and what can be done about each (dissertation, sections 4.2 and 4.3).
+//! The five problems, and their remedies (dissertation, sections 4.2 and 4.3).
 //!
 //! A *direct* remedy changes the architecture so that the problem is gone; an *indirect* one adds
 //! control logic that works around it.
@@ -10,7 +10,7 @@ pub use apply::{RemedyError, apply};
 
 use crate::model::Policy;
 
-/// What keeps a scheduler from its work (Table 4.3).
+/// A problem that prevents scheduling (Table 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Problem {
     /// Resources are used in a stage that has no queue to schedule.
@@ -19,14 +19,14 @@ pub enum Problem {
     UnknownUsage,
     /// Stages with separate schedulers compete for the same resource.
     HiddenContention,
-    /// Threads that wait for another stage are missing for requests that need not wait.
+    /// Threads wait for another stage, and are missing for requests that need not wait.
     Blocking,
-    /// Requests must be served in the order in which they came.
+    /// Requests must be served in order of arrival.
     OrderingConstraint,
 }
 
 impl Problem {
-    /// All, in the order in which Table 4.5 and `--maat` name them.
+    /// All, in the order of Table 4.5 and `--maat`.
     pub const ALL: [Problem; 5] = [
         Problem::NoScheduling,
         Problem::UnknownUsage,
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-/// A change of a system. Stages and resources are meant by name, because a change may add some.
+/// A change of a system. Stages and resources are given by name, because a change may add some.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Remedy {
     /// Direct, no scheduling: the on-demand stage gets a pool and a queue.
@@ -73,35 +73,35 @@ pub enum Remedy {
         /// Threads of the pool.
         threads: u32,
     },
-    /// Direct: the queue of a stage takes other policies.
+    /// Direct: the queue of a stage becomes pluggable.
     MakePluggable {
         /// Stage.
         stage: String,
     },
-    /// Indirect, no scheduling: the queue of `stage` lets each client pass at a rate that follows
-    /// the use of `resource` further down (AIMD on the total, shared by weight and demand).
+    /// Indirect, no scheduling: the queue of `stage` limits each client's rate. The limit follows
+    /// the use of `resource` further down (AIMD on the total, divided by weight and demand).
     RateLimit {
         /// Stage whose queue holds requests back.
         stage: String,
         /// Resource that is protected.
         resource: String,
-        /// How often the rates are set anew.
+        /// How often the rates are set.
         period_ns: u64,
     },
-    /// Direct, unknown usage: what `stage` consumes of `resource` moves to a stage of its own with
-    /// a queue of its own.
+    /// Direct, unknown usage: the part of `stage` that consumes `resource` moves to its own stage
+    /// with its own queue.
     Split {
         /// Stage.
         stage: String,
         /// Resource that moves.
         resource: String,
-        /// Name of the stage that gets it; made if there is none.
+        /// Name of that stage; made if there is none.
         into: String,
         /// Its threads, if it is made.
         threads: u32,
     },
-    /// Indirect, unknown usage: while `idle` is idle, requests that wait are started on
-    /// speculation, and put back if they turn out to need more.
+    /// Indirect, unknown usage: while `idle` is idle, queued requests are started on speculation,
+    /// and put back if they turn out to need more.
     Speculate {
         /// Stage.
         stage: String,
@@ -116,28 +116,28 @@ pub enum Remedy {
         name: String,
         /// Stages.
         stages: Vec<String>,
-        /// Requests in service at a time, of all of them together.
+        /// Requests of all of them together that may be in service.
         concurrency: u32,
     },
-    /// Indirect, hidden contention: each period, a client that got more than its share of
-    /// `resource` on a node loses weight at all these stages, and gains it when it got less.
+    /// Indirect, hidden contention: in each period, a client that got more than its share of
+    /// `resource` on a node loses weight at all these stages. It gains weight when it got less.
     CoordinateWeights {
         /// Stages.
         stages: Vec<String>,
         /// Resource.
         resource: String,
-        /// How often weights are set anew.
+        /// How often weights are set.
         period_ns: u64,
     },
-    /// Indirect, hidden contention: no thread of these stages works for a client that is ahead of
-    /// its share of `resource` on the node, while others have something at any of them: the stage
+    /// Indirect, hidden contention: threads of these stages do not work for a client that is ahead
+    /// of its share of `resource` on the node, while others have requests at any of them. A stage
     /// that used too much waits until the others have caught up.
     BackOff {
         /// Stages.
         stages: Vec<String>,
         /// Resource.
         resource: String,
-        /// How often it is seen who is ahead.
+        /// How often the clients that are ahead are determined.
         period_ns: u64,
     },
     /// Direct, blocking: threads of the stage do not wait.
@@ -145,8 +145,8 @@ pub enum Remedy {
         /// Stage.
         stage: String,
     },
-    /// Indirect, blocking: the queue of `stage` passes over clients whose requests would wait long
-    /// at `downstream`.
+    /// Indirect, blocking: the queue of `stage` skips clients whose requests would wait long at
+    /// `downstream`.
     CongestionFeedback {
         /// Stage that blocks.
         stage: String,
@@ -157,8 +157,8 @@ pub enum Remedy {
         /// How often the feedback is wrong, in thousandths (Fig. 4.11).
         wrong_per_mille: u32,
     },
-    /// Indirect, blocking: the stage's threads are a resource, shared by weight like any other, so
-    /// that no client holds more than its part of them while others want some.
+    /// Indirect, blocking: the stage's threads are a resource, shared by weight like any other. So
+    /// no client holds more than its part while others want some.
     ScheduleThreads {
         /// Stage.
         stage: String,
@@ -173,7 +173,7 @@ pub enum Remedy {
     BoundDownstream {
         /// Stage that holds back.
         stage: String,
-        /// Stage that is kept short.
+        /// Stage whose queue is kept short.
         downstream: String,
         /// Requests.
         limit: u32,

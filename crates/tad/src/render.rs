@@ -1,13 +1,13 @@
 //! The picture of a system, in the notation of Table 3.1.
 //!
-//! `dot` of Graphviz decides where everything goes and how arrows run; what they look like is
-//! drawn here, so that symbols, fonts and colours are the same everywhere. The way of a picture:
+//! Graphviz's `dot` decides where everything goes and how arrows run. Symbols, fonts and colours
+//! are drawn here, so that they are the same everywhere. The steps of a picture:
 //!
-//! 1. `lines`: every arrow, and in which direction it makes the picture grow;
-//! 2. `shape`: how large each stage is with its symbols;
-//! 3. `graph` and `dot`: a graph of boxes without names goes to `dot` in several variants, and
-//!    the positions that `score` finds easiest to follow are taken;
-//! 4. `draw`: boxes, arrows, stages and a legend of what occurred, as SVG.
+//! 1. `lines`: every arrow, and its direction of growth in the picture;
+//! 2. `shape`: the size of each stage with its symbols;
+//! 3. `graph` and `dot`: a graph of boxes without names goes to `dot` in several variants, and the
+//!    layout with the best `score` is taken;
+//! 4. `draw`: boxes, arrows, stages and a legend of the symbols used, as SVG.
 //!
 //! The same input gives the same bytes.
 
@@ -37,7 +37,7 @@ mod tests;
 use crate::model::{RequestId, StageId, Tad};
 use crate::remedy::Problem;
 
-/// A finding of the checker, as the picture shows it: a letter below the stage.
+/// A finding of the checker in the picture: a letter below the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// Where.
@@ -61,7 +61,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// The theme of a name on the command line.
+    /// The theme with this name on the command line.
     pub fn from_name(name: &str) -> Option<Theme> {
         match name {
             "light" => Some(Theme::Light),
@@ -72,7 +72,7 @@ impl Theme {
     }
 }
 
-/// What a picture should look like.
+/// Options of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Colours.
@@ -85,7 +85,7 @@ pub struct Options {
 /// Why there is no picture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// Graphviz is not installed, or not where programs are looked for.
+    /// Graphviz is not installed, or not in the search path.
     #[error(
         "the picture needs the program `dot` of Graphviz for its layout, and it could not be \
          started ({0}); install it with:  apt-get install graphviz"
@@ -108,10 +108,10 @@ pub enum RenderError {
     Failed {
         /// Exit status.
         status: String,
-        /// What it said, shortened.
+        /// Its message, shortened.
         message: String,
     },
-    /// Its answer is not what was asked for.
+    /// Its output is not as expected.
     #[error(
         "the layout that `dot` gave cannot be read ({0}); Graphviz 2.43 or later is needed, \
          dot -V  says which one this is"
@@ -125,7 +125,7 @@ pub enum RenderError {
         /// Number of request types.
         known: usize,
     },
-    /// A mark is for a stage that is not there.
+    /// A mark's stage does not exist.
     #[error("a mark is for stage number {index}, but the system has {known}")]
     NoStage {
         /// Index that was asked for.

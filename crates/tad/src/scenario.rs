@@ -1,7 +1,6 @@
-//! What is simulated: clients, their requests, how they change, and for how long.
+//! Scenarios: clients, their requests, changes, and the duration.
 //!
-//! A scenario is data as a diagram is (one TOML file); the module `file` reads it against the
-//! system for which it is written.
+//! A scenario is data, like a diagram (one TOML file). The module `file` reads it for its system.
 
 use crate::model::{Policy, RequestId, ResourceId};
 
@@ -21,7 +20,7 @@ pub enum Arrivals {
         /// Requests a second.
         rate_per_s: f64,
     },
-    /// So many requests at once, every so often.
+    /// This many requests at once, at regular intervals.
     Burst {
         /// Requests of a burst.
         count: u32,
@@ -40,24 +39,24 @@ pub enum Entry {
     /// The node of the request's partition.
     Partition,
     /// Each thread of a closed loop stays on one node, and threads are spread evenly over the
-    /// nodes, as connections are; other arrivals go around. Threads that draw a node for each
-    /// request instead pile up on the node that is slowest at the moment, and leave the others
-    /// idle.
+    /// nodes, as connections are; other arrivals go round-robin. Threads that draw a node for each
+    /// request would instead pile up on the node that is slowest at the moment, and leave the
+    /// others idle.
     Each,
 }
 
-/// How often each partition is wanted.
+/// How often each partition is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
     /// All alike.
     Uniform,
-    /// By Zipf's law with this exponent; partition 0 is the most wanted.
+    /// By Zipf's law with this exponent; partition 0 is the most popular.
     Zipf(f64),
     /// Always this one.
     Fixed(u32),
 }
 
-/// One part of what a client issues.
+/// One part of a client's load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Kind of request.
@@ -68,7 +67,7 @@ pub struct Load {
     pub parameters: Vec<u64>,
     /// Where they start.
     pub entry: Entry,
-    /// Which partitions they want.
+    /// The partitions that they request.
     pub keys: Keys,
     /// Name in results.
     pub name: String,
@@ -85,14 +84,14 @@ pub struct Client {
     pub loads: Vec<Load>,
 }
 
-/// Something that changes on the way.
+/// A change during the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A client's loads are replaced by others; requests in flight go on.
     Loads {
         /// Client, by index.
         client: usize,
-        /// What it issues from then on.
+        /// Its loads from then on.
         loads: Vec<Load>,
     },
     /// A resource gets another rate, on all its nodes.
@@ -123,9 +122,9 @@ pub struct Scenario {
     pub sample_ns: u64,
     /// Policy put into every pluggable queue; `None` leaves each as the diagram has it.
     pub policy: Option<Policy>,
-    /// Each amount of work is drawn evenly from this fraction below to this fraction above what the
-    /// path says; zero for exact amounts.
+    /// Each amount of work is drawn uniformly from this fraction below to this fraction above the
+    /// path's amount; zero for exact amounts.
     pub jitter: f64,
-    /// CPU time that each switch of a thread costs, in nanoseconds; zero for none.
+    /// CPU time of each thread switch, in nanoseconds; zero for none.
     pub switch_ns: u64,
 }

@@ -1,11 +1,11 @@
 //! The scenarios that come with Headworks: for each system, a few workloads that show its problems.
 
-/// A scenario that comes along.
+/// A built-in scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Included {
     /// Name on the command line.
     pub name: &'static str,
-    /// System for which it is written. The remedied HBase takes those of HBase too.
+    /// The system it is for. The remedied HBase also takes those of HBase.
     pub system: &'static str,
     /// Its file.
     pub text: &'static str,

@@ -1,9 +1,9 @@
 //! Executes a diagram: requests flow through stages and consume resources, in simulated time.
 //!
-//! The abstractions are those of the dissertation (section 4.1.1, Table 4.1): a *request* is made
-//! of parts, one for each stage on its path; a *stage* is a set of threads that pick parts from its
-//! queue, consume *resources* for them, submit the parts that follow and wait for those that must
-//! be done first; a *scheduler* decides which part is picked, by a *cost*.
+//! The abstractions are those of the dissertation (section 4.1.1, Table 4.1). A *request* has
+//! parts, one for each stage on its path. A *stage* is a set of threads that pick parts from its
+//! queue, consume *resources* for them, submit the following parts and wait for those that must be
+//! done first. A *scheduler* picks the next part, by a *cost*.
 //!
 //! A run is a pure function of system, scenario and seed: one thread, integer nanoseconds, and one
 //! generator of random numbers. Events of the same instant happen in the order in which they were
@@ -35,8 +35,8 @@ pub use outcome::{
 };
 pub use plan::SimError;
 
-/// Clients that one simulation can tell apart.
+/// Most clients of one simulation.
 pub const CLIENTS: usize = 16;
 
-/// Resources of one kind of node that its schedulers can tell apart.
+/// Most resources of one kind of node.
 pub const RESOURCES: usize = 6;

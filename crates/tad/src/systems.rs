@@ -1,4 +1,4 @@
-//! The systems that come with Headworks.
+//! The built-in systems.
 
 /// Name and text of each, in the order of Table 4.5; the remedied HBase last.
 const SYSTEMS: [(&str, &str); 5] = [

@@ -1,14 +1,14 @@
-//! Quantities with units, as a diagram's file writes them: `"100 us"`, `"64 KB"`, `"1 Gbps"`.
+//! Quantities with units in a diagram's file: `"100 us"`, `"64 KB"`, `"1 Gbps"`.
 //!
-//! Every amount of work has a [`Dimension`]; a resource serves one dimension, and an amount of
-//! another is an error, never a conversion.
+//! Every amount of work has a [`Dimension`]. A resource serves one dimension; an amount of another
+//! is an error, never a conversion.
 
 use core::fmt;
 
 /// What an amount counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dimension {
-    /// Clock cycles of a CPU. Written as cycles, or as a time on a CPU of 1 GHz.
+    /// Clock cycles of a CPU. Written as cycles, or as time on a CPU of 1 GHz.
     Cycles,
     /// Bytes of a disk or a network.
     Bytes,

@@ -1,13 +1,13 @@
-//! Memory for the data of requests: aligned for direct I/O, used again, never cleared in between.
+//! Memory for the data of requests: aligned for direct I/O, reused, and not cleared in between.
 //!
-//! A buffer still holds what its last user left in it. Fill all of it before a reader gets it.
+//! A buffer still holds the data of its last user. Fill all of it before a reader gets it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-/// Alignment of every buffer, in bytes: what direct I/O asks of memory on any device so far.
+/// Alignment of every buffer, in bytes: enough for direct I/O on all known devices.
 pub const ALIGN_BYTES: usize = 4096;
 
 /// Sizes that are kept for the next user: 4 KiB, 8 KiB … 2 MiB.
@@ -29,7 +29,7 @@ unsafe impl Send for Buffer {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Buffer {}
 
-/// Memory of one size that nobody uses.
+/// Unused memory of one size.
 struct Kept(Vec<NonNull<u8>>);
 
 // SAFETY: the memory that the pointers name belongs to nobody else.
@@ -50,7 +50,7 @@ fn layout_of(capacity: usize) -> Layout {
 }
 
 impl Buffer {
-    /// A buffer of `len` bytes with anything in them.
+    /// A buffer of `len` bytes with undefined contents.
     pub fn new(len: usize) -> Buffer {
         if len == 0 {
             return Buffer::default();
@@ -81,13 +81,12 @@ impl Buffer {
         buffer
     }
 
-    /// Makes it shorter; the rest stays reserved.
+    /// Shortens it; the rest stays reserved.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Makes it as long as asked if that much is reserved; what is added holds anything. Whether it
-    /// did.
+    /// Resizes it if enough is reserved; added bytes are undefined. Returns whether it did.
     pub fn try_resize(&mut self, len: usize) -> bool {
         let fits = len <= self.capacity;
         if fits {

@@ -1,4 +1,4 @@
-//! A volume as text, and made from it: what a TOML file or a command line says.
+//! A volume's description, from a TOML file or a command line, and the volume made from it.
 
 use crate::engine::{Engine, EngineConfig};
 use crate::layer::{self, Layer, LayerError};
@@ -28,8 +28,8 @@ pub struct VolumeConfig {
     pub size_bytes: u64,
     /// `memory`, the path of a file or a block device, or the URI of an NBD export.
     pub backing: String,
-    /// Most memory for the data of a volume in memory, in bytes. More holds more; what does not fit
-    /// gets ENOSPC. Default: half of what the machine has.
+    /// Most memory for the data of a volume in memory, in bytes. Writes beyond it get ENOSPC.
+    /// Default: half of the machine's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
     /// `raw`, the name of a model, or a file with one.
@@ -41,7 +41,7 @@ pub struct VolumeConfig {
     /// Bytes of the smallest request: 512 to 4096, a power of two.
     #[serde(default = "block")]
     pub block_bytes: u32,
-    /// Decides what is random in the device's model.
+    /// Seed of the randomness in the device's model.
     #[serde(default = "seed")]
     pub seed: u64,
     /// Layers, the first one nearest to the front end.
@@ -62,11 +62,11 @@ fn seed() -> u64 {
 }
 
 fn block() -> u32 {
-    // As disks have it; what is torn by a power cut is torn here.
+    // As on disks; a power cut tears writes at this size.
     SECTOR_BYTES as u32
 }
 
-/// What keeps a volume from being what its text says.
+/// Why a volume cannot be made from its description.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The size is zero or no multiple of the block.
@@ -84,10 +84,10 @@ pub enum ConfigError {
     /// The block is none.
     #[error("blocks of {0} bytes do not exist: choose 512, 1024, 2048 or 4096")]
     Block(u32),
-    /// Nobody knows the scheduler.
+    /// The scheduler is unknown.
     #[error(transparent)]
     Scheduler(#[from] UnknownScheduler),
-    /// Nobody knows the device.
+    /// The device is unknown.
     #[error("there is no device `{name}`; write one of: raw, {known}, or a file: FILE.toml")]
     Device {
         /// As given.
@@ -115,23 +115,23 @@ pub enum ConfigError {
     /// The export cannot be used.
     #[error(transparent)]
     Nbd(#[from] store::nbd::NbdError),
-    /// The engine's threads, or files of layers.
+    /// The engine's threads or the layers' files cannot be made.
     #[error("cannot start the volume: {0}")]
     Start(io::Error),
 }
 
-/// A volume that can serve: its engine, and a grip on its power if it has one.
+/// A running volume: its engine, and a handle to its power if it can be cut.
 pub struct Volume {
     /// The queue.
     pub engine: Arc<Engine>,
     /// The store under it, for figures.
     pub store: Arc<dyn Store>,
-    /// Where the power can be cut, if a layer says so.
+    /// Cuts the power, if there is a layer for that.
     pub power: Option<Arc<layer::PowerCut>>,
 }
 
 impl VolumeConfig {
-    /// A raw volume without anything.
+    /// A raw volume without layers.
     pub fn new(size_bytes: u64, backing: &str) -> VolumeConfig {
         VolumeConfig {
             size_bytes,
@@ -145,7 +145,7 @@ impl VolumeConfig {
         }
     }
 
-    /// Everything that can be said without opening the backing.
+    /// Checks everything that does not need the backing.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -169,12 +169,12 @@ impl VolumeConfig {
         Ok(())
     }
 
-    /// Whether its contents go with the process.
+    /// Whether its contents end with the process.
     pub fn in_memory(&self) -> bool {
         self.backing == MEMORY
     }
 
-    /// Whether its bytes lie with an NBD server.
+    /// Whether an NBD server stores its bytes.
     pub fn is_nbd(&self) -> bool {
         store::nbd::Address::looks_like(&self.backing)
     }
@@ -219,8 +219,7 @@ impl VolumeConfig {
             }
         }
         let device = self.find_device()?;
-        // Without a decision to make there is no queue, and no thread between a request and its
-        // bytes.
+        // With nothing to decide there is no queue, and no thread between a request and its bytes.
         let scheduler = match self.scheduler.parse()? {
             SchedulerKind::Noop => None,
             kind => Some(kind.build_for(device.is_rotational())),
@@ -231,10 +230,10 @@ impl VolumeConfig {
         Ok(Volume { engine, store, power })
     }
 
-    /// The device that it behaves like.
+    /// The device that it imitates.
     ///
     /// # Errors
-    /// If nobody knows it, or its file is missing or wrong.
+    /// If it is unknown, or its file is missing or wrong.
     pub fn find_device(&self) -> Result<Device, ConfigError> {
         if self.device.ends_with(".toml") {
             let text = std::fs::read_to_string(&self.device)
@@ -257,6 +256,6 @@ fn default_memory_bytes() -> u64 {
     // SAFETY: asks for two numbers of the machine.
     let (pages, page) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    // Negative only where the question is not known.
+    // Negative only if the value is unknown.
     (pages.max(0) as u64).saturating_mul(page.max(0) as u64) / 2
 }

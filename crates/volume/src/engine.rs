@@ -1,22 +1,21 @@
 //! The queue between front ends and a store.
 //!
 //! # The way of a request
-//! [`Engine::submit`] checks it, lets the layers look at it, and puts it into the queue. While the
-//! device has room the block scheduler says which request goes next; the model says when the device
-//! will be done with it; the store does the work meanwhile, and the request is answered when both
-//! are over.
+//! [`Engine::submit`] checks it, passes it through the layers, and queues it. While the device has
+//! room, the block scheduler picks the next request, and the model computes when the device will
+//! complete it. Meanwhile the store does the work. The request is answered when both are over.
 //!
 //! # What holds
 //! * A request is answered exactly once.
-//! * A flush goes to the device at once, ahead of what waits: it covers the writes that were
+//! * A flush goes to the device at once, ahead of queued requests. It covers the writes that were
 //!   answered before it was submitted, and these are all in the store. Writes in flight may be
 //!   covered or not.
-//! * A write with `fua` is durable when it is answered, whatever was not flushed before.
-//! * Requests in flight at the same time may be done in any order, also if they overlap. A
-//!   caller that needs an order waits for the answer.
+//! * A write with `fua` is durable when it is answered, whatever else is unflushed.
+//! * Requests in flight at the same time may be done in any order, even if they overlap. A caller
+//!   that needs an order waits for the answer.
 //!
 //! # Without a queue
-//! If nothing is to be decided (no scheduler, no model, no layer) and the store answers within
+//! If there is nothing to decide (no scheduler, no model, no layer) and the store answers within
 //! microseconds, [`Engine::submit`] does the work itself and answers before it returns.
 
 mod counters;
@@ -47,7 +46,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 32 << 20;
 /// requests; it must not wait for any.
 pub type Completion = Box<dyn FnOnce(io::Result<Buffer>) + Send>;
 
-/// A request as a front end hands it in.
+/// A request from a front end.
 pub struct Submission {
     /// What is asked.
     pub operation: Operation,
@@ -55,16 +54,16 @@ pub struct Submission {
     pub offset_bytes: u64,
     /// Bytes, a multiple of the sector. Zero for a flush.
     pub len_bytes: u32,
-    /// The data of a write, `len_bytes` of them. For a read: the buffer to fill, or an empty one,
-    /// then the engine takes one.
+    /// The data of a write, `len_bytes` of them. For a read: the buffer to fill; if it is empty,
+    /// the engine makes one.
     pub data: Buffer,
     /// Durable when answered (writes and zeroing).
     pub fua: bool,
-    /// Somebody waits for it.
+    /// A thread waits for it.
     pub sync: bool,
     /// Zeroing may give the space back.
     pub unmap: bool,
-    /// Who is charged. Zero is nobody known.
+    /// The account that is charged. Zero means unknown.
     pub cause: u32,
     /// Urgency.
     pub class: IoClass,
@@ -75,7 +74,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// A request of nobody in particular, at the middle level.
+    /// A request without an account, at the middle level.
     pub fn new(operation: Operation, offset_bytes: u64, len_bytes: u32, done: Completion) -> Self {
         Submission {
             operation,
@@ -98,7 +97,7 @@ impl Submission {
         Submission { data, ..Submission::new(Operation::Write, offset_bytes, len, done) }
     }
 
-    /// What the schedulers, models and layers see of it.
+    /// The part that schedulers, models and layers see.
     pub fn request(&self) -> Request {
         Request {
             operation: self.operation,
@@ -115,13 +114,13 @@ impl Submission {
     }
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct EngineConfig {
     /// Where the bytes lie.
     pub store: Arc<dyn Store>,
-    /// The device's time; none for as fast as the store is.
+    /// The model of the device's time; without one, the store's own time counts.
     pub model: Option<Box<dyn Model>>,
-    /// The order of requests; none for that of their coming.
+    /// The scheduler; without one, requests run in order of arrival.
     pub scheduler: Option<Box<dyn BlockScheduler>>,
     /// Layers, the first one nearest to the front end.
     pub layers: Vec<Box<dyn Layer>>,
@@ -134,7 +133,7 @@ impl EngineConfig {
     }
 }
 
-/// A queue, its device and its store. Dropping it waits for what is in it.
+/// A queue, its device and its store. Dropping it waits for the requests in it.
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -162,12 +161,12 @@ impl Engine {
         self.shared.store.size_bytes()
     }
 
-    /// Takes a request. What is malformed is answered with EINVAL.
+    /// Takes a request. A malformed one is answered with EINVAL.
     pub fn submit(&self, submission: Submission) {
         Shared::submit(&self.shared, submission);
     }
 
-    /// Makes a request of `make` and waits for the answer. Not from a completion.
+    /// Submits the request that `make` returns, and waits for the answer. Not from a completion.
     pub fn call(&self, make: impl FnOnce(Completion) -> Submission) -> io::Result<Buffer> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.submit(make(Box::new(move |result| {
@@ -176,18 +175,18 @@ impl Engine {
         receiver.recv().unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::EIO)))
     }
 
-    /// Reads without a queue and without a buffer of ours; `None` if this engine has decisions to
+    /// Reads without a queue and without a buffer of ours. `None` if this engine has decisions to
     /// make: then submit.
     pub fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
         self.shared.read_now(offset, into)
     }
 
-    /// Writes without a queue and without a copy; `None` if this engine has decisions to make.
+    /// Writes without a queue and without a copy. `None` if this engine has decisions to make.
     pub fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
         self.shared.write_now(offset, from, fua)
     }
 
-    /// Reads past queue, layers and figures, for a front end that measures its own way.
+    /// Reads without queue, layers and counters, for a front end that measures its own latency.
     pub(crate) fn read_past_queue(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.shared.store.read(offset, into)
     }
@@ -199,17 +198,18 @@ impl Engine {
         self.shared.set_lead(lead);
     }
 
-    /// What of a range takes space; see [`Store::extents`]. Not ordered against requests in flight.
+    /// The allocated parts of a range; see [`Store::extents`]. Not ordered against requests in
+    /// flight.
     pub fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
         self.shared.store.extents(offset, len)
     }
 
-    /// Waits until everything that was submitted is answered, and nothing else came meanwhile.
+    /// Waits until every submitted request is answered and no new one has come meanwhile.
     pub fn drain(&self) {
         self.shared.drain();
     }
 
-    /// What passed through so far.
+    /// Counts of all requests so far.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
     }
@@ -225,7 +225,7 @@ impl Drop for Engine {
         let threads =
             std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         let own = std::thread::current().id();
-        // The last owner may have been a completion: nothing can be waited for there.
+        // The last owner may have been a completion, which must not wait for its own thread.
         let outside = threads.iter().all(|thread| thread.thread().id() != own);
         if outside {
             self.shared.drain();
@@ -233,7 +233,7 @@ impl Drop for Engine {
         self.shared.stop();
         for thread in threads {
             if outside {
-                // It panicked only if a completion did, and this was reported then.
+                // It panics only if a completion did, which was reported then.
                 let _ = thread.join();
             }
         }

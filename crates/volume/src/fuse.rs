@@ -12,11 +12,11 @@
 //! | zeroing that may not | zero range | fallocate | zeroing |
 //!
 //! # Latency
-//! A request costs two system calls here, a read and a write. What takes time at depth 1 is waking
-//! the thread: so after an answer that was given at once it looks for the next request for a moment
-//! before it sleeps in the next read, if that is worth it on this machine: where processors never
-//! sleep, waking is cheap and looking is not ([`Front::choose_to_look`]). One thread at a time
-//! does, not where requests wait anyway, and ever less often where it is in vain.
+//! A request costs two system calls here, a read and a write. At depth 1 most time goes into waking
+//! the thread. So after an immediate answer it spins for the next request for a moment before it
+//! sleeps in the next read. It does so only where that is faster ([`Front::choose_to_look`]): where
+//! processors never sleep, waking is cheap. Only one thread spins at a time, and none while
+//! requests are queued. Spins that find nothing become rarer.
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
@@ -44,16 +44,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// Name of the file.
 pub const FILE_NAME: &str = "disk";
 
-/// Longest request: what FUSE allows by default (`fs.fuse.max_pages_limit` of 256).
+/// Longest request: FUSE's default limit (`fs.fuse.max_pages_limit` of 256).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
 /// Requests that the kernel keeps in flight: the loop device has 128 tags.
 const BACKGROUND_MAX: u16 = 256;
 
-/// Longest piece of a discard, in bytes: what fits into a submission and ends at a sector.
+/// Longest piece of a discard, in bytes: it fits into a submission and ends at a sector.
 const RANGE_BYTES_MAX: u64 = 1 << 31;
 
-/// Nothing ever changes its size or name.
+/// Neither size nor name ever changes.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 const ROOT: INodeNo = INodeNo(1);
@@ -62,10 +62,10 @@ const DISK: INodeNo = INodeNo(2);
 /// Requests without spinning after one that was already queued: the queue is deep then.
 const DEEP_SKIPPED: u32 = 64;
 
-/// Reads by which the way is measured.
+/// Reads that measure the latency of the path.
 const WAYS: usize = 101;
 
-/// The way is never taken for longer: on a busy machine it is no property of the front end.
+/// Upper bound of that latency: a longer one comes from a busy machine, not from the front end.
 const WAY_MAX: Nanos = Nanos::from_micros(80);
 
 /// Measurements, alternately with and without spinning: an odd number of each, for a median.
@@ -80,9 +80,9 @@ struct Disk {
 /// What the threads and the owner of a file system share.
 #[derive(Debug, Default)]
 struct State {
-    /// The connection to the kernel, to look at.
+    /// The connection to the kernel, for polling.
     kernel: OnceLock<OwnedFd>,
-    /// Looking is worth it here.
+    /// Spinning is worth it here.
     looks: AtomicBool,
     /// A thread looks.
     looking: AtomicBool,
@@ -97,7 +97,7 @@ thread_local! {
 }
 
 impl State {
-    /// Looks for the next request, if that is worth it; the caller reads it next, or sleeps.
+    /// Spins for the next request, if that is worth it. The caller reads the request, or sleeps.
     fn look(&self) {
         if !self.looks.load(Ordering::Relaxed) {
             return;
@@ -116,7 +116,7 @@ impl State {
             loop {
                 let mut fds = [PollFd::new(kernel, PollFlags::IN)];
                 let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-                // An end of the connection is found by the read, too.
+                // The read also finds the end of the connection.
                 if poll(&mut fds, Some(&none)) != Ok(0) {
                     spins.succeeded();
                     *deep = if first { DEEP_SKIPPED } else { 0 };
@@ -127,7 +127,7 @@ impl State {
                     spins.failed();
                     break;
                 }
-                // The loop device's own thread may wait for this very processor.
+                // The loop device's own thread may need this processor.
                 std::thread::yield_now();
             }
             self.looking.store(false, Ordering::Relaxed);
@@ -167,12 +167,11 @@ impl Front {
         Ok(Front { session: session.spawn()?, state })
     }
 
-    /// Finds out whether looking for the next request makes requests faster that come one at a
-    /// time, by a twentieth at least, and keeps to it. Takes about a tenth of a second. Says which
-    /// it is.
+    /// Measures whether spinning makes requests at depth 1 faster by at least a twentieth, and sets
+    /// it accordingly. Takes about a tenth of a second. Returns the choice.
     ///
     /// # Errors
-    /// If the device cannot be read; then nobody looks.
+    /// If the device cannot be read; then no thread spins.
     pub fn choose_to_look(&self, device: &Path) -> io::Result<bool> {
         let mut ways = [Vec::new(), Vec::new()];
         let measured = (0..SPIN_MEASUREMENTS).try_for_each(|round| {
@@ -190,8 +189,8 @@ impl Front {
         measured.map(|()| worth_it)
     }
 
-    /// How long a read takes from the block device over our file to the store and back, without
-    /// the store's own time: the median of some, at most 80 µs. Meant for [`Engine::set_lead`].
+    /// How long a read takes from the block device over our file to the store and back, without the
+    /// store's own time. It is a median, at most 80 µs. Meant for [`Engine::set_lead`].
     ///
     /// # Errors
     /// If the device cannot be read.
@@ -248,7 +247,7 @@ impl Disk {
             uid: 0,
             gid: 0,
             rdev: 0,
-            // Not the unit of anything; the loop device takes it for the grain of discards.
+            // Not a real unit; the loop device uses it as the grain of discards.
             blksize: 4096,
             flags: 0,
         }
@@ -263,8 +262,8 @@ impl Disk {
             self.engine.submit(zeroing(offset, len, unmap, done));
             return;
         }
-        // A file system is being made, or a volume wiped: rare, and worth a thread of its own, so
-        // that other requests do not wait for all the pieces.
+        // A file system is being made, or a volume wiped. That is rare and worth its own thread, so
+        // that other requests need not wait for all the pieces.
         let engine = Arc::clone(&self.engine);
         std::thread::spawn(move || {
             let mut at = 0;
@@ -282,7 +281,7 @@ impl Disk {
 
 /// Zeroing of at most [`RANGE_BYTES_MAX`].
 fn zeroing(offset: u64, len: u64, unmap: bool, done: Completion) -> Submission {
-    // Within 32 bits by the contract.
+    // `len` fits into 32 bits, as required.
     let mut submission = Submission::new(Operation::WriteZeroes, offset, len as u32, done);
     submission.unmap = unmap;
     submission
@@ -290,7 +289,7 @@ fn zeroing(offset: u64, len: u64, unmap: bool, done: Completion) -> Submission {
 
 impl Filesystem for Disk {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each of these is a wish: an older kernel does without.
+        // Each of these is optional: an older kernel does without.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_background(BACKGROUND_MAX);
@@ -339,7 +338,7 @@ impl Filesystem for Disk {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // A file ends where it ends; a device has no beyond.
+        // Reads of a file may go beyond its end, those of a device may not.
         let left = self.engine.size_bytes().saturating_sub(offset);
         let len = u64::from(size).min(left);
         let mut buffer = Buffer::new(len as usize);
@@ -440,7 +439,7 @@ impl Filesystem for Disk {
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
-        // The loop device takes the block size for the grain of discards.
+        // The loop device uses the block size as the grain of discards.
         reply.statfs(self.engine.size_bytes() / 4096, 0, 0, 2, 0, 4096, 255, 4096);
     }
 
@@ -460,7 +459,7 @@ impl Filesystem for Disk {
             (ROOT, FileType::Directory, ".."),
             (DISK, FileType::RegularFile, FILE_NAME),
         ];
-        // The offset is the number of the entry after the last one told: 0 to 3.
+        // The offset is the number of the next entry: 0 to 3.
         for (at, (node, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
             if reply.add(node, at as u64 + 1, kind, name) {
                 break;

@@ -9,9 +9,9 @@ pub fn file(device: &Path, name: &str) -> PathBuf {
     Path::new("/sys/block").join(device).join("queue").join(name)
 }
 
-/// Chooses the kernel's own scheduler for a device of ours. They have 128 tags, so that a scheduler
-/// has nothing to choose from at a slow device: with any but `none` they are cut to 32, which takes
-/// effect only if `none` is set first.
+/// Sets the kernel's own scheduler for a device of ours. The devices have 128 tags, so on a slow
+/// one all requests leave the scheduler at once. So with any scheduler but `none` the tags are cut
+/// to 32, which takes effect only if `none` is set first.
 ///
 /// # Errors
 /// If the kernel does not have it.

@@ -1,8 +1,8 @@
-//! What happens to requests on their way to the queue: layers that delay, limit, fail or watch.
+//! Layers: they delay, limit, fail or watch requests on their way to the queue.
 //!
-//! A layer is pure: time is an argument, a [`Verdict`] is the answer, and the engine carries it
-//! out. Layers stack; a request passes them in the order of their configuration, each sees when
-//! the one before lets it go.
+//! A layer is pure: it gets the time as an argument and returns a [`Verdict`], which the engine
+//! carries out. Layers stack: a request passes them in the configured order, and each gets the time
+//! at which the one before lets it go.
 
 mod delay;
 mod error;
@@ -24,18 +24,18 @@ use headworks_policy::Nanos;
 use headworks_policy::block::Request;
 use std::path::PathBuf;
 
-/// What is to go wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails with this errno and does nothing.
     Error(i32),
-    /// Only so many of its first sectors are written, then it fails with EIO. Anything but a write
-    /// fails with EIO at once.
+    /// Only this many of its first sectors are written, then it fails with EIO. Anything but a
+    /// write fails with EIO at once.
     Torn {
         /// Sectors that are written.
         sectors: u32,
     },
-    /// One bit of its data is inverted, and nobody is told.
+    /// One bit of its data is inverted, without an error.
     Flip {
         /// Byte within the data.
         byte: u32,
@@ -47,7 +47,7 @@ pub enum Fault {
 /// What a layer decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The request goes on at this time; at once if it is over.
+    /// The request goes on at this time, or at once if the time is over.
     pub hold_until: Nanos,
     /// What is to go wrong.
     pub fault: Option<Fault>,
@@ -55,10 +55,11 @@ pub struct Verdict {
 
 /// A layer above the queue.
 pub trait Layer: Send {
-    /// Name, as configuration has it.
+    /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// A request comes at `now`. Times may run backwards by what layers before this one hold.
+    /// A request comes at `now`. Times may run backwards by as much as earlier layers hold
+    /// requests.
     fn admit(&mut self, now: Nanos, request: &Request) -> Verdict {
         let _ = (now, request);
         Verdict::default()
@@ -75,13 +76,13 @@ pub trait Layer: Send {
     }
 }
 
-/// A layer's text, understood.
+/// A parsed layer.
 pub enum Parsed {
     /// Stands above the queue.
     Layer(Box<dyn Layer>),
     /// Writes a trace into this file.
     Record(PathBuf),
-    /// Stands before the store.
+    /// The power cut that wraps the store.
     PowerCut(PowerCutSettings),
 }
 
@@ -95,10 +96,10 @@ pub const EXAMPLES: [(&str, &str); 6] = [
     ("powercut", PowerCutSettings::EXAMPLE),
 ];
 
-/// Understands `name`, `name:key=value,…` or `record:FILE`.
+/// Parses `name`, `name:key=value,…` or `record:FILE`.
 ///
 /// # Errors
-/// With what is wrong and an example that works.
+/// Tells what is wrong, with an example that works.
 pub fn parse(text: &str) -> Result<Parsed, LayerError> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let wrong = |problem: String, example| LayerError { text: text.to_owned(), problem, example };
@@ -124,7 +125,7 @@ pub fn parse(text: &str) -> Result<Parsed, LayerError> {
 mod tests {
     use headworks_policy::block::{IoClass, Operation, Request};
 
-    /// A request of nobody in particular.
+    /// A request without an account.
     pub(super) fn request(operation: Operation, sector: u64, sectors: u32) -> Request {
         Request {
             operation,

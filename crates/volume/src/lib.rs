@@ -1,9 +1,9 @@
 //! Block volumes whose device, queue and faults live in user space.
 //!
-//! A volume is a stack: a *front end* (a FUSE file under a loop device, an NBD server) takes
-//! requests of the kernel or of a client; *layers* delay, limit, fail or record them; the *engine*
-//! queues them, asks a block scheduler which goes next, and a *device model* how long it takes; a
-//! *store* holds the bytes.
+//! A volume is a stack. A *front end* (a FUSE file under a loop device, or an NBD server) takes
+//! requests from the kernel or a client. *Layers* delay, limit, fail or record them. The *engine*
+//! queues them; a block scheduler picks the next one, and a *device model* tells how long it takes.
+//! A *store* holds the bytes.
 
 pub mod buffer;
 mod clock;

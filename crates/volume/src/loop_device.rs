@@ -46,10 +46,10 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopConfig>() == 304);
 
-/// How often a free device is looked for: somebody else may be faster each time.
+/// How often to try for a free device: another process may take it first each time.
 const TRIES: usize = 50;
 
-/// A loop device that is set up. It goes away by itself when nobody has it open or mounted.
+/// A loop device that is set up. It disappears once it is neither open nor mounted.
 #[derive(Debug)]
 pub struct LoopDevice {
     /// Its node, `/dev/loopN`.
@@ -76,7 +76,7 @@ impl LoopDevice {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let file = match open(&path) {
                 Ok(file) => file,
-                // Its node is made by another process, a little later.
+                // Another process makes its node a little later.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     last = error;
                     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -93,10 +93,10 @@ impl LoopDevice {
         Err(last)
     }
 
-    /// Takes the device away; if it is mounted or open elsewhere, when that ends.
+    /// Detaches the device; if it is mounted or open elsewhere, once that ends.
     ///
     /// # Errors
-    /// If it is not ours any more (ENXIO).
+    /// If it no longer belongs to us (ENXIO).
     pub fn detach(self) -> io::Result<()> {
         clear(&self.file)
     }
@@ -107,7 +107,7 @@ impl LoopDevice {
 pub struct Attached {
     /// Its node.
     pub path: PathBuf,
-    /// What the kernel says lies under it; ends in ` (deleted)` if that is gone.
+    /// The path under it, as the kernel reports it; it ends in ` (deleted)` if that is gone.
     pub backing: String,
 }
 

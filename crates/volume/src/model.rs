@@ -1,10 +1,10 @@
-//! What a device would take for a command: pure models, driven by time as an argument.
+//! Device models: how long a device would take for a command. They are pure and get the time as an
+//! argument.
 //!
-//! A model knows no data and no clock. It is told of each command when the device gets it, and
-//! answers when it will complete: the engine waits until then. The same model
-//! therefore runs under a real volume and, in simulated time, in tests and previews
-//! ([`crate::sim`]). From the same seed and the same commands at the same times it gives the same
-//! answers.
+//! A model has no data and no clock. It learns of each command when the device gets it, and returns
+//! when it will complete; the engine waits until then. So the same model runs under a real volume
+//! and, in simulated time, in tests and previews ([`crate::sim`]). The same seed and the same
+//! commands at the same times give the same answers.
 
 pub mod calibrate;
 pub mod device;
@@ -35,12 +35,12 @@ pub struct Command {
 }
 
 /// A device. The engine never starts more commands than [`Model::depth`] at a time, starts them in
-/// the order of time, and completes each at the time that [`Model::start`] named.
+/// the order of time, and completes each at the time that [`Model::start`] returned.
 pub trait Model: Send {
     /// Commands that the device takes at a time (its queue depth).
     fn depth(&self) -> u32;
 
-    /// A command is given to the device at `now`: when it will complete, not before `now`. Times
+    /// The device gets a command at `now`. Returns when it will complete, not before `now`. Times
     /// never run backwards from call to call.
     fn start(&mut self, now: Nanos, command: &Command) -> Nanos;
 }

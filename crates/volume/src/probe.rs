@@ -1,9 +1,9 @@
 //! Measuring a real device, for [`crate::model::calibrate`]: a few closed loops of threads, each
 //! with one request at a time.
 //!
-//! Requests are synchronous and go past the page cache. That is enough for depths up to some tens;
-//! what the machine itself adds to a request is part of what is measured. A device faster than this
-//! machine can ask comes out as fast as it can ask.
+//! Requests are synchronous and bypass the page cache. That is enough for depths up to some tens.
+//! The machine's own cost is part of the measurement. A device that is faster than this machine's
+//! requests is measured as fast as these.
 
 use crate::buffer::{ALIGN_BYTES, Buffer};
 use crate::clock;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is measured. Calls come from many threads at once.
+/// The device that is measured. Calls come from many threads at once.
 pub trait Target: Sync {
     /// Bytes that may be read and, if anything is written, overwritten.
     fn size_bytes(&self) -> u64;
@@ -37,7 +37,7 @@ pub struct Plan {
     pub block_bytes: u32,
     /// Depth of the deep measurements.
     pub depth: u16,
-    /// Commands that the device takes at a time: not to be seen from outside.
+    /// Commands that the device takes at a time. This cannot be measured from outside.
     pub queue_depth: u32,
     /// The device is a disk: its seeks are measured too.
     pub rotational: bool,
@@ -87,7 +87,7 @@ struct Load {
     time: Duration,
     /// Between requests of one thread.
     rest: Duration,
-    /// A flush follows each write, and is what is timed.
+    /// A flush follows each write, and the flush is timed.
     flush: bool,
 }
 
@@ -110,7 +110,7 @@ impl Found {
     }
 }
 
-/// Names of the steps, each with its share of the time in spans: to show progress.
+/// The steps' names, each with its time in spans, for a progress display.
 pub fn steps(plan: &Plan) -> Vec<(&'static str, f64)> {
     let mut steps = vec![
         ("filling what is measured", 2.0),
@@ -130,11 +130,11 @@ pub fn steps(plan: &Plan) -> Vec<(&'static str, f64)> {
     steps
 }
 
-/// Measures `target`, whose bytes are overwritten. `tell` hears of each step of [`steps`] as it
+/// Measures `target`, whose bytes are overwritten. `tell` is called when a step of [`steps`]
 /// begins.
 ///
 /// # Errors
-/// Those of the target: the first one ends it.
+/// Those of the target: the first one ends the measurement.
 pub fn measure(
     target: &dyn Target,
     plan: &Plan,
@@ -219,7 +219,7 @@ pub fn measure(
     })
 }
 
-/// Bytes that no drive can compress away.
+/// Bytes that a drive cannot compress.
 fn noise(len: u32, seed: u64) -> Buffer {
     let mut buffer = Buffer::new(len as usize);
     let mut random = Random::new(seed);
@@ -229,7 +229,7 @@ fn noise(len: u32, seed: u64) -> Buffer {
     buffer
 }
 
-/// Writes all of it once: what was never written is not read from any medium.
+/// Writes all of it once: sectors that were never written are not read from the medium.
 fn fill(target: &dyn Target, len: u64) -> io::Result<()> {
     let next = AtomicU64::new(0);
     let threads = |_| {
@@ -249,7 +249,7 @@ fn fill(target: &dyn Target, len: u64) -> io::Result<()> {
     target.flush()
 }
 
-/// Runs `count` threads and gives the first error.
+/// Runs `count` threads and returns the first error.
 fn together<F: FnOnce() -> io::Result<()> + Send>(
     count: u16,
     make: impl Fn(u16) -> F,
@@ -318,7 +318,7 @@ fn run(target: &dyn Target, load: &Load, seed: u64) -> io::Result<Found> {
     Ok(Found { per_second: latencies_ns.len() as f64 / load.time.as_secs_f64(), latencies_ns })
 }
 
-/// Mean access times over some distances, back and forth from places at random.
+/// Mean access times over some distances, back and forth from random positions.
 fn distances(target: &dyn Target, plan: &Plan) -> io::Result<Vec<(f64, f64)>> {
     let block = u64::from(plan.block_bytes);
     let span = target.size_bytes() / block * block - 2 * block;

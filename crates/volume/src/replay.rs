@@ -1,4 +1,4 @@
-//! A recorded trace, played against an engine.
+//! Replays a recorded trace against an engine.
 
 use crate::buffer::Buffer;
 use crate::clock;
@@ -13,9 +13,9 @@ use std::time::Duration;
 /// When requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// At their recorded times, so many times as fast, however many are in flight by then.
+    /// At their recorded times, this many times as fast, however many are in flight.
     Recorded(f64),
-    /// As soon as fewer than so many are in flight.
+    /// As soon as fewer than this many are in flight.
     Depth(u32),
 }
 
@@ -53,7 +53,7 @@ impl Shared {
     }
 }
 
-/// Plays the requests in their order; `progress` hears how many were made. Writes write a pattern.
+/// Replays the requests in order. `progress` gets the number made so far. Writes write a pattern.
 pub fn replay(
     engine: &Engine,
     trace: &[Traced],
@@ -113,13 +113,13 @@ fn submit(engine: &Engine, traced: &Traced, shared: &Arc<Shared>) {
         shared.answered.notify_all();
     });
     let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-    // What is longer than a submission is refused as malformed.
+    // A request longer than a submission is refused as malformed.
     let len = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut submission =
         Submission::new(request.operation, request.sector * SECTOR_BYTES, len, done);
     if request.operation == Operation::Write {
         submission.data = Buffer::new(len as usize);
-        // The lowest byte of the sector tells where a block came from.
+        // The lowest byte of the sector marks the origin of a block.
         submission.data.fill(request.sector.to_le_bytes()[0]);
     }
     submission.fua = request.fua;

@@ -1,10 +1,10 @@
-//! A scheduler and a device model in simulated time: what a volume would do, without one.
+//! A scheduler and a device model in simulated time, without a volume.
 //!
 //! Closed loop: each [`Job`] keeps a number of requests outstanding and submits the next one when
 //! one is completed. No clock is read and nothing is written, so a minute of a device takes
 //! milliseconds, and the same seed gives the same figures.
 //!
-//! Merging is part of it: requests that the scheduler joined complete together. Flushes go past the
+//! Merging is included: requests that the scheduler merged complete together. Flushes skip the
 //! scheduler, as in the engine, which orders them itself.
 
 use crate::model::{Command, Model};
@@ -25,7 +25,7 @@ pub enum Pattern {
     Sequential,
 }
 
-/// Somebody who uses the device.
+/// A user of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// What it asks for.
@@ -48,9 +48,9 @@ pub struct Job {
     pub flush_every: u32,
     /// Writes are durable at completion.
     pub fua: bool,
-    /// It waits for its requests.
+    /// It waits for its requests (sync).
     pub sync: bool,
-    /// Whom the scheduler charges.
+    /// Account that the scheduler charges.
     pub cause: u32,
     /// Class for the scheduler.
     pub class: IoClass,
@@ -80,7 +80,7 @@ impl Job {
     }
 }
 
-/// What a job got in the time that was measured.
+/// A job's results in the measured time.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Requests completed, without flushes.
@@ -109,7 +109,7 @@ impl Outcome {
         self.bytes as f64 / (self.time.0 as f64 / 1e3)
     }
 
-    /// Latency below which this part of the requests was, 0 to 1; zero if there were none.
+    /// Quantile of the latencies, for a part from 0 to 1; zero if there were none.
     pub fn latency(&self, part: f64) -> Nanos {
         quantile(&self.latencies_ns, part)
     }
@@ -143,7 +143,7 @@ enum Event {
     Done(Index),
     /// A job submits one more.
     Submit(usize),
-    /// The scheduler wanted to be asked.
+    /// The scheduler asked to be called again.
     Ask,
 }
 
@@ -169,7 +169,8 @@ struct Run<'a> {
     asked_ns: u64,
 }
 
-/// Runs `jobs` for `warm_up` and then for `time`, of which the outcomes are, one for each job.
+/// Runs `jobs` for `warm_up` and then for `time`. The outcomes, one for each job, are those of
+/// `time`.
 ///
 /// # Panics
 /// If the jobs have more than [`REQUESTS`] requests outstanding together.
@@ -301,7 +302,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the device what it has room for.
+    /// Starts commands while the device has room.
     fn feed(&mut self) {
         while self.with_device < self.model.depth() {
             if let Some(index) = self.flushes.pop_front() {
@@ -330,7 +331,7 @@ impl Run<'_> {
     }
 
     fn start(&mut self, index: Index, command: &Command) {
-        // At least a nanosecond: without that, simulated time stands still on a device that takes
+        // At least a nanosecond: otherwise simulated time would stand still on a device that takes
         // none.
         let done = self.model.start(Nanos(self.now_ns), command).max(Nanos(self.now_ns + 1));
         self.with_device += 1;

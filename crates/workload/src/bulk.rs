@@ -1,5 +1,4 @@
-//! Filling tables: rows in statements of many, pieces of the data by several connections at the
-//! same time.
+//! Filling tables: multi-row statements, by several connections at the same time.
 //!
 //! InnoDB's fast bulk insert (`unique_checks=0`) is not used: it locks a table exclusively for the
 //! first transaction that fills it, so that parallel loading would become serial.
@@ -10,18 +9,18 @@ use std::time::Duration;
 
 use crate::db::{Database, DbError, ErrorKind, Session};
 
-/// Bytes of a multi-row INSERT, well below every server's limit for one statement.
+/// Bytes of a multi-row INSERT, well below every server's limit for a statement.
 const STATEMENT_BYTES: usize = 256 << 10;
 
-/// Statements of a transaction. A commit waits for the log to be on the disk, so not after each.
+/// Statements of a transaction. A commit waits for the log's disk, so it is not done after each.
 const STATEMENTS_PER_COMMIT: u32 = 16;
 
-/// How often the observer is told.
+/// How often the observer is called.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// Lets `threads` connections (0 is taken for 1) take pieces 0 to `pieces` − 1 in turn, and write
-/// each with `write`. `observer` is told from time to time how many rows are there and how many
-/// there will be (`rows`, about), and may return false to give up, which is an error.
+/// Lets `threads` connections (0 counts as 1) take pieces 0 to `pieces` − 1 in turn, and write each
+/// with `write`. From time to time `observer` gets how many rows there are and how many there will
+/// be (`rows`, roughly). It may return false to give up, which is an error.
 pub(crate) fn fill(
     database: &Database,
     threads: usize,
@@ -63,7 +62,8 @@ pub(crate) fn fill(
         }
         let panicked = |_| Err(DbError::data("a loading thread panicked"));
         let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked));
-        // Those that gave up did so because of another one's error, or the observer's wish.
+        // The others gave up because of another one's error, or because the observer returned
+        // false.
         let errors = ended.filter_map(Result::err);
         errors.min_by_key(|error| error.kind == ErrorKind::Usage).map_or(Ok(()), Err)
     })?;
@@ -83,7 +83,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Sends what is in a batch, and empties it.
+    /// Sends a batch, and empties it.
     pub(crate) fn send(&mut self, batch: &mut Batch<'_>) -> Result<(), DbError> {
         if batch.rows == 0 {
             return Ok(());
@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
         self.rows = 0;
     }
 
-    /// Where the next tuple goes.
+    /// The buffer for the next tuple.
     pub(crate) fn row(&mut self) -> &mut String {
         if self.rows > 0 {
             self.sql.push(',');
@@ -135,7 +135,7 @@ impl<'a> Batch<'a> {
         &mut self.sql
     }
 
-    /// Whether it is as long as a statement should be.
+    /// Whether it has the target length of a statement.
     pub(crate) fn is_full(&self) -> bool {
         self.sql.len() >= STATEMENT_BYTES
     }

@@ -1,4 +1,4 @@
-//! What must be true of data after any run.
+//! Consistency conditions that must hold after any run.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use crate::db::{DbError, Session};
 /// One condition and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// Its number, from 1 on. Of TPC-C: clause 3.3.2.N.
+    /// Its number, from 1 on. For TPC-C: clause 3.3.2.N.
     pub number: u32,
     /// What must be true.
     pub statement: String,
-    /// What was examined: warehouses, districts, tables, rows. None examined is no success.
+    /// Number of objects checked: warehouses, districts, tables, rows. Zero is a failure.
     pub examined: i64,
-    /// How many of them it is not true of.
+    /// Number of violations among them.
     pub violations: i64,
     /// Whether it holds.
     pub holds: bool,
@@ -26,11 +26,11 @@ impl Condition {
     }
 }
 
-/// Asks a query that answers with two numbers, of what was examined and of what is in violation.
+/// Runs a query that returns two numbers: objects checked, and violations.
 pub(crate) fn examine(session: &mut dyn Session, sql: &str) -> Result<(i64, i64), DbError> {
     let rows = session.query(sql, &[])?;
     let row = rows.first().ok_or_else(|| DbError::data("the server counted nothing"))?;
-    // A sum over nothing is NULL.
+    // A sum over no rows is NULL.
     let violations = if row.is_null(1) { 0 } else { row.int(1)? };
     Ok((row.int(0)?, violations))
 }

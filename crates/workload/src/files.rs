@@ -1,7 +1,7 @@
-//! Loads on files: the patterns of the split-level experiments, each by a thread of its own.
+//! Loads on files: the patterns of the split-level experiments, each on its own thread.
 //!
-//! The threads have the names of their tasks, so that a scheduler can tell them apart. Nothing here
-//! knows of a scheduler.
+//! The threads are named after their tasks, so that a scheduler can distinguish them. This module
+//! does not depend on a scheduler.
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -18,37 +18,38 @@ const BLOCK: usize = 4096;
 /// Bytes of a sequential read or write.
 const STREAM: usize = 256 * 1024;
 
-/// What a thread does, again and again.
+/// A thread's repeated operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// Appends a block and calls `fsync`. One operation is both.
     Append,
-    /// Writes so many blocks at random places, then calls `fsync`. One operation is the `fsync`.
+    /// Writes this many blocks at random positions, then calls `fsync`. One operation is the
+    /// `fsync`.
     RandomSync {
         /// Blocks of each `fsync`.
         blocks: u32,
     },
-    /// Reads so many bytes in sequence from a random place.
+    /// Reads this many bytes in sequence from a random position.
     ReadRuns {
         /// Bytes of a run.
         bytes: u32,
     },
-    /// Writes so many bytes in sequence to a random place, and calls no `fsync`.
+    /// Writes this many bytes in sequence to a random position, and calls no `fsync`.
     WriteRuns {
         /// Bytes of a run.
         bytes: u32,
     },
-    /// Reads the file from its begin to its end.
+    /// Reads the file from beginning to end.
     ReadSequential,
-    /// Writes the file from its begin to its end, and calls no `fsync`.
+    /// Writes the file from beginning to end, and calls no `fsync`.
     WriteSequential,
-    /// Reads so many bytes at the file's begin, which are cached.
+    /// Reads this many bytes at the file's beginning, which are cached.
     ReadCached {
         /// Bytes.
         bytes: u32,
     },
-    /// Writes over so many bytes at the file's begin, which stay dirty.
+    /// Overwrites this many bytes at the file's beginning, which stay dirty.
     WriteOver {
         /// Bytes.
         bytes: u32,
@@ -58,7 +59,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Whether the file must be there, with its whole length on the device.
+    /// Whether the file must exist, with its whole length on the device.
     fn needs_content(self) -> bool {
         !matches!(self, Pattern::Append | Pattern::Create)
     }
@@ -71,17 +72,17 @@ pub struct Task {
     pub name: String,
     /// What it does.
     pub pattern: Pattern,
-    /// Its file, or the directory of files that it makes.
+    /// Its file, or the directory in which it makes files.
     pub path: PathBuf,
     /// Length of the file.
     pub file_bytes: u64,
     /// Pause between two operations.
     pub pause_us: u64,
-    /// It begins so long after the others.
+    /// It begins this much later than the others.
     pub after_ms: u64,
 }
 
-/// What a thread did in the counted time.
+/// A thread's results in the counted time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the task.
@@ -97,7 +98,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A percentile of the latencies in milliseconds; not a number if there is none.
+    /// A percentile of the latencies in milliseconds; NaN if there are none.
     pub fn percentile_ms(&self, part: f64) -> f64 {
         let mut sorted = self.latencies_us.clone();
         sorted.sort_unstable();
@@ -116,10 +117,10 @@ impl Report {
     }
 }
 
-/// Latencies that a report keeps; of more, every second one is dropped each time.
+/// Most latencies in a report; beyond that, every second one is dropped each time.
 const LATENCIES: usize = 100_000;
 
-/// Makes the files of all tasks, and lets the device have them.
+/// Makes the files of all tasks, and writes them to the device.
 pub fn prepare(tasks: &[Task]) -> io::Result<()> {
     let block = vec![0x5A_u8; STREAM];
     for task in tasks {
@@ -213,7 +214,7 @@ impl<'a> Worker<'a> {
             }
             let (bytes, since) = self.operation()?;
             let now = Instant::now();
-            // An operation counts for the part of it that lies in the window.
+            // An operation counts for its part inside the window.
             if now > begin {
                 let whole = now.duration_since(start).as_secs_f64().max(1e-9);
                 let inside = now.min(end).saturating_duration_since(start.max(begin)).as_secs_f64();
@@ -240,13 +241,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A place for so many bytes, on a block's border.
+    /// A random position for this many bytes, at a block's border.
     fn place(&mut self, bytes: u64) -> u64 {
         let blocks = (self.task.file_bytes.saturating_sub(bytes) / BLOCK as u64).max(1);
         self.random.within(0, blocks as i64 - 1) as u64 * BLOCK as u64
     }
 
-    /// Bytes, and when what is measured of it began.
+    /// Returns the bytes, and the start of the measured part.
     fn operation(&mut self) -> io::Result<(u64, Instant)> {
         let start = Instant::now();
         let Some(file) = self.file.take() else { return self.create(start) };

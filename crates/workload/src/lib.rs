@@ -1,6 +1,6 @@
-//! Workloads for databases: what the experiments' clients do, and how it is measured.
+//! Workloads for databases: the experiments' clients, and their measurements.
 //!
-//! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
+//! * [`db`]: a workload's interface to a database, for MariaDB/MySQL and PostgreSQL.
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and
 //!   fairness.
 //! * [`files`]: threads that write, flush and read files.
@@ -10,7 +10,7 @@
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
 //! * [`ycsb`]: the six standard workloads of YCSB.
 //!
-//! A workload knows nothing of Headworks, so that it measures a database with and without it alike.
+//! A workload does not depend on Headworks, so it measures a database with and without it alike.
 #![forbid(unsafe_code)]
 
 mod bulk;

@@ -1,13 +1,13 @@
-//! The processor's priority of a client that stands for a machine of its own.
+//! Processor priority for a client that stands for a separate machine.
 
 /// As `nice` counts.
 const PRIORITY: i32 = -15;
 
-/// Puts this thread ahead of others: clients with pauses, whose latency is measured, would on their
-/// own machine never wait for a processor that the server or the other clients have. Returns
-/// whether that is so; refused to who is not privileged, whose latencies then have more of the
-/// client in them.
+/// Gives this thread priority over others. It is for clients with pauses whose latency is measured:
+/// on a separate machine they would never wait for a processor that the server or other clients
+/// use. Returns whether that worked. Without privileges it fails, and latencies then include more
+/// of the client.
 pub fn go_ahead() -> bool {
-    // Linux: of the calling thread alone.
+    // On Linux, only for the calling thread.
     rustix::process::setpriority_process(None, PRIORITY).is_ok()
 }

@@ -1,13 +1,13 @@
-//! Many connections to a Redis, each with a number of commands under way: a load like that of
-//! redis-benchmark, but counted for each connection and each group of them.
+//! Many connections to a Redis, each with a number of commands in flight. The load is like that of
+//! redis-benchmark, but counted for each connection and each group.
 //!
 //! A connection sends `pipeline` times `SET key value` and waits until all are answered; then it
-//! begins anew, perhaps after a pause. The latency of a batch is that of its last answer.
+//! repeats that, perhaps after a pause. The latency of a batch is that of its last answer.
 //!
-//! Each group has a thread of its own, as its account would have a machine of its own: an answer to
-//! one of four connections must not lie in the client behind those to two hundred others, which
-//! would be counted as the server's latency. For the same reason threads of groups that pause go
-//! before the others, where the process may ask for that.
+//! Each group has its own thread, as its account would have its own machine. An answer to one of
+//! four connections must not wait in the client behind those to two hundred others; that would
+//! count as the server's latency. For the same reason threads of groups that pause have priority
+//! over the others, if the process may set it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,10 +22,10 @@ use rustix::event::{Timespec, epoll};
 use crate::priority;
 use crate::random::Random;
 
-/// What the server says to each command.
+/// The server's answer to each command.
 const ANSWER: &[u8] = b"+OK\r\n";
 
-/// Longest latency that is told from longer ones.
+/// Latencies above this count as this.
 const LONGEST_US: u64 = 600_000_000;
 
 /// Keys that connections choose from.
@@ -34,17 +34,16 @@ const KEYS: i64 = 100_000;
 /// Longest sleep of a thread that may be asked to stop.
 const TENTH: Duration = Duration::from_millis(100);
 
-/// Connections of the same account that do the same.
+/// Connections of the same account with the same load.
 #[derive(Debug, Clone)]
 pub struct Group {
     /// Account to log in as, with any password; `None` for the default one.
     pub account: Option<String>,
     /// Connections.
     pub connections: usize,
-    /// Commands that each has under way.
+    /// Commands that each has in flight.
     pub pipeline: usize,
-    /// How long each pauses between two batches on average, exponentially distributed; zero for not
-    /// at all.
+    /// Mean pause of each between two batches, exponentially distributed; zero for none.
     pub pause: Duration,
 }
 
@@ -57,7 +56,7 @@ pub struct Time {
     pub window: Duration,
 }
 
-/// What a group was served in the window.
+/// A group's results in the window.
 #[derive(Debug)]
 pub struct Served {
     /// Commands answered, for each connection.
@@ -76,11 +75,11 @@ struct Connection {
     pauses_until: Option<Instant>,
 }
 
-/// Loads the server at `address` until the time is over, or `go_on` (asked ten times a second) says
-/// no.
+/// Loads the server at `address` until the time is over, or until `go_on` (called ten times a
+/// second) returns false.
 ///
 /// # Errors
-/// What a socket says, a connection that the server closes, and an answer that is none.
+/// Those of sockets, a connection that the server closes, and a wrong answer.
 pub fn run(
     address: SocketAddr,
     groups: &[Group],
@@ -111,8 +110,8 @@ pub fn run(
     })
 }
 
-/// A histogram whose bounds are known from the beginning: one that grows by itself does not do so
-/// for values that it may saturate, and takes them for the least.
+/// A histogram with fixed bounds. One that grows by itself does not do so for values that may
+/// saturate: it counts them as the least.
 fn latencies() -> io::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).map_err(io::Error::other)
 }
@@ -169,7 +168,7 @@ fn load(
             }
             if now >= from && connection.begun >= from {
                 served.commands[at] += group.pipeline as u64;
-                // Saturates beyond what any batch takes.
+                // Saturates above any real batch.
                 let us = u64::try_from(connection.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
                 served.latency_us.saturating_record(us);
             }
@@ -236,11 +235,11 @@ impl Connection {
         self.batch[..one.len()].copy_from_slice(&one);
         self.left = pipeline * ANSWER.len();
         self.begun = Instant::now();
-        // The server has read all that was sent before, so there is room for a batch.
+        // The server has read everything sent before, so there is room for a batch.
         self.stream.write_all(&self.batch)
     }
 
-    /// Takes what is there of the answer; whether that was all.
+    /// Reads what has come of the answer; returns whether that was all.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         match self.stream.read(buffer) {
             Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server hung up")),

@@ -2,7 +2,7 @@
 //! loom`.
 //!
 //! Each model runs two or three threads with one or two operations each on a list of three or four
-//! pages, and checks the invariant at the end, and that no page is lost or in two places.
+//! pages. At the end it checks the invariant, and that no page is lost or duplicated.
 
 use super::node::Node;
 use super::*;
@@ -53,7 +53,7 @@ fn list(count: u32, dirty: &[FrameId]) -> Shared {
     Arc::new((pages, lru))
 }
 
-/// The flusher: takes over, writes what is behind the pointer, frees it.
+/// The flusher: takes over the pages behind the pointer, writes them, and frees them.
 fn flush(shared: &Shared) -> Vec<FrameId> {
     let (pages, lru) = &**shared;
     lru.take_over();
@@ -78,8 +78,8 @@ fn check(shared: &Shared, count: u32, out: Vec<FrameId>) {
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // More preemptions than any known bug of this kind needs (CHESS, PLDI 2007), fewer than
-    // forever.
+    // More preemptions than any known bug of this kind needs (CHESS, PLDI 2007); more would take
+    // too long.
     builder.preemption_bound = Some(3);
     builder.check(run);
 }

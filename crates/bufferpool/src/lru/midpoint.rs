@@ -1,8 +1,8 @@
 //! The part of the LRU list that LRU-M guards, with InnoDB's midpoint as an option.
 //!
-//! With the midpoint the mixed region is split into a young part at the head and an old one at the
-//! tail, 3/8 of its length. A page enters at the head of the old part, so a scan that touches each
-//! page once pushes out old pages only; a second hit makes a page young.
+//! With the midpoint the mixed region is split: a young part at the head, and an old part at the
+//! tail, 3/8 of its length. A page enters at the head of the old part. So a scan that reads each
+//! page once evicts only old pages; a second hit makes a page young.
 
 use super::node::{List, Nodes};
 use crate::ids::{FrameId, NIL};
@@ -20,10 +20,10 @@ pub(crate) struct Mixed {
     pub(super) list: List,
     /// Pages behind the LRU-C pointer which the flusher has not taken over.
     pub(super) passed: List,
-    /// The LRU-C pointer: the last page of `list`, [`NIL`] if it was never set or at the head.
+    /// The LRU-C pointer: the last page of `list`; [`NIL`] if it was never set or is at the head.
     pub(super) pointer: FrameId,
-    /// The page nearest to the head among those that came back from behind the pointer; they fill
-    /// the list from here to its tail.
+    /// The page nearest to the head among those that came back from behind the pointer; such pages
+    /// fill the list from here to its tail.
     returned: FrameId,
     midpoint: bool,
     /// The first page of the old part.
@@ -93,7 +93,7 @@ impl Mixed {
         }
     }
 
-    /// Takes a page out of the mixed region. The pointer steps towards the head if it stood there.
+    /// Takes a page out of the mixed region. If the pointer is at it, it steps towards the head.
     pub(super) fn unlink(&mut self, nodes: &impl Nodes, frame: FrameId) {
         if self.pointer == frame {
             self.pointer = self.list.before(nodes, frame);
@@ -144,7 +144,8 @@ impl Mixed {
         self.old_len -= 1;
     }
 
-    /// The old part is a suffix of the list, of the recorded length, and what came back is in it.
+    /// The old part is a suffix of the list with the recorded length, and includes the pages that
+    /// came back.
     #[cfg(any(test, loom))]
     pub(super) fn check_old(&self, nodes: &impl Nodes) {
         let frames = self.list.frames(nodes);

@@ -9,21 +9,22 @@
 //! ```
 //!
 //! *P*, the LRU-C pointer, is the last page of the mixed region. The pages behind it are the
-//! paper's dirty region. It is held in two parts: what the pointer passed since the flusher last
-//! looked (*passed*), and what the flusher took over (*dirty*). A foreground thread that moves the
-//! pointer needs LRU-M alone, and the flusher that frees pages needs LRU-D alone; both are taken
-//! only for the constant-time take-over ([`Lru::take_over`]) and for a hit on a page in *dirty*.
+//! paper's dirty region. It has two parts: the pages that the pointer has passed since the
+//! flusher's last take-over (*passed*), and those taken over (*dirty*). A foreground thread that
+//! moves the pointer needs only LRU-M, and the flusher that frees pages needs only LRU-D. Both are
+//! taken only for the constant-time take-over ([`Lru::take_over`]), and for a hit on a page in
+//! *dirty*.
 //!
-//! The invariant, on which nothing else may be assumed:
+//! The invariant; code may assume nothing else:
 //!
 //! 1. A page is in exactly one of: no list ([`node::OUT`]), *mixed* (region = [`node::MIXED`]),
 //!    *passed* (region = the current generation), *dirty* (region < the current generation).
-//! 2. Links and region of a page in *mixed* or *passed* are written only under LRU-M, of a page in
-//!    *dirty* only under LRU-D. A page gets from one guard's side to the other's only under both.
+//! 2. Links and region of a page in *mixed* or *passed* are written only under LRU-M, those of a
+//!    page in *dirty* only under LRU-D. A page changes sides only under both.
 //! 3. The generation changes only under both mutexes, at the take-over. It makes every passed page
 //!    a dirty one at once, without a visit to each.
-//! 4. A page enters *passed* only while it is dirty. It leaves for *mixed* at the head when it is
-//!    hit. It leaves at the tail, where the pointer goes back to it, when it was written.
+//! 4. A page enters *passed* only while it is dirty. A hit moves it to *mixed* at the head. A write
+//!    moves it to the tail of *mixed*, and the pointer steps back to it.
 //! 5. LRU-D is taken before LRU-M.
 //!
 //! With one mutex (the paper's basic LRU-C, and every rival) *dirty* stays empty.
@@ -68,7 +69,7 @@ impl LockWaits {
     }
 }
 
-/// A part of the LRU list, seen from its tail.
+/// A part of the LRU list, walked from its tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Area {
     /// Everything that LRU-M guards: passed pages, then mixed ones.
@@ -79,7 +80,7 @@ pub(crate) enum Area {
     Dirty,
 }
 
-/// What a visitor wants to happen to a page.
+/// A visitor's decision on a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Visit {
     /// Leave it where it is.
@@ -98,9 +99,9 @@ pub(crate) struct Lru<N> {
     /// LRU-D.
     dirty: Mutex<List>,
     generation: AtomicU64,
-    /// Pages taken out of the list so far, modulo 2^32: how old a touch is.
+    /// Pages taken out of the list so far, modulo 2^32: the clock for the age of a touch.
     clock: AtomicU32,
-    /// Pages that the pointer passed since the last take-over, as of the last look under LRU-M.
+    /// Pages that the pointer passed since the last take-over, as last seen under LRU-M.
     passed: std::sync::atomic::AtomicU32,
     pub(crate) waits_m: LockWaits,
     pub(crate) waits_d: LockWaits,
@@ -145,9 +146,9 @@ impl<N: Nodes> Lru<N> {
     /// Whether a hit on the page should move it to the head. Takes no lock.
     ///
     /// A page of the dirty region always should: it is about to be evicted. A page of the mixed
-    /// region should when as many pages were evicted since its last move as make up a quarter of
-    /// the list: until then it is near the head anyway, and moving it on every hit would make every
-    /// hit take LRU-M (InnoDB does likewise).
+    /// region should once as many pages were evicted since its last move as a quarter of the list
+    /// has. Until then it is near the head anyway, and moving it on every hit would make every hit
+    /// take LRU-M (InnoDB does the same).
     #[inline]
     pub(crate) fn is_due(&self, node: &node::Node, quarter: u32) -> bool {
         match node.region.load(Ordering::Relaxed) {
@@ -173,17 +174,18 @@ impl<N: Nodes> Lru<N> {
         self.move_to_mixed(frame, &|_| true, &put).is_some_and(|from| from >= FIRST_GENERATION)
     }
 
-    /// A page was written: if it lies behind the pointer, and is clean, the pointer goes back to
+    /// A page was written: if it lies behind the pointer, and is clean, the pointer steps back to
     /// it.
     ///
-    /// Constant time. Code that cleans a page and does not take its frame calls this, so that the
-    /// pointer stays the first clean page from the tail. Pages that come back are taken in the
-    /// order in which they came, before all pages that the pointer has not passed.
+    /// Constant time. Code that cleans a page and does not take its frame calls this, so the
+    /// pointer stays at the first clean page from the tail. Pages that came back are evicted in
+    /// that order, before all pages that the pointer has not passed.
     pub(crate) fn cleaned(&self, frame: FrameId) {
         let is_wanted = |from| from != MIXED && !self.nodes.is_dirty(frame);
         let put = |m: &mut Mixed| {
             let node = self.nodes.node(frame);
-            // It is the next to go: a hit must move it, however few pages went since its last one.
+            // It is evicted next: a hit must move it, however few pages were evicted since its last
+            // hit.
             let long_ago = self.clock.load(Ordering::Relaxed).wrapping_sub(u32::MAX / 2);
             node.touched.store(long_ago, Ordering::Relaxed);
             m.push_returned(&self.nodes, frame);
@@ -193,8 +195,8 @@ impl<N: Nodes> Lru<N> {
         }
     }
 
-    /// Takes a page out of its region, under the mutexes, and lets `put` add it to the mixed one,
-    /// if `is_wanted` says so of the region where it is. Returns that region.
+    /// Takes a page out of its region, under the mutexes, if `is_wanted` accepts that region. `put`
+    /// then adds it to the mixed region. Returns the old region.
     fn move_to_mixed(
         &self,
         frame: FrameId,
@@ -216,7 +218,7 @@ impl<N: Nodes> Lru<N> {
                 passed if passed == self.generation() => m.passed.unlink(&self.nodes, frame),
                 _ => match &mut d {
                     Some(d) => d.unlink(&self.nodes, frame),
-                    // It was taken over between the look and the lock.
+                    // The flusher took it over between the check and the lock.
                     None => continue,
                 },
             }
@@ -229,8 +231,8 @@ impl<N: Nodes> Lru<N> {
     /// Algorithm 1: takes the least recently used clean page, and moves the pointer to the next.
     ///
     /// Dirty pages that the pointer meets fall behind it into the dirty region. A clean page that
-    /// somebody has pinned is in use, so it goes to the head. `None`: the pointer reached the head,
-    /// no page can be taken.
+    /// is pinned is in use, so it goes to the head. `None`: the pointer reached the head, and no
+    /// page can be taken.
     pub(crate) fn select_clean(&self) -> Option<FrameId> {
         let mut m = self.lock_m();
         let mut spared = 0;
@@ -274,7 +276,7 @@ impl<N: Nodes> Lru<N> {
         self.passed.store(m.passed.len as u32, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// How many pages the pointer passed since the last take-over, about.
+    /// Roughly how many pages the pointer has passed since the last take-over.
     pub(crate) fn passed(&self) -> u32 {
         self.passed.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -289,7 +291,7 @@ impl<N: Nodes> Lru<N> {
         self.clock.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The rivals' way: takes the first clean page among the last `depth` of the list.
+    /// Eviction of the rivals: takes the first clean page among the last `depth` of the list.
     ///
     /// Returns the page and how many were scanned.
     pub(crate) fn scan_clean(&self, depth: usize) -> (Option<FrameId>, usize) {
@@ -309,7 +311,7 @@ impl<N: Nodes> Lru<N> {
         (None, depth)
     }
 
-    /// Makes the passed pages the flusher's: constant time, both mutexes (invariant 3).
+    /// Gives the passed pages to the flusher: constant time, both mutexes (invariant 3).
     pub(crate) fn take_over(&self) {
         let mut d = self.lock_d();
         let mut m = self.lock_m();
@@ -383,8 +385,8 @@ impl<N: Nodes> Lru<N> {
 
     /// Takes a page out of the list if its frame can be claimed.
     ///
-    /// With `behind_only` a page that a hit brought back to the mixed region stays. A page of the
-    /// dirty region that is clean and pinned is in use, and goes to the head.
+    /// With `behind_only` a page that a hit moved to the mixed region stays. A page of the dirty
+    /// region that is clean and pinned is in use, and goes to the head.
     pub(crate) fn evict(&self, frame: FrameId, behind_only: bool) -> bool {
         let node = self.nodes.node(frame);
         loop {
@@ -406,7 +408,7 @@ impl<N: Nodes> Lru<N> {
                 claim
             } else {
                 let mut m = self.lock_m();
-                // Invariant 2: what is read here stays true only on LRU-M's side.
+                // Invariant 2: the value stays valid only on LRU-M's side.
                 let region = node.region.load(Ordering::Relaxed);
                 if region != seen || (region != MIXED && region != self.generation()) {
                     continue;
@@ -434,7 +436,7 @@ impl<N: Nodes> Lru<N> {
         }
     }
 
-    /// Finds a page from the tail of the whole list, looking at `depth` pages of each part.
+    /// Searches for a page from the tail of the whole list, through `depth` pages of each part.
     pub(crate) fn find_oldest(
         &self,
         depth: usize,
@@ -464,7 +466,7 @@ impl<N: Nodes> Lru<N> {
         (m.list.len, m.passed.len + d.len)
     }
 
-    /// Where the LRU-C pointer stands.
+    /// The page at the LRU-C pointer.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn pointer(&self) -> Option<FrameId> {
         let page = self.lock_m().pointer;

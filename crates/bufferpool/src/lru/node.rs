@@ -1,8 +1,8 @@
 //! Nodes and plain doubly linked lists of them.
 //!
-//! A node lives in its frame. Its links and its region are written only by the holder of the mutex
-//! that guards its region (see [`super::Lru`]), so relaxed atomics suffice: the mutexes order them.
-//! They are atomics, not cells, because hits peek at `region` and `touched` without a lock.
+//! A node lives in its frame. Its links and its region are written only under the mutex that guards
+//! its region (see [`super::Lru`]). So relaxed atomics suffice: the mutexes order them. They are
+//! atomics, not cells, because hits read `region` and `touched` without a lock.
 
 use crate::ids::{FrameId, NIL};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,10 +11,10 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 pub(crate) const OUT: u64 = 0;
 /// In the mixed region.
 pub(crate) const MIXED: u64 = 1;
-/// Values from here on: in the dirty region since the generation of that number.
+/// Values from here on: in the dirty region since the generation with this number.
 pub(crate) const FIRST_GENERATION: u64 = 2;
 
-/// A frame's place in the LRU list.
+/// A frame's links in the LRU list.
 pub(crate) struct Node {
     /// Towards the head (more recently used).
     prev: AtomicU32,
@@ -40,18 +40,18 @@ impl Node {
     }
 }
 
-/// What became of an attempt to take a page out of the pool.
+/// Result of an attempt to take a page out of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
-    /// The frame is the caller's: nobody can pin it any more.
+    /// The frame is the caller's: it cannot be pinned any more.
     Claimed,
     /// The page is dirty, or being written.
     Dirty,
-    /// Somebody holds a pin.
+    /// The page is pinned.
     Pinned,
 }
 
-/// Where the nodes are, and what the list must know of their pages.
+/// Access to the nodes, and what the list must know of their pages.
 pub(crate) trait Nodes {
     fn node(&self, frame: FrameId) -> &Node;
     /// Whether the page must be written before its frame can be used for another.

@@ -65,7 +65,7 @@ fn list(count: u32, dirty: &[FrameId]) -> (Arc<Pages>, Lru<Arc<Pages>>) {
 fn the_victim_is_the_least_recently_used_clean_page() {
     let (_pages, lru) = list(6, &[0, 1, 3]);
     assert_eq!(lru.select_clean(), Some(2));
-    // Line 10 of Algorithm 1: the pointer stands at the next clean page already.
+    // Line 10 of Algorithm 1: the pointer is already at the next clean page.
     assert_eq!(lru.pointer(), Some(4));
     assert_eq!(lru.checked(), (vec![5, 4], vec![3, 1, 0], vec![]));
 }
@@ -92,8 +92,9 @@ fn a_page_cleaned_again_at_the_pointer_is_the_victim() {
     assert_eq!(lru.checked(), (vec![4, 3], vec![0], vec![]));
 }
 
-/// Behind the pointer is the flusher's side: a miss does not look there, and what was cleaned and
-/// dirtied again there, before the pointer went back to it, must be written again before it leaves.
+/// Behind the pointer is the flusher's side, where a miss does not search. A page that was cleaned
+/// and dirtied again there, before the pointer stepped back to it, must be written again before it
+/// is evicted.
 #[test]
 fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
     for taken_over in [false, true] {
@@ -114,8 +115,8 @@ fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
     }
 }
 
-/// The pointer is the first clean page from the tail: it goes back to pages that were written
-/// behind it, and they go before all that it did not pass.
+/// The pointer is the first clean page from the tail. It steps back to pages that were written
+/// behind it, and these are evicted before all that it has not passed.
 #[test]
 fn the_pointer_goes_back_to_pages_that_were_cleaned_behind_it() {
     for taken_over in [false, true] {
@@ -140,7 +141,7 @@ fn the_pointer_goes_back_to_pages_that_were_cleaned_behind_it() {
         assert_eq!(lru.select_clean(), Some(0));
         assert_eq!(lru.select_clean(), Some(2));
         assert_eq!(lru.pointer(), Some(5));
-        // Nothing that came back is left: the next goes to the tail again.
+        // All pages that came back are gone: the next goes to the tail again.
         pages.set(1, CLEAN);
         lru.cleaned(1);
         assert_eq!(lru.checked().0, [7, 6, 5, 1]);
@@ -175,7 +176,7 @@ fn pages_come_back_behind_the_midpoint() {
     }
 }
 
-/// A pool that shrinks takes pages from wherever they are: at the pointer, before it and behind it.
+/// A pool that shrinks takes pages from everywhere: at the pointer, before it and behind it.
 #[test]
 fn pages_withdrawn_at_and_around_the_pointer_leave_it_at_a_page() {
     for taken_over in [false, true] {
@@ -201,7 +202,8 @@ fn pages_withdrawn_at_and_around_the_pointer_leave_it_at_a_page() {
     }
 }
 
-/// Runs `work` on another thread while this one holds the mutex of `area`; it must end before that.
+/// Runs `work` on another thread while this one holds the mutex of `area`; `work` must end
+/// meanwhile.
 fn beside(lru: &Lru<Arc<Pages>>, area: Area, work: impl FnOnce() + Send) {
     let (begin, begun) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel();
@@ -210,7 +212,7 @@ fn beside(lru: &Lru<Arc<Pages>>, area: Area, work: impl FnOnce() + Send) {
         scope.spawn(move || {
             begun.recv().unwrap();
             work();
-            // Nobody listens when the time is up.
+            // There is no listener after the timeout.
             let _ = end.send(());
         });
         lru.sweep(area, 1, &mut |_| {
@@ -222,7 +224,7 @@ fn beside(lru: &Lru<Arc<Pages>>, area: Area, work: impl FnOnce() + Send) {
     assert!(in_time, "a thread waited for the mutex of {area:?}");
 }
 
-/// Section 4.3: who works in one region does not wait for who works in the other.
+/// Section 4.3: threads in one region do not wait for threads in the other.
 #[test]
 fn misses_and_the_flusher_do_not_wait_for_each_other() {
     let (pages, lru) = list(8, &[0, 1]);
@@ -259,7 +261,7 @@ fn the_pointer_reaching_the_head_yields_no_victim_until_a_page_is_clean_again() 
     assert_eq!(lru.select_clean(), None);
     assert_eq!(lru.pointer(), None);
     assert_eq!(lru.checked(), (vec![], vec![2, 1, 0], vec![]));
-    // The oldest page of the whole list is what a read stall writes.
+    // A read stall writes the oldest page of the whole list.
     assert_eq!(lru.find_oldest(usize::MAX, &mut |_| true), Some(0));
     pages.set(0, CLEAN);
     assert!(lru.evict(0, false));

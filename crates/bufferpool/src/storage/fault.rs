@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Reads of the page end with EIO.
+    /// Reads of the page fail with EIO.
     ReadError(PageId),
-    /// Writes of the page end with EIO.
+    /// Writes of the page fail with EIO.
     WriteError(PageId),
-    /// Writes of the page end with EIO after half of it was written.
+    /// Writes of the page fail with EIO after half of it was written.
     TornWrite(PageId),
-    /// Every write ends with EIO.
+    /// Every write fails with EIO.
     AllWrites,
-    /// Every write ends with ENOSPC.
+    /// Every write fails with ENOSPC.
     Full,
     /// Syncs end with EIO.
     SyncError,
@@ -28,7 +28,7 @@ pub enum Fault {
     Misdirected(PageId, PageId),
 }
 
-/// A storage that fails as it is told to.
+/// A storage with faults on demand.
 pub struct FaultStorage {
     inner: Arc<dyn Storage>,
     faults: Mutex<Vec<Fault>>,

@@ -30,13 +30,14 @@ pub enum AsyncIo {
 pub struct FileOptions {
     /// Bytes of a page.
     pub page_size: usize,
-    /// Past the kernel's page cache (O_DIRECT). File systems without it are used without it.
+    /// Bypass the kernel's page cache (O_DIRECT). File systems without O_DIRECT are used without
+    /// it.
     pub direct: bool,
     /// How batches are read and written.
     pub async_io: AsyncIo,
-    /// Most requests of a batch under way at once.
+    /// Most requests of a batch in flight.
     pub depth: u32,
-    /// A page file that is there already may be emptied by [`FileStorage::create`].
+    /// [`FileStorage::create`] may empty an existing page file.
     pub replace: bool,
 }
 
@@ -58,7 +59,7 @@ impl Default for FileOptions {
 pub struct FileStorage {
     path: PathBuf,
     file: File,
-    /// Holds the lock that keeps other opens away.
+    /// Holds the lock that excludes other opens.
     lock: File,
     page_size: usize,
     pages: u64,
@@ -68,18 +69,17 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// Creates a file for `pages` pages, or labels a block device. Reserves no space: a full disk
-    /// shows when pages are written.
+    /// Creates a file for `pages` pages, or labels a block device. Reserves no space: on a full
+    /// disk, later writes of pages fail.
     ///
-    /// With [`FileOptions::replace`] one of ours that is there is emptied first. As much of a
-    /// device as pages need is read, and zeroes are written where there are none, which may take a
-    /// while: nothing of before may be taken for a page.
+    /// With [`FileOptions::replace`] an existing page file is emptied first. On a device, the range
+    /// for the pages is read and zeroed where needed, which may take a while: old data must not be
+    /// taken for pages.
     ///
     /// # Errors
-    /// [`StorageError::Open`], also if a device is too small, or if there is something else than
-    /// zeroes: a page file that is not to be replaced, or a stranger's data (all of a file is
-    /// looked at, and a MiB at both ends of a device); [`StorageError::InUse`]; and the errors of a
-    /// write.
+    /// [`StorageError::Open`] if a device is too small, or if there are data: a page file that may
+    /// not be replaced, or other data (the whole file is checked, and a MiB at both ends of a
+    /// device). [`StorageError::InUse`], and the errors of a write.
     pub fn create(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let page_size = options.page_size;
         if !page_size.is_power_of_two() || page_size < 512 {
@@ -110,26 +110,25 @@ impl FileStorage {
     /// Opens what [`FileStorage::create`] made.
     ///
     /// # Errors
-    /// [`StorageError::Foreign`] if the label is not ours or the page size differs,
-    /// [`StorageError::Short`] if file or device is shorter than its label says,
+    /// [`StorageError::Foreign`] if the label is not ours or the page size differs.
+    /// [`StorageError::Short`] if the file or device is shorter than its label requires.
     /// [`StorageError::InUse`] if it is open already.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, StorageError> {
         Self::open_locked(path, label::open_alone(path, false)?, options)
     }
 
-    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has
-    /// fewer. Zeroes are written where new pages of a device will be: an older page file may have
-    /// been there.
+    /// Opens what [`FileStorage::create`] made, and extends it to `pages` pages if it has fewer.
+    /// New pages of a device are zeroed, as an older page file may have been there.
     ///
     /// # Errors
     /// As [`FileStorage::open`]; [`StorageError::Open`] if a device is too small; the errors of a
-    /// write. What was there is there in any case.
+    /// write. Existing pages stay in any case.
     pub fn grow(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let file = label::open_alone(path, false)?;
         let there = label::check(path, &file, options.page_size)?;
         if there < pages {
             label::make_room(path, &file, (options.page_size, pages), Some(there))?;
-            // The label must not promise what a power cut takes back.
+            // The label must not promise pages that a power cut takes back.
             file.sync_all().map_err(|error| label::wrong(path, error))?;
             label::write(&file, options.page_size, pages)?;
         }
@@ -141,8 +140,8 @@ impl FileStorage {
         if options.depth == 0 {
             return Err(label::wrong(path, "a depth of 0: no request could ever go"));
         }
-        // Another description than the locked one: what the kernel still has under way for a
-        // process that was killed would keep the lock.
+        // Another open file than the locked one: I/O that the kernel still has in flight for a
+        // killed process would keep the lock.
         let with = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
         let direct = options.direct.then(|| with(libc::O_DIRECT).ok()).flatten();
         let rings = match options.async_io {
@@ -164,7 +163,7 @@ impl FileStorage {
         })
     }
 
-    /// Whether the file is used past the kernel's page cache.
+    /// Whether the file bypasses the kernel's page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -186,7 +185,7 @@ impl FileStorage {
         (page.0 + 1) * self.page_size as u64
     }
 
-    /// Whether the kernel takes the buffer as it is.
+    /// Whether the kernel accepts the buffer directly.
     fn fits(&self, bytes: &[u8]) -> bool {
         !self.direct || (bytes.as_ptr() as usize).is_multiple_of(crate::memory::ALIGNMENT)
     }
@@ -215,8 +214,7 @@ impl FileStorage {
         Ok(())
     }
 
-    /// A ring, if every request of a batch is one that the kernel takes as it is. Without one
-    /// threads do it.
+    /// A ring, if the kernel accepts every request of a batch directly. Otherwise threads do it.
     fn ring_for(&self, mut batch: impl Iterator<Item = (PageId, bool)>) -> Option<Taken<'_>> {
         let rings = self.rings.as_ref()?;
         let plain = batch.all(|(page, fits)| fits && check_range(self, page, 1).is_ok());
@@ -230,7 +228,7 @@ impl FileStorage {
 
 impl Drop for FileStorage {
     fn drop(&mut self) {
-        // A process that is being started by another thread may have the file, too, for a moment.
+        // A process that another thread is starting may have the file for a moment too.
         let _ = self.lock.unlock();
     }
 }
@@ -275,7 +273,7 @@ impl Storage for FileStorage {
             Some(ring) => {
                 let whole = ring.read_batch(&self.file, &|page| self.offset(page), reads);
                 for (at, (read, whole)) in reads.iter_mut().zip(whole).enumerate() {
-                    // What was cut short or failed is asked for again, by itself, and says why.
+                    // A short or failed read is repeated on its own, for its error.
                     done(at, if whole { Ok(()) } else { self.read_at(read.page, read.bytes) });
                 }
             }

@@ -1,4 +1,4 @@
-//! How a file or a block device becomes ours and stays ours: label and lock.
+//! Label and lock of a page file or block device.
 
 use crate::error::StorageError;
 use crate::ids::PageId;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 const MAGIC: &[u8; 16] = b"headworks-pages\0";
 const VERSION: u32 = 1;
-/// Between two tries to lock a device, and how many there are.
+/// Time between two attempts to lock a device, and their number.
 const LOCK_AGAIN: Duration = Duration::from_millis(50);
 const LOCK_TRIES: usize = 20;
-/// Bytes of a block device, at both ends, that must be zeroes before it is labelled: file systems,
-/// volume managers, arrays and swap have something there.
+/// Bytes of a block device, at both ends, that must be zero before it is labelled. File systems,
+/// volume managers, arrays and swap have data there.
 const ZEROED_BYTES: u64 = 1 << 20;
 
-/// What is in the place of a label.
+/// The contents where a label would be.
 pub(super) enum Found {
-    /// Nothing: no byte of anybody would be lost.
+    /// Nothing: no data would be lost.
     Nothing,
     /// A label of ours.
     Ours,
@@ -33,10 +33,10 @@ pub(super) fn wrong(path: &Path, message: impl ToString) -> StorageError {
     StorageError::Open { path: path.into(), message: message.to_string() }
 }
 
-/// Opens a file or a device for nobody else; the lock goes with the file, however its process ends.
+/// Opens a file or a device exclusively. The lock ends with the file, however its process ends.
 pub(super) fn open_alone(path: &Path, create: bool) -> Result<File, StorageError> {
     let is_device = path.metadata().is_ok_and(|it| it.file_type().is_block_device());
-    // udev opens and locks a device, too, for the moment in which it looks at it.
+    // udev also opens and locks a device for a moment, to inspect it.
     let mut tries = if is_device { LOCK_TRIES } else { 1 };
     loop {
         match try_open(path, create, is_device) {
@@ -53,7 +53,8 @@ fn try_open(path: &Path, create: bool, is_device: bool) -> Result<File, StorageE
         .write(true)
         .create(create && !is_device)
         .truncate(false)
-        // Of a block device: neither mounted, nor part of an array, nor opened likewise by anybody.
+        // For a block device: neither mounted, nor part of an array, nor opened exclusively
+        // elsewhere.
         .custom_flags(if is_device { libc::O_EXCL } else { 0 })
         .open(path);
     let in_use = || StorageError::InUse { path: path.into() };
@@ -64,7 +65,7 @@ fn try_open(path: &Path, create: bool, is_device: bool) -> Result<File, StorageE
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(in_use()),
-        // A file system that knows no locks is used without.
+        // A file system without locks is used without one.
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(file),
         Err(TryLockError::Error(error)) => {
             Err(wrong(path, format!("it cannot be locked: {error}")))
@@ -72,7 +73,7 @@ fn try_open(path: &Path, create: bool, is_device: bool) -> Result<File, StorageE
     }
 }
 
-/// What is there: reads all of a file, or both ends of a device.
+/// The contents: reads the whole file, or both ends of a device.
 pub(super) fn look(mut file: &File) -> std::io::Result<Found> {
     let mut first = [0; MAGIC.len()];
     let there = length(file)?;
@@ -130,7 +131,7 @@ pub(super) fn sync_name(path: &Path, file: &File) -> Result<(), StorageError> {
     File::open(directory).and_then(|it| it.sync_all()).map_err(|error| wrong(path, error))
 }
 
-/// Checks the label; returns how many pages it promises, all of which are there.
+/// Checks the label. Returns its number of pages, all of which exist.
 pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, StorageError> {
     let foreign = |reason: String| StorageError::Foreign { path: path.into(), reason };
     let mut label = [0u8; 32];
@@ -152,7 +153,7 @@ pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, S
     }
     let pages = u64::from(number(24)) | u64::from(number(28)) << 32;
     let Some(want) = bytes_of(pages, page_size) else {
-        return Err(foreign(format!("its label says {pages} pages, more than a file can have")));
+        return Err(foreign(format!("its label has {pages} pages, more than a file can have")));
     };
     let there = length(file).map_err(|error| foreign(error.to_string()))?;
     if there < want {
@@ -167,8 +168,8 @@ pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, S
     Ok(pages)
 }
 
-/// Makes room for so many pages and a label: a file gets its length, a device must have it. What is
-/// there after the first `keep` pages and the label goes, with none also the label.
+/// Makes room for this many pages and a label: a file gets the length, a device must have it. Data
+/// after the first `keep` pages and the label are removed; without `keep`, the label too.
 pub(super) fn make_room(
     path: &Path,
     file: &File,
@@ -181,8 +182,7 @@ pub(super) fn make_room(
     let kept = keep.and_then(|pages| bytes_of(pages, page_size)).unwrap_or(0);
     let kind = file.metadata().map_err(|error| wrong(path, error))?.file_type();
     if !kind.is_block_device() {
-        // Not more than there is: a file that is shorter than it should be has been found out
-        // before.
+        // Never beyond the end: a file that is too short was detected before.
         return file
             .set_len(kept)
             .and_then(|()| file.set_len(bytes))
@@ -196,7 +196,7 @@ pub(super) fn make_room(
     clear(file, kept, bytes).map_err(|error| wrong(path, error))
 }
 
-/// Makes the bytes of a device from `at` to `bytes` zeroes, where they are not.
+/// Zeroes the bytes of a device from `at` to `bytes`, where they are not zero.
 fn clear(file: &File, mut at: u64, bytes: u64) -> std::io::Result<()> {
     let mut piece = vec![0; ZEROED_BYTES as usize];
     let zeroes = vec![0; ZEROED_BYTES as usize];
@@ -211,13 +211,13 @@ fn clear(file: &File, mut at: u64, bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes of a file of so many pages, with its label: at most what an offset can say.
+/// Bytes of a file with this many pages and its label; `None` beyond the largest offset.
 fn bytes_of(pages: u64, page_size: usize) -> Option<u64> {
     let bytes = pages.checked_add(1)?.checked_mul(page_size as u64)?;
     i64::try_from(bytes).is_ok().then_some(bytes)
 }
 
-/// Bytes of a file or a block device, whose metadata do not tell.
+/// Bytes of a file, or of a block device, whose metadata do not have the size.
 fn length(mut file: &File) -> std::io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }

@@ -5,13 +5,13 @@ use crate::error::StorageError;
 use crate::ids::PageId;
 use parking_lot::Mutex;
 
-/// Pages per allocation and lock: neighbours share, distant pages do not disturb each other.
+/// Pages per allocation and lock: neighbours share one, distant pages do not.
 const CHUNK: u64 = 16;
 
-/// Pages side by side, once one of them was written.
+/// Adjacent pages, once one of them was written.
 type Chunk = Option<Box<[u8]>>;
 
-/// Pages in memory; a chunk of 16 takes memory when one of its pages is first written.
+/// Pages in memory. A chunk of 16 takes memory once one of its pages is written.
 pub struct MemStorage {
     page_size: usize,
     pages: u64,
@@ -27,7 +27,7 @@ impl MemStorage {
     }
 
     fn place(&self, page: PageId) -> (usize, usize) {
-        // `check_range` came before: both fit.
+        // `check_range` was called before: both fit.
         ((page.0 / CHUNK) as usize, (page.0 % CHUNK) as usize * self.page_size)
     }
 }

@@ -1,4 +1,4 @@
-//! Where pages are kept: the trait, and what implements it.
+//! Storage of pages: the trait and its implementations.
 //!
 //! | type | is |
 //! | --- | --- |
@@ -41,7 +41,7 @@ use crate::ids::PageId;
 pub enum IoKind {
     /// A foreground thread waits for the page.
     Miss,
-    /// Somebody expects the page to be needed.
+    /// The page is expected to be needed.
     Prefetch,
     /// A foreground thread waits for the frame: a read stall.
     StallFlush,
@@ -51,9 +51,9 @@ pub enum IoKind {
     CheckpointFlush,
     /// A copy into the doublewrite area.
     Doublewrite,
-    /// None of the pool's own: recovery, tools.
+    /// Not the pool's own: recovery, tools.
     Other,
-    /// A write-ahead log's. The pool makes none; a log that enters an [`IoQueue`] does.
+    /// A write-ahead log's write. The pool makes none; a log that enters an [`IoQueue`] does.
     Log,
 }
 
@@ -89,19 +89,19 @@ impl IoKind {
     }
 }
 
-/// What a storage may know of a request besides its page, to order it.
+/// What a storage may use, beside the page, to order requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoTag {
     /// Why.
     pub kind: IoKind,
-    /// For whom: the caller of a read, or the user that changed a written page most; 0 is none, and
-    /// for a batch of doublewrite copies, which are for all whose pages follow. See
+    /// The cause: the caller of a read, or the user that changed a written page most. 0 means none,
+    /// also for a batch of doublewrite copies, which serve all causes of its pages. See
     /// [`crate::cause`].
     pub cause: u32,
 }
 
 impl IoTag {
-    /// A request for nobody in particular.
+    /// A request without a cause.
     #[must_use]
     pub fn of(kind: IoKind) -> Self {
         Self { kind, cause: 0 }
@@ -115,7 +115,7 @@ pub struct PageWrite<'a> {
     pub page: PageId,
     /// One page of bytes.
     pub bytes: &'a [u8],
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 
@@ -125,7 +125,7 @@ pub struct PageRead<'a> {
     pub page: PageId,
     /// One page of bytes.
     pub bytes: &'a mut [u8],
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 
@@ -139,19 +139,19 @@ pub trait Storage: Send + Sync {
     /// Bytes of a page: a power of two, at least 512.
     fn page_size(&self) -> usize;
 
-    /// Pages there are, numbered from 0.
+    /// Number of pages; they are numbered from 0.
     fn pages(&self) -> u64;
 
     /// Reads one page into `bytes` (one page long).
     ///
     /// # Errors
-    /// Whatever the storage meets; `bytes` is then unspecified.
+    /// Those of the storage; `bytes` is then unspecified.
     fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError>;
 
     /// Writes one page.
     ///
     /// # Errors
-    /// Whatever the storage meets; the page's content there is then unspecified.
+    /// Those of the storage; the page's content there is then unspecified.
     fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError>;
 
     /// Writes `bytes`, a whole number of pages, to consecutive pages from `first`, as one request.
@@ -167,8 +167,8 @@ pub trait Storage: Send + Sync {
 
     /// Reads many pages, as many at once as the storage can, in any order.
     ///
-    /// `done` is called once for each, with its index in `reads` and how it ended, as soon as
-    /// that is known. All have ended when the call returns.
+    /// `done` is called once for each, with its index in `reads` and its result, as soon as that is
+    /// known. All have ended when the call returns.
     fn read_batch(
         &self,
         reads: &mut [PageRead<'_>],
@@ -181,8 +181,8 @@ pub trait Storage: Send + Sync {
 
     /// Writes many pages, as many at once as the storage can, in any order.
     ///
-    /// `done` is called once for each, with its index in `writes` and how it ended, as soon as
-    /// that is known. All have ended when the call returns.
+    /// `done` is called once for each, with its index in `writes` and its result, as soon as that
+    /// is known. All have ended when the call returns.
     fn write_batch(
         &self,
         writes: &[PageWrite<'_>],
@@ -196,7 +196,7 @@ pub trait Storage: Send + Sync {
     /// Makes every write durable that was done when the call began.
     ///
     /// # Errors
-    /// Whatever the storage meets; none of those writes may then be taken for durable.
+    /// Those of the storage; none of those writes may then be taken for durable.
     fn sync(&self) -> Result<(), StorageError>;
 }
 

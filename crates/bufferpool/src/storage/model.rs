@@ -1,19 +1,19 @@
-//! Timing of modelled devices; [`super::SimDevice`] keeps it.
+//! Timing models of devices, for [`super::SimDevice`].
 
 use crate::ids::PageId;
 
-/// What a device is asked to do.
+/// Kinds of commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandKind {
     /// Pages from the device.
     Read,
-    /// Pages to the device, perhaps only into its cache.
+    /// Write pages to the device, perhaps only into its cache.
     Write,
     /// Every completed write becomes durable.
     Flush,
 }
 
-/// A command as a device gets it.
+/// A command at the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Command {
     /// What.
@@ -26,19 +26,18 @@ pub struct Command {
     pub page_size: u32,
 }
 
-/// What a model says of time. It has no clock: time is an argument, in ns since the device was
-/// made.
+/// A timing model. It has no clock: time is an argument, in ns since the device was made.
 ///
-/// Commands are started in the order of time, at most [`Timing::depth`] at a time, and completed at
-/// the time that `start` named.
+/// Commands start in the order of time, at most [`Timing::depth`] at a time, and complete at the
+/// time that `start` returned.
 pub trait Timing: Send {
     /// Commands that the device takes at a time, at least 1.
     fn depth(&self) -> u32;
 
-    /// When the command will be complete that is given to the device at `now_ns`; not before that.
+    /// When the command that starts at `now_ns` will be complete, not before `now_ns`.
     fn start(&mut self, now_ns: u64, command: &Command) -> u64;
 
-    /// Whether a flush waits until every command has ended, and lets none begin meanwhile. On SATA
+    /// Whether a flush waits until all commands have ended, and lets none begin meanwhile. On SATA
     /// it does: FLUSH CACHE is not a queued command.
     fn sync_drains(&self) -> bool {
         false
@@ -48,9 +47,9 @@ pub trait Timing: Send {
 /// How the host's queue before a device shares it between reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostQueue {
-    /// After so many reads while writes wait …
+    /// After this many reads while writes wait …
     pub reads_per_turn: u32,
-    /// … so many writes go first.
+    /// … this many writes go first.
     pub writes_per_turn: u32,
 }
 
@@ -81,7 +80,7 @@ pub struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// A device that does so many random reads or writes a second at queue depth 32.
+    /// A device with these rates of random reads and writes a second at queue depth 32.
     #[must_use]
     pub fn from_iops(read_iops: u32, write_iops: u32) -> Self {
         let unit_ns = |iops: u32| 32 * 1_000_000_000 / u64::from(iops.max(1));
@@ -104,7 +103,7 @@ impl DeviceModel {
 
     /// SSD-C of the LRU-C paper's Table 1: Micron MX500, SATA.
     ///
-    /// The flush takes no time beyond the drain: the paper does not give one.
+    /// The flush takes no time beyond the drain: the paper gives none.
     #[must_use]
     pub fn ssd_c() -> Self {
         Self { sync_drains: true, ..Self::from_iops(39_860, 3_830) }
@@ -124,8 +123,8 @@ impl DeviceModel {
         }
     }
 
-    /// The share of the device's time that so many reads and writes in a second take (0 to 1 for
-    /// what it can do).
+    /// The share of the device's time that these reads and writes a second take: 0 to 1 if it can
+    /// do them.
     #[must_use]
     pub fn utilization(&self, reads_per_s: f64, writes_per_s: f64) -> f64 {
         (reads_per_s * self.read_ns as f64 + writes_per_s * self.write_ns as f64)
@@ -133,9 +132,9 @@ impl DeviceModel {
     }
 }
 
-/// Every unit works on one command, for a time that depends on nothing else. A run of pages takes
-/// one random write to get there, then the sequential rate; at that rate all units together work
-/// for the run, so that is what it occupies.
+/// Every unit works on one command at a time, and the times are independent. A run of pages takes
+/// one random write for positioning, then the sequential rate. At that rate all units work for the
+/// run together, so it occupies them all.
 impl Timing for DeviceModel {
     fn depth(&self) -> u32 {
         self.units

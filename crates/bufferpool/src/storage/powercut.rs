@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Power fails between two of these, never within one.
+/// Power fails between two sectors, never within one.
 const SECTOR: usize = 512;
 
 #[derive(Default)]
@@ -19,9 +19,9 @@ struct Cache {
 
 /// A storage behind a write cache that only [`Storage::sync`] empties.
 ///
-/// Reads see the cache. [`PowerCutStorage::cut`] decides for each cached write, from a seed,
-/// whether it got through, was lost, or was torn between two sectors; from then on every operation
-/// fails until [`PowerCutStorage::restore`].
+/// Reads see the cache. [`PowerCutStorage::cut`] decides for each cached write, by a seed, whether
+/// it is kept, lost, or torn between two sectors. From then on every operation fails until
+/// [`PowerCutStorage::restore`].
 pub struct PowerCutStorage {
     inner: Arc<dyn Storage>,
     cache: Mutex<Cache>,
@@ -43,7 +43,7 @@ impl PowerCutStorage {
         cache.dead = true;
         let mut random = seed | 1;
         let mut next = move || {
-            // xorshift64: a few bits of it decide the fate of a write.
+            // xorshift64: a few of its bits decide the fate of a write.
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;

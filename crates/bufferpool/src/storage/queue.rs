@@ -1,13 +1,13 @@
-//! The pool's requests as a queue that somebody else orders.
+//! The pool's requests as a queue that a scheduler orders.
 //!
-//! A pool without a policy asks its storage directly, and pays nothing for what is here. With
-//! [`super::QueuedStorage`] every miss, stall, flush and checkpoint write *enters* a queue first,
-//! with what it is for ([`IoTag`]): an [`IoScheduler`] says which of those that wait goes next,
-//! whenever one of `depth` places is free. A log can enter the same queue ([`IoQueue::enter`]).
+//! A pool without a scheduler calls its storage directly, and pays nothing for this module. With
+//! [`super::QueuedStorage`] every miss, stall, flush and checkpoint write first *enters* a queue,
+//! with its purpose ([`IoTag`]). An [`IoScheduler`] picks the next one whenever one of `depth`
+//! places is free. A log can enter the same queue ([`IoQueue::enter`]).
 //!
-//! What holds, whatever the scheduler does: every request that entered goes to storage exactly
-//! once, and two requests for the same page go in the order in which they came, one after the
-//! other. The scheduler does not see the second before the first is over.
+//! Guarantees, whatever the scheduler does: every request that entered goes to storage exactly
+//! once, and two requests for the same page go one after the other, in order of arrival. The
+//! scheduler does not see the second before the first is over.
 
 use super::IoTag;
 use crate::ids::PageId;
@@ -15,20 +15,20 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A request that waits for its turn.
+/// A queued request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoRequest {
     /// It writes.
     pub write: bool,
     /// Its first page.
     pub first: PageId,
-    /// How many consecutive pages; 0 of a log, which has no pages.
+    /// Number of consecutive pages; 0 for a log, which has no pages.
     pub pages: u32,
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 
-/// Names a request in its queue: below [`IoScheduler::capacity`], used again when it is over.
+/// Number of a request in its queue: below [`IoScheduler::capacity`], reused when it is over.
 pub type IoId = u32;
 
 /// What a scheduler says.
@@ -36,15 +36,15 @@ pub type IoId = u32;
 pub enum IoNext {
     /// This one goes.
     Go(IoId),
-    /// None before this time, in ns since the queue was made, unless one comes or ends.
+    /// None before this time, in ns since the queue was made, unless a request comes or ends.
     Wait(u64),
     /// Nothing waits.
     Idle,
 }
 
-/// An order of requests. It is called under a lock: it must not block.
+/// A scheduler of requests. It is called under a lock: it must not block.
 pub trait IoScheduler: Send {
-    /// Requests that it can keep at a time, those under way with them. More wait before the queue.
+    /// Most requests that it can keep, including those in progress. More wait before the queue.
     fn capacity(&self) -> usize {
         4096
     }
@@ -52,10 +52,10 @@ pub trait IoScheduler: Send {
     /// A request came. `id` names it until [`IoScheduler::done`].
     fn add(&mut self, now_ns: u64, id: IoId, request: &IoRequest);
 
-    /// The next one: there is a free place. Each is named once.
+    /// The next request: there is a free place. Each is returned once.
     fn next(&mut self, now_ns: u64) -> IoNext;
 
-    /// A request is over; storage had it for `service_ns`.
+    /// A request is over; it was at storage for `service_ns`.
     fn done(&mut self, now_ns: u64, id: IoId, service_ns: u64) {
         let _ = (now_ns, id, service_ns);
     }
@@ -78,11 +78,11 @@ impl IoScheduler for Fifo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Free,
-    /// So many of its pages have an earlier request.
+    /// Behind this many earlier requests for its pages.
     Behind(u32),
     /// The scheduler has it.
     Waiting,
-    /// Storage has it, since then.
+    /// At storage, since this time.
     Running(u64),
 }
 
@@ -99,7 +99,7 @@ struct Order {
     running: usize,
     slots: Vec<Slot>,
     free: Vec<IoId>,
-    /// Who wants a page, in the order of arrival; the first is with the scheduler or with storage.
+    /// Requests for each page, in order of arrival. The first is with the scheduler or at storage.
     pages: HashMap<PageId, VecDeque<IoId>>,
     capacity: usize,
 }
@@ -122,7 +122,7 @@ impl Order {
         (0..u64::from(request.pages)).map(move |at| PageId(first + at))
     }
 
-    /// Takes a request in; `None` if there is no room.
+    /// Adds a request; `None` if there is no room.
     fn add(&mut self, now_ns: u64, request: IoRequest) -> Option<IoId> {
         let id = match self.free.pop() {
             Some(id) => id,
@@ -172,7 +172,7 @@ impl Order {
         matches!(self.slots[id as usize].state, State::Running(_))
     }
 
-    /// A request is over: those behind it move up.
+    /// A request is over: the next one for its pages moves up.
     fn finish(&mut self, now_ns: u64, id: IoId) {
         let Slot { request, state } = self.slots[id as usize];
         let State::Running(since_ns) = state else { return };
@@ -199,17 +199,17 @@ impl Order {
 
 struct Inside {
     order: Order,
-    /// When the scheduler wants to be asked again.
+    /// When the scheduler asked to be called again.
     ask_at_ns: Option<u64>,
-    /// Requests that wait for a place, the first of which keeps the time.
+    /// Requests that wait for a place; the thread of the first keeps the time.
     asleep: VecDeque<IoId>,
 }
 
-/// A queue in front of one or more storages, in the order of an [`IoScheduler`].
+/// A queue in front of one or more storages, ordered by an [`IoScheduler`].
 pub struct IoQueue {
     epoch: Instant,
     inside: Mutex<Inside>,
-    /// Of each slot: its request may go.
+    /// For each slot: its request may go.
     go: Box<[Condvar]>,
     room: Condvar,
 }
@@ -223,8 +223,8 @@ pub struct IoTurn<'q> {
 impl IoQueue {
     /// A queue that lets `places` requests go at a time.
     ///
-    /// Fewer places give the scheduler more to say, and the device less to do at once: its own
-    /// queue depth is a good number.
+    /// Fewer places leave the scheduler more choice, and the device less parallelism. The device's
+    /// own queue depth is a good number.
     #[must_use]
     pub fn new(scheduler: Box<dyn IoScheduler>, places: usize) -> Self {
         let order = Order::new(scheduler, places);
@@ -238,7 +238,7 @@ impl IoQueue {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// How many requests go at a time.
+    /// Most requests at storage at a time.
     #[must_use]
     pub fn places(&self) -> usize {
         self.inside.lock().order.places
@@ -281,7 +281,7 @@ impl IoQueue {
         }
     }
 
-    /// Lets requests go as long as there are places and the scheduler names some. `own` is the
+    /// Lets requests go while there are places and the scheduler returns some. `own` is the
     /// caller's.
     fn let_go(&self, inside: &mut Inside, own: Option<IoId>) {
         inside.ask_at_ns = loop {
@@ -313,7 +313,7 @@ mod tests {
     use crate::storage::IoKind;
     use proptest::prelude::*;
 
-    /// Names whatever it has in an order that a list of numbers decides; now and then nothing.
+    /// Returns its requests in an arbitrary order, given as a list of numbers; sometimes none.
     struct Arbitrary {
         has: Vec<IoId>,
         picks: Vec<usize>,
@@ -357,8 +357,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the scheduler does, no request is lost or goes twice, no two for one page are
-        /// under way together, and those for one page go in the order in which they came.
+        /// Whatever the scheduler does, no request is lost or goes twice. No two for one page are
+        /// in progress together, and those for one page go in order of arrival.
         #[test]
         fn nothing_is_lost_and_a_page_keeps_its_order(
             steps in proptest::collection::vec(step(), 1..200),
@@ -368,7 +368,8 @@ mod tests {
             let scheduler = Arbitrary { has: Vec::new(), picks, at: 0 };
             let mut order = Order::new(Box::new(scheduler), 3);
             let tag = IoTag::of(IoKind::Other);
-            // What came, what runs, how often each page's requests went: by number of arrival.
+            // Requests that came, requests that run, and how often those of each page went: by
+            // order of arrival.
             let (mut came, mut running): (Vec<IoRequest>, Vec<(IoId, usize)>) = Default::default();
             let mut number_of: HashMap<IoId, usize> = HashMap::new();
             let mut went: Vec<usize> = Vec::new();

@@ -10,15 +10,16 @@ use std::sync::Arc;
 /// Any storage whose requests wait for their turn in an [`IoQueue`]. Several storages of one device
 /// share a queue.
 ///
-/// The requests of a batch enter one by one, from some more threads than the queue has places, so
-/// that the scheduler has a choice and others can go between them; a storage that submits batches
-/// at once (io_uring) loses that. A sync goes straight through: what it covers has ended.
+/// The requests of a batch enter one by one, from a few more threads than the queue has places. So
+/// the scheduler has a choice, and other requests can go in between. A storage that submits whole
+/// batches (io_uring) loses that. A sync goes straight through: the writes that it covers have
+/// ended.
 pub struct QueuedStorage {
     inner: Arc<dyn Storage>,
     queue: Arc<IoQueue>,
 }
 
-/// Requests of a batch that wait in the queue beside those under way.
+/// Requests of a batch that wait in the queue, beside those in progress.
 const AHEAD: usize = 16;
 
 impl QueuedStorage {

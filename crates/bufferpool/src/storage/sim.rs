@@ -1,8 +1,8 @@
 //! Any storage behind a modelled device.
 //!
 //! The model ([`Timing`]) takes as many commands at a time as its queue is deep. When one ends, the
-//! next comes from the host's queues, at the instant the other ended: the model's own clock has no
-//! jitter, only the waking of callers has.
+//! next comes from the host's queues at that same instant. So the model's clock has no jitter; only
+//! the waking of callers has.
 //!
 //! [`DeviceModel`] is the simplest: *units* that work in parallel, a read takes `read_ns`, a write
 //! `write_ns`. At saturation it does `units / read_ns` reads or `units / write_ns` writes a second,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a simulated device has done.
+/// Statistics of a simulated device.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct SimStats {
     /// Page reads.
@@ -33,11 +33,11 @@ pub struct SimStats {
     pub runs: u64,
     /// Flushes carried out; several callers may share one.
     pub syncs: u64,
-    /// Time that commands were with the device, added up.
+    /// Total time that commands were at the device.
     pub busy_ns: u64,
 }
 
-/// Somebody who waits for one or more requests.
+/// A caller that waits for one or more requests.
 #[derive(Default)]
 struct Waiter {
     finished: Mutex<Vec<usize>>,
@@ -65,7 +65,7 @@ struct Request {
     index: usize,
 }
 
-/// A command under way, ordered by its end.
+/// A command in progress, ordered by its end.
 struct Running {
     done_ns: u64,
     seq: u64,
@@ -105,7 +105,7 @@ struct State {
     writes_given: u32,
     /// Callers that wait for a flush that has not begun.
     syncs: Vec<Arc<Waiter>>,
-    /// When the flush under way ends, and who waits for it.
+    /// When the current flush ends, and its callers.
     flushing: Option<(u64, Vec<Arc<Waiter>>)>,
     stats: SimStats,
     stop: bool,
@@ -134,7 +134,7 @@ impl State {
         !self.timing.sync_drains() || (self.syncs.is_empty() && self.flushing.is_none())
     }
 
-    /// Gives the device what it has room for; it begins at `at_ns`.
+    /// Starts commands while the device has room; they begin at `at_ns`.
     fn dispatch(&mut self, at_ns: u64) {
         while self.running.len() < self.timing.depth().max(1) as usize && self.open() {
             let Some(request) = self.next() else { return };
@@ -166,7 +166,7 @@ impl State {
         Some(read)
     }
 
-    /// Carries out all that ends by `now_ns`, in the order of the ends.
+    /// Completes all commands that end by `now_ns`, in the order of their ends.
     fn advance(&mut self, now_ns: u64) {
         loop {
             let command = self.running.peek().map(|r| r.0.done_ns);
@@ -246,7 +246,7 @@ impl Device {
         add(&mut state);
         state.begin_flush(now);
         state.dispatch(now);
-        // The device's thread sleeps until the event it knows of.
+        // The device's thread sleeps until the next known event.
         if before.is_none() || state.next_event_ns() < before {
             self.wake.notify_one();
         }
@@ -263,10 +263,10 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// Puts `inner`, which should take no time of its own, behind a device of this model.
+    /// Puts `inner`, which should take no time itself, behind a device of this model.
     ///
     /// # Panics
-    /// If the system gives no thread.
+    /// If no thread can be started.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>, model: DeviceModel) -> Self {
         Self::with_timing(inner, Box::new(model), model.host)
@@ -275,7 +275,7 @@ impl SimDevice {
     /// As [`SimDevice::new`], for any model.
     ///
     /// # Panics
-    /// If the system gives no thread, or a page is larger than 4 GiB.
+    /// If no thread can be started, or a page is larger than 4 GiB.
     #[must_use]
     pub fn with_timing(inner: Arc<dyn Storage>, timing: Box<dyn Timing>, host: HostQueue) -> Self {
         let page_size = u32::try_from(inner.page_size()).expect("a page is smaller than 4 GiB");
@@ -292,8 +292,8 @@ impl SimDevice {
         Self { inner, page_size, device, idle: AtomicBool::new(false), thread: Some(thread) }
     }
 
-    /// While `free`, requests that come take no time and the device knows nothing of them: to fill
-    /// a pool before something is measured.
+    /// While `free`, requests take no time and the device ignores them: to fill a pool before a
+    /// measurement.
     pub fn set_free(&self, free: bool) {
         self.idle.store(free, Ordering::Release);
     }
@@ -302,7 +302,7 @@ impl SimDevice {
         self.idle.load(Ordering::Acquire)
     }
 
-    /// What the device has done so far.
+    /// Statistics so far.
     #[must_use]
     pub fn stats(&self) -> SimStats {
         self.device.state.lock().stats
@@ -334,8 +334,8 @@ impl SimDevice {
 }
 
 impl SimDevice {
-    /// Requests of one page each that enter the host's queue together; `done` is called as each has
-    /// ended.
+    /// Requests of one page each that enter the host's queue together; `done` is called as each
+    /// ends.
     fn many(
         &self,
         kind: CommandKind,

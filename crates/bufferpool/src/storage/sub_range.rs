@@ -1,4 +1,4 @@
-//! A stretch of another storage.
+//! A range of another storage.
 
 use super::{IoTag, PageRead, PageWrite, Storage, check_range};
 use crate::error::StorageError;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The pages `first..first + pages` of another storage, numbered from 0.
 ///
-/// Puts the doublewrite area on the device of the pages, so that it costs what it costs there.
+/// Puts the doublewrite area on the device of the pages, for realistic cost.
 pub struct SubStorage {
     inner: Arc<dyn Storage>,
     first: u64,
@@ -16,7 +16,7 @@ pub struct SubStorage {
 
 impl SubStorage {
     /// # Errors
-    /// [`StorageError::OutOfRange`] if the stretch is not within `inner`.
+    /// [`StorageError::OutOfRange`] if the range is not within `inner`.
     pub fn new(inner: Arc<dyn Storage>, first: PageId, pages: u64) -> Result<Self, StorageError> {
         check_range(&*inner, first, pages)?;
         Ok(Self { inner, first: first.0, pages })

@@ -1,12 +1,12 @@
-//! Batches of requests that block, on threads of their own.
+//! Batches of blocking requests, on extra threads.
 
 use crate::error::StorageError;
 use parking_lot::Mutex;
 use std::sync::mpsc;
 use std::thread::Builder;
 
-/// Has at most `threads` threads work through `items`. `done` is called on the calling thread, with
-/// an item's index and how it ended; all have ended on return.
+/// Processes `items` on at most `threads` threads. `done` is called on the calling thread, with an
+/// item's index and result; all have ended on return.
 pub(super) fn work_through<T: Send>(
     threads: usize,
     items: impl ExactSizeIterator<Item = T> + Send,
@@ -27,7 +27,7 @@ pub(super) fn work_through<T: Send>(
                     }
                 }
             };
-            // Where the system gives no more threads, those that there are do it.
+            // If no more threads can be started, the existing ones do the work.
             if Builder::new().spawn_scoped(scope, worker).is_err() {
                 break;
             }
@@ -36,7 +36,7 @@ pub(super) fn work_through<T: Send>(
         for (at, result) in ended {
             done(at, result);
         }
-        // All is done, unless there was no thread at all.
+        // All is done, unless no thread could be started.
         while let Some((at, item)) = next() {
             done(at, work(item));
         }

@@ -11,10 +11,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Before the kernel is asked again.
+/// Pause before the kernel is called again.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
-/// Rings that wait for their next batch: one batch uses one ring.
+/// Rings for the next batches: one batch uses one ring.
 pub(super) struct Rings {
     depth: u32,
     idle: Mutex<Vec<IoUring>>,
@@ -22,7 +22,7 @@ pub(super) struct Rings {
 
 impl Rings {
     /// # Errors
-    /// If the kernel has no io_uring, or does not let this process use it.
+    /// If the kernel has no io_uring, or denies it to this process.
     pub(super) fn new(depth: u32) -> std::io::Result<Self> {
         let ring = IoUring::new(depth)?;
         let mut probe = io_uring::Probe::new();
@@ -33,7 +33,7 @@ impl Rings {
         Ok(Self { depth, idle: Mutex::new(vec![ring]) })
     }
 
-    /// A ring for a batch; `None` if there is none and the kernel gives no more.
+    /// A ring for a batch; `None` if none is free and no more can be made.
     pub(super) fn take(&self) -> Option<Taken<'_>> {
         let idle = self.idle.lock().pop();
         let ring = idle.or_else(|| IoUring::new(self.depth).ok())?;
@@ -73,8 +73,7 @@ impl Taken<'_> {
         unsafe { self.run(writes.len(), &entry, &mut end) }
     }
 
-    /// Reads a batch; returns when every read has ended, with which of them brought all of their
-    /// bytes.
+    /// Reads a batch. Returns when every read has ended, with which of them are complete.
     pub(super) fn read_batch(
         self,
         file: &File,
@@ -97,8 +96,8 @@ impl Taken<'_> {
         whole
     }
 
-    /// Has the kernel do `count` requests, at most `depth` of them at a time. `end` gets a
-    /// request's index and its result, a number of bytes or a negated error number.
+    /// Runs `count` requests in the kernel, at most `depth` at a time. `end` gets a request's index
+    /// and its result, a number of bytes or a negated error number.
     ///
     /// # Safety
     /// The bytes of every entry stay where they are until this returns. Nobody changes bytes that
@@ -128,7 +127,7 @@ impl Taken<'_> {
                 ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
             for (index, result) in ended {
                 under_way -= 1;
-                // It is the index that was given above.
+                // The index that was given above.
                 end(index as usize, result);
             }
         }
@@ -137,13 +136,13 @@ impl Taken<'_> {
     }
 }
 
-/// Gives the kernel what was pushed, and waits until something has ended.
+/// Submits the pushed entries, and waits until at least one has ended.
 fn submit_and_wait(ring: &mut IoUring) {
     loop {
         match ring.submit_and_wait(1) {
             Ok(_) => return,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Full of what has ended, or short of memory for a moment: what has ended is taken
+            // The completion queue is full, or memory is short for a moment: completions are taken
             // first.
             Err(error)
                 if matches!(
@@ -161,8 +160,8 @@ fn submit_and_wait(ring: &mut IoUring) {
     }
 }
 
-/// What became of a write. One that was cut short says nothing of the reason: who writes the rest
-/// hears of it.
+/// The result of a write. A short write has no reason in it: the write of the rest returns the
+/// error.
 fn finish(file: &File, offset: u64, bytes: &[u8], result: i32) -> std::io::Result<()> {
     let written = match usize::try_from(result) {
         Ok(written) => written,

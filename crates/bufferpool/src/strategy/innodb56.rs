@@ -1,11 +1,11 @@
-//! The loop by which InnoDB 5.6 gets a frame, the release that the LRU-C paper's prototype changes.
+//! How InnoDB 5.6 gets a frame. The LRU-C paper's prototype is a modified InnoDB 5.6.
 //!
-//! The paper describes it in short (section 2.2) as [`super::scan`] does it. Its source says more,
-//! in the comment of `buf_LRU_get_free_block`:
-//! - A frame that a miss has freed goes to the free list, where others may take it.
-//! - With doublewrite, a miss that finds the free list empty while the flusher writes a batch from
-//!   the LRU list waits for the batch's end before it does anything else.
-//! - From the third attempt on it sleeps first.
+//! The paper describes it briefly (section 2.2) as [`super::scan`] does it. Its source, in the
+//! comment of `buf_LRU_get_free_block`, has more:
+//! - A frame that a miss has freed goes to the free list, where other threads may take it.
+//! - With doublewrite, a miss may find the free list empty while the flusher writes a batch from
+//!   the LRU list. It then waits for the batch's end before anything else.
+//! - From the third attempt on, it sleeps first.
 
 use super::scan::{scan_round, scan_victim};
 use super::{Strategy, stall};
@@ -24,7 +24,7 @@ const SLEEP: Duration = Duration::from_millis(100);
 pub(super) struct InnoDb56 {
     depth: usize,
     batch: usize,
-    /// The flusher writes a batch.
+    /// The flusher is writing a batch.
     flushing: Mutex<bool>,
     ended: Condvar,
 }

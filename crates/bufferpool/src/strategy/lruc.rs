@@ -1,4 +1,4 @@
-//! LRU-C: a miss takes the page at the LRU-C pointer, the flusher writes what is behind it.
+//! LRU-C: a miss takes the page at the LRU-C pointer, and the flusher writes the pages behind it.
 
 use super::{Strategy, set_free, stall, take_victim};
 use crate::core::{Core, Instance};
@@ -19,7 +19,7 @@ pub(super) struct LruC {
     pub(super) flushing: AtomicBool,
 }
 
-/// An eager flusher is woken when one of so many frames lies behind the pointer.
+/// An eager flusher is woken when one in this many frames lies behind the pointer.
 const EAGER_SHARE: u32 = 8;
 
 impl Strategy for LruC {
@@ -38,7 +38,7 @@ impl Strategy for LruC {
         match found {
             Some(frame) => Ok(Some(take_victim(core, instance, frame))),
             None if self.eager && self.flushing.load(Ordering::Acquire) => Ok(None),
-            // The pointer reached the head: only here LRU-C stalls (section 5.2.2).
+            // The pointer reached the head: this is the only stall of LRU-C (section 5.2.2).
             None => stall(core, instance),
         }
     }
@@ -55,7 +55,7 @@ impl Strategy for LruC {
             if core.begin_write(frame) {
                 dirty.push(frame);
             } else if core.frames.claim(frame) == Claim::Claimed {
-                // It was written a moment ago, and the pointer is about to go back to it.
+                // It has just been written, and the pointer is about to step back to it.
                 clean.push(frame);
                 return Visit::Remove;
             }
@@ -100,8 +100,8 @@ mod tests {
         core
     }
 
-    /// A checkpoint cleans pages behind the pointer, whether the flusher took them over or not: the
-    /// pointer goes back to them.
+    /// A checkpoint cleans pages behind the pointer, whether taken over or not: the pointer steps
+    /// back to them.
     #[test]
     fn the_pointer_goes_back_to_pages_that_a_checkpoint_cleaned() {
         for (strategy, taken_over) in [
@@ -126,8 +126,8 @@ mod tests {
         }
     }
 
-    /// After all pages were written, by whichever call, a working set that fits into the frames
-    /// stays in them.
+    /// Once all pages are written, by any call, a working set that fits into the frames stays in
+    /// them.
     #[test]
     fn a_working_set_stays_after_a_flush_of_everything() {
         for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C] {
@@ -152,7 +152,7 @@ mod tests {
                 }
                 assert_eq!(misses(), before, "{strategy:?}");
                 // A hit keeps a page that came back, although few pages were evicted since its last
-                // one.
+                // hit.
                 look(500);
                 (3000..3800).for_each(look);
                 let before = misses();
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// The flusher of the full method frees what is behind the pointer under LRU-D, and takes LRU-M
-    /// once, to take it over; without the second mutex it takes LRU-M for every page.
+    /// The full method's flusher frees pages behind the pointer under LRU-D, and takes LRU-M once,
+    /// for the take-over. Without the second mutex it takes LRU-M for every page.
     #[test]
     fn only_the_full_method_frees_pages_under_lru_d() {
         for (strategy, full) in [

@@ -1,7 +1,8 @@
-//! The seam behind which Vanilla, CF-LRU, WAR and the versions of LRU-C are swapped.
+//! The interface of strategies: Vanilla, CF-LRU, WAR and the versions of LRU-C.
 //!
 //! A strategy decides two things: which frame a miss gets when the free list is empty, and which
-//! pages a round of the flusher writes and frees. All share frames, table, latches, writes, lists.
+//! pages a round of the flusher writes and frees. All share frames, table, latches, writes and
+//! lists.
 
 mod innodb56;
 mod lruc;
@@ -19,7 +20,7 @@ use std::time::Instant;
 
 /// Replacement and flushing of one instance.
 pub(crate) trait Strategy: Send + Sync {
-    /// Makes an attempt to take a frame: the miss's first is number 0. The frame is closed, and its
+    /// Tries to take a frame. The miss's first attempt has number 0. The frame is closed, and its
     /// page has left the table.
     fn victim(
         &self,
@@ -31,10 +32,10 @@ pub(crate) trait Strategy: Send + Sync {
     /// One round of the flusher.
     fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError>;
 
-    /// Before a page is read or made anew: gives back what the strategy still holds of it.
+    /// Before a page is read or created: returns the copy that the strategy still holds, if any.
     ///
-    /// True if the page was copied to `bytes`; `frame` is then marked dirty. No write of it is
-    /// under way after this returns.
+    /// True if the page was copied to `bytes`; `frame` is then marked dirty. No write of it is in
+    /// progress after this returns.
     fn take_back(
         &self,
         _core: &Core,
@@ -46,12 +47,12 @@ pub(crate) trait Strategy: Send + Sync {
         false
     }
 
-    /// Writes what the strategy holds outside of the frames.
+    /// Writes pages that the strategy holds outside the frames.
     fn drain(&self, _core: &Core, _instance: &Instance) -> Result<(), PoolError> {
         Ok(())
     }
 
-    /// The work of a second thread, if the strategy wants one: returns after some of it.
+    /// The work of a second thread, if the strategy has one: returns after some of it.
     fn assist(&self, _core: &Core, _instance: &Instance) -> bool {
         false
     }
@@ -74,7 +75,8 @@ pub(crate) fn new(config: &PoolConfig, frames: u32) -> Box<dyn Strategy> {
     }
 }
 
-/// A read stall: writes the least recently used dirty page while the reader waits, takes its frame.
+/// A read stall: writes the least recently used dirty page while the reader waits, and takes its
+/// frame.
 fn stall(core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
     let found = instance.lru.find_oldest(usize::MAX, &mut |frame| {
         !core.frames.get(frame).is_pinned() && core.begin_write(frame)

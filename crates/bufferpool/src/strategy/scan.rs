@@ -9,14 +9,14 @@ use crate::storage::IoKind;
 use std::sync::atomic::Ordering;
 
 pub(super) struct Scan {
-    /// Pages that a miss looks at from the tail.
+    /// Pages that a miss scans from the tail.
     pub(super) depth: usize,
-    /// Pages that a round looks at from the tail, and frames that it wants in the free list.
+    /// Pages that a round scans from the tail, and free frames that it aims at.
     pub(super) batch: usize,
 }
 
-/// A clean page from the last `depth`. A miss that came away with nothing looks at the whole list,
-/// as InnoDB's does: what is left may lie behind pinned pages.
+/// A clean page from the last `depth`. After a first attempt without success it scans the whole
+/// list, as InnoDB does: clean pages may lie before pinned ones.
 pub(super) fn scan_victim(
     core: &Core,
     instance: &Instance,

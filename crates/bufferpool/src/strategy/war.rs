@@ -1,9 +1,9 @@
 //! Write after read: a dirty victim is copied aside and its frame used at once.
 //!
-//! Each instance has a *temporary write buffer*. A writer of its own writes all that is in it as
-//! one batch as soon as there is something; the room comes back when the whole batch is written,
-//! so a reader that finds the buffer full waits for that (LRU-C paper, section 5.2.3). A page of
-//! the buffer that is asked for again is copied back, if it is not being written yet.
+//! Each instance has a *temporary write buffer*. A separate writer writes its whole contents as one
+//! batch as soon as there are any. The room is free again when the whole batch is written, so a
+//! reader that finds the buffer full waits for that (LRU-C paper, section 5.2.3). A requested page
+//! in the buffer is copied back, unless it is being written.
 
 use super::scan::{scan_round, scan_victim};
 use super::{Strategy, stall};
@@ -64,7 +64,7 @@ impl War {
         self.first_slot + slot as u32
     }
 
-    /// A free slot, if need be after a wait for the writer.
+    /// A free slot; waits for the writer if needed.
     fn reserve(&self, instance: &Instance) -> Option<usize> {
         let mut buffer = self.buffer.lock();
         if let Some(slot) = buffer.free.pop() {
@@ -114,7 +114,7 @@ impl War {
             state.oldest
         };
         let cause = core.frames.dirtiers(frame).most();
-        // In the buffer before it leaves the table: a thread that misses it searches here.
+        // It is in the buffer before it leaves the table: a thread that misses it searches here.
         self.buffer.lock().entries.insert(page, Entry { slot, oldest, cause, writing: false });
         self.changed.notify_all();
         core.detach(frame);
@@ -128,7 +128,7 @@ impl War {
         }
     }
 
-    /// Writes all that the buffer holds as one batch.
+    /// Writes the whole buffer as one batch.
     fn write_out(&self, core: &Core, instance: &Instance) -> Result<(), PoolError> {
         let batch: Vec<(PageId, Entry)> = {
             let mut buffer = self.buffer.lock();
@@ -160,7 +160,7 @@ impl War {
         first_error.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Writes pages of the buffer as one batch; `written` tells which got to storage.
+    /// Writes pages of the buffer as one batch; `written` tells which reached storage.
     fn write_chunk(
         &self,
         core: &Core,
@@ -220,7 +220,7 @@ impl Strategy for War {
             return Ok(Some(frame));
         }
         if !core.config.background {
-            // Nobody would empty the buffer.
+            // No thread would empty the buffer.
             return stall(core, instance);
         }
         let Some(slot) = self.reserve(instance) else { return Ok(None) };

@@ -8,13 +8,13 @@ use crate::error::EngineError;
 use crate::row::{get32, get64, key, part};
 use std::collections::HashSet;
 
-/// A condition does not hold, or could not be checked.
+/// A condition is violated, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A condition does not hold.
+    /// A condition is violated.
     #[error("condition {condition} does not hold in warehouse {warehouse}: {found}")]
     Violated {
         /// 1 to 4.
@@ -29,7 +29,7 @@ pub enum CheckError {
 /// Checks every warehouse.
 ///
 /// # Errors
-/// The first condition that does not hold.
+/// The first violated condition.
 pub fn check(engine: &Engine, scale: Scale) -> Result<(), CheckError> {
     (1..=scale.warehouses).try_for_each(|w| warehouse(engine, w))
 }
@@ -92,7 +92,7 @@ fn warehouse(engine: &Engine, w: u32) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// Orders that there are: those loaded, and those of committed transactions.
+/// All existing orders: those loaded, and those of committed transactions.
 ///
 /// # Errors
 /// The pool's.
@@ -106,7 +106,7 @@ pub fn orders(engine: &Engine, scale: Scale) -> Result<u64, EngineError> {
     Ok(orders)
 }
 
-/// Those of `receipts` for which the database has nothing: commits that were acknowledged and lost.
+/// Those of `receipts` that are missing in the database: acknowledged commits that were lost.
 ///
 /// # Errors
 /// The pool's.

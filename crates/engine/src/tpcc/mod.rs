@@ -2,9 +2,9 @@
 //! clauses 1.3 and 2.4 to 2.8). No SQL, no terminals, no think times; the mix is that of clause
 //! 5.2.3.
 //!
-//! Rows have the standard's fields that a transaction reads or writes, and its lengths. The scale
-//! of a warehouse is a parameter: a smaller one keeps the number of warehouses, hence the conflicts
-//! between users, at a fraction of the data.
+//! Rows have the fields that the standard's transactions read or write, with their lengths. The
+//! scale of a warehouse is a parameter. A smaller one keeps the number of warehouses, and so the
+//! conflicts between users, at a fraction of the data.
 
 mod check;
 mod load;
@@ -99,7 +99,7 @@ pub(crate) mod field {
     pub(crate) const STOCK_BYTES: usize = 306;
 
     pub(crate) const HISTORY_AMOUNT: usize = 0;
-    /// Not of the standard: tells payments apart.
+    /// Not in the standard: distinguishes payments.
     pub(crate) const HISTORY_NUMBER: usize = 8;
     pub(crate) const HISTORY_BYTES: usize = 46;
 }

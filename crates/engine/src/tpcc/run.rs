@@ -13,7 +13,7 @@ use crate::txn::Transaction;
 /// Which transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// 45 %: one in a hundred is rolled back, as the standard wants.
+    /// 45 %: one in a hundred is rolled back, as the standard requires.
     NewOrder,
     /// 43 %.
     Payment,
@@ -25,7 +25,7 @@ pub enum Kind {
     StockLevel,
 }
 
-/// Percentages of the transactions; what is left to 100 are stock-level transactions.
+/// Percentages of the transactions; the rest up to 100 are stock-level transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
     /// New-order.
@@ -42,7 +42,7 @@ impl Mix {
     /// The standard's: 45, 43, 4, 4 and 4.
     pub const STANDARD: Self = Self { new_order: 45, payment: 43, order_status: 4, delivery: 4 };
 
-    /// Which transaction the number `draw`, from 1 to 100, stands for.
+    /// The transaction for the number `draw`, from 1 to 100.
     fn kind(self, draw: u32) -> Kind {
         let mut limit = 0;
         let shares = [
@@ -67,9 +67,9 @@ impl Default for Mix {
     }
 }
 
-/// A user: every transaction is at home in a warehouse drawn anew, as in tpcc-mysql. (The
-/// standard's terminals stay at one warehouse; with as few users as warehouses are many, most of
-/// the database would then lie idle.)
+/// A user: each transaction's home warehouse is drawn anew, as in tpcc-mysql. (The standard's
+/// terminals stay at one warehouse. With fewer users than warehouses, most of the database would
+/// then be idle.)
 pub struct Client<'e> {
     engine: &'e Engine,
     scale: Scale,
@@ -97,7 +97,7 @@ fn want(row: Option<Vec<u8>>, what: &str) -> Result<Vec<u8>, EngineError> {
 }
 
 impl<'e> Client<'e> {
-    /// A user whose actions follow from `seed`.
+    /// A user whose actions are determined by `seed`.
     #[must_use]
     pub fn new(engine: &'e Engine, scale: Scale, seed: u64) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl<'e> Client<'e> {
         }
     }
 
-    /// What the last transaction left, if it was acknowledged and changed something.
+    /// The receipt of the last transaction, if it was acknowledged and changed something.
     pub fn take_receipt(&mut self) -> Option<Receipt> {
         self.receipt.take()
     }
@@ -173,7 +173,7 @@ impl<'e> Client<'e> {
                 (supplier, self.item(), self.random.within(1, 10))
             })
             .collect();
-        // Locks in one order for everybody.
+        // All transactions lock in the same order.
         items.sort_unstable();
         let rolled_back = self.random.within(1, 100) == 1;
         let mut tx = self.engine.begin();
@@ -232,7 +232,7 @@ impl<'e> Client<'e> {
         tx.put(STOCK, &at, &stock)
     }
 
-    /// 60 % of customers come by their last name: the middle one of those who have it.
+    /// 60 % of customers are found by last name: the middle one with that name.
     fn find_customer(&mut self, tx: &Transaction<'_>, w: u32, d: u32) -> Result<u32, EngineError> {
         let c = self.customer();
         if self.random.within(1, 100) > 60 {
@@ -256,8 +256,7 @@ impl<'e> Client<'e> {
         let cd = if remote { self.random.within(1, DISTRICTS) } else { d };
         let mut tx = self.engine.begin();
         let c = self.find_customer(&tx, cw, cd)?;
-        // The row that nobody fights for comes first: the others are then locked for a shorter
-        // time.
+        // The row without contention comes first: the others are then locked for a shorter time.
         let at = key(&[cw, cd, c]);
         let mut customer = want(tx.get_for_update(CUSTOMER, &at)?, "customer")?;
         add(&mut customer, field::BALANCE, -amount);
@@ -316,7 +315,7 @@ impl<'e> Client<'e> {
             })?;
             let Some(order) = oldest else { continue };
             let at = key(&[w, d, order]);
-            // Somebody may have delivered it since.
+            // Another transaction may have delivered it since.
             if tx.get_for_update(NEW_ORDER, &at)?.is_none() {
                 continue;
             }

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Groups {
     place: Place,
-    /// How their names begin; the rest is the number of the class.
+    /// Prefix of their names; the class's number follows.
     prefix: String,
-    /// The controller was switched on for groups below (version 2), and is to be switched off.
+    /// The controller was switched on for the groups below (version 2), and has to be switched off
+    /// again.
     enabled: bool,
 }
 
 impl Groups {
-    /// The groups of a server. Those of servers that are gone, whose headworks was killed with
+    /// The groups of a server. Groups of servers that are gone, and whose daemon was killed with
     /// them, are removed.
     pub(super) fn new(place: Place, instance: &str, server: u32) -> Groups {
         remove_orphans(&place.dir);
@@ -51,7 +52,7 @@ impl Groups {
             Err(error) => return Err(error),
         }
         match self.place.version {
-            // If `cpuset` shares the hierarchy, a group without processors takes no thread.
+            // Where `cpuset` shares the hierarchy, a group without processors accepts no thread.
             Version::V1 => {
                 for file in ["cpuset.cpus", "cpuset.mems"] {
                     if dir.join(file).exists() {
@@ -121,8 +122,8 @@ impl Groups {
             .collect()
     }
 
-    /// Puts every thread back to where the server is, and removes the groups. What cannot be
-    /// removed stays, which harms nobody: `false` if there is some.
+    /// Moves every thread back to the server's group, and removes the groups. Returns `false` if
+    /// some could not be removed; they do no harm.
     pub(super) fn remove(&mut self) -> bool {
         let back = self.place.dir.join(self.threads_file());
         for thread in self.inside().into_keys() {
@@ -141,8 +142,7 @@ impl Groups {
     }
 }
 
-/// Removes groups of ours whose server does not live. One that still has a thread in it cannot be
-/// removed.
+/// Removes our groups whose server is gone. A group with a thread in it cannot be removed.
 fn remove_orphans(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -160,7 +160,7 @@ fn server_of(name: &str) -> Option<u32> {
     rest.rsplit_once('.')?.1.parse().ok()
 }
 
-/// One `write`, as these files want it; they are never made.
+/// Writes by a single `write`, as these files require. The files exist already.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
 }
@@ -210,7 +210,7 @@ mod tests {
     fn groups_of_other_instances_are_not_ours() {
         let dir = scratch("names");
         let own = std::process::id();
-        // No process has so large a number.
+        // No process has such a large number.
         let gone = u32::MAX;
         let name = |instance: &str, server: u32, class: u32| {
             format!("headworks.{instance}.{server}.{class}")

@@ -55,8 +55,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Finds the group of a process and looks whether it can have groups with weights below it. Changes
-/// nothing.
+/// Finds the group of a process, and checks whether groups with weights can be made below it.
+/// Changes nothing.
 pub fn locate(pid: u32) -> Result<Place, Refusal> {
     let read = |path: String| std::fs::read(&path).unwrap_or_default();
     let place =
@@ -67,7 +67,7 @@ pub fn locate(pid: u32) -> Result<Place, Refusal> {
 
 /// A mounted hierarchy.
 struct Mounted<'a> {
-    /// What of the hierarchy is mounted, and where.
+    /// The part of the hierarchy that is mounted, and where.
     root: PathBuf,
     dir: PathBuf,
     kind: &'a [u8],
@@ -90,7 +90,7 @@ fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mounted<'_>> {
 }
 
 /// From the mounts and a process's `/proc/PID/cgroup` to its group. A CPU controller of version 1
-/// is looked for first: a controller belongs to one version at a time.
+/// is searched for first: a controller belongs to one version at a time.
 fn place(mountinfo: &[u8], cgroup: &[u8]) -> Result<Place, Refusal> {
     let listed =
         |list: &[u8], name: &[u8]| list.split(|byte| *byte == b',').any(|word| word == name);
@@ -102,7 +102,7 @@ fn place(mountinfo: &[u8], cgroup: &[u8]) -> Result<Place, Refusal> {
     };
     let below = |mounted: &Mounted<'_>, path: &[u8]| {
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-        // A container sees a part of the hierarchy.
+        // A container sees only a part of the hierarchy.
         let rest = path.strip_prefix(&mounted.root).ok()?.to_owned();
         Some(if rest.as_os_str().is_empty() { mounted.dir.clone() } else { mounted.dir.join(rest) })
     };

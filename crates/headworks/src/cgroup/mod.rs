@@ -1,20 +1,19 @@
 //! Shares of processor time for the threads that serve users: an optional part of the gate.
 //!
-//! The gate decides who is inside. Among the threads of those inside the kernel divides processor
-//! time evenly, whatever the classes weigh. With `--cgroups` (or `cpu_weights` in the
-//! configuration) the threads are put into control groups, one for each class, below the server's
-//! own group, and the groups get the weights that [`headworks_policy::cpu_weight`] works out. Both
-//! versions of the kernel's interface will do.
+//! The gate decides which sessions are admitted. Among their threads the kernel divides processor
+//! time evenly, whatever the classes' weights. With `--cgroups` (or `cpu_weights` in the
+//! configuration) the threads go into control groups, one for each class, below the server's own
+//! group. The groups get the weights that [`headworks_policy::cpu_weight`] computes. Both versions
+//! of the kernel's interface work.
 //!
-//! Making groups takes root's rights, and the daemon has given them up. So it is the root helper
-//! (see [`crate::root_helper`]) that does it, if there is one, and it tells the daemon what has
-//! become of it.
+//! Making groups takes root's rights, which the daemon has given up. So the root helper (see
+//! [`crate::root_helper`]) does it, if there is one, and reports to the daemon.
 //!
 //! Nothing depends on it: if groups cannot be made, the gate works without them and `headworks
-//! status` says why. At the end, or if the daemon is killed, threads go back to where they were and
-//! the groups are removed. If both processes are killed, the threads stay in their groups with the
-//! last weights, which is a share of processor time and nothing else; the next daemon takes the
-//! groups over, and the kernel lets everybody remove them once the server is gone.
+//! status` says why. At the end, or if the daemon is killed, threads go back to their group and the
+//! class groups are removed. If both processes are killed, the threads stay in their groups with
+//! the last weights, which affects only processor time. The next daemon takes the groups over. Once
+//! the server is gone, anyone may remove them.
 
 mod groups;
 mod hierarchy;
@@ -29,11 +28,10 @@ pub use worker::Worker;
 use headworks_region::Mapping;
 use serde::{Deserialize, Serialize};
 
-/// How it stands with the companion.
+/// State of the control groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupStatus {
-    /// `active`, or `off` although it was asked for; `starting` and `waiting` before there is a
-    /// server.
+    /// `active`, or `off` if they failed; `starting` and `waiting` before there is a server.
     pub state: String,
     /// Why it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,10 +69,10 @@ impl CgroupStatus {
     }
 }
 
-/// Who cares for the groups.
+/// Who manages the groups.
 #[derive(Debug, Default)]
 pub enum Companion {
-    /// Nobody: it was not asked for.
+    /// No process: groups were not asked for.
     #[default]
     None,
     /// This process.
@@ -84,7 +82,7 @@ pub enum Companion {
 }
 
 impl Companion {
-    /// Looks, several times a second.
+    /// Called several times a second.
     pub fn tick(&mut self, region: &Mapping) {
         match self {
             Companion::None => {}
@@ -102,7 +100,7 @@ impl Companion {
         }
     }
 
-    /// How it stands; `None` if it was not asked for.
+    /// The state; `None` if groups were not asked for.
     pub fn status(&self) -> Option<CgroupStatus> {
         match self {
             Companion::None => None,

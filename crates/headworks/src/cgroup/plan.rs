@@ -1,4 +1,4 @@
-//! Which thread belongs into which group, and how much each group weighs. Pure.
+//! Which thread belongs to which group, and the weight of each group. Pure.
 
 use headworks_policy::cpu_weight::{Demand, cpu_weights};
 use headworks_region::Mode;
@@ -15,13 +15,13 @@ pub(super) struct Wanted {
     pub name: String,
     /// Weight, where one ordinary thread is 100.
     pub cpu_weight: u32,
-    /// Threads that belong into it, ascending.
+    /// Threads that belong to it, ascending.
     pub threads: Vec<u32>,
 }
 
-/// What is wanted: a group for each class that has sessions with threads of their own. A thread
-/// that serves several sessions goes with the last of them; one that is the server's main thread is
-/// left alone, because where it is new threads and processes begin.
+/// The wanted groups: one for each class that has sessions with threads of their own. A thread that
+/// serves several sessions counts for the last of them. The server's main thread is left alone,
+/// because new threads and processes start in its group.
 pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
     let mut of_thread: BTreeMap<u32, u32> = BTreeMap::new();
     for session in &snapshot.sessions {
@@ -65,8 +65,7 @@ pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
     groups
 }
 
-/// Threads to move: those that are not where they should be. `inside` says which group a thread is
-/// in.
+/// Threads that are not where they should be. `inside` tells which group a thread is in.
 pub(super) fn moves<'a>(
     wanted: &'a [Wanted],
     inside: &'a BTreeMap<u32, u32>,
@@ -104,7 +103,7 @@ mod tests {
             session(0, 3, 10),
             session(1, 0, 12),
             session(2, 0, 11),
-            // No request has come yet; and the thread from which new ones are made.
+            // One without a request so far, and the main thread.
             session(3, 0, 0),
             session(6, 3, SERVER),
             administrator,
@@ -131,7 +130,7 @@ mod tests {
         };
         let wanted = [group(0, &[10, 11]), group(3, &[12, 13])];
         let inside = BTreeMap::from([(10, 0), (12, 0), (99, 3)]);
-        // 11 and 13 are in none, 12 is in the wrong one; 99 serves nobody and may stay.
+        // 11 and 13 are in none, 12 is in the wrong one; 99 serves no session and may stay.
         let moves: Vec<(u32, u32)> = moves(&wanted, &inside).collect();
         assert_eq!(moves, [(11, 0), (12, 3), (13, 3)]);
     }

@@ -1,4 +1,4 @@
-//! From the root helper to the daemon: how it stands with the groups, a line of JSON in a pipe.
+//! The root helper's reports to the daemon about the groups: lines of JSON in a pipe.
 
 use super::CgroupStatus;
 use std::fs::File;
@@ -29,7 +29,7 @@ impl Reports {
         &self.latest
     }
 
-    /// Takes what has come. A line that is no report is passed over.
+    /// Takes the reports that have come. Other lines are skipped.
     pub fn read(&mut self) {
         let mut buffer = [0; 4096];
         loop {
@@ -77,7 +77,7 @@ impl Reporter {
         Reporter { pipe: File::from(pipe), told: None }
     }
 
-    /// Tells what is new. If nobody reads, nobody is told.
+    /// Reports the state if it has changed. If the reader is gone, the report is dropped.
     pub fn tell(&mut self, status: &CgroupStatus) {
         if self.told.as_ref() == Some(status) {
             return;

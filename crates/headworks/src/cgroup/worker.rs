@@ -1,8 +1,8 @@
-//! Carries out the plan, twice a second, and says how it went.
+//! Carries out the plan, twice a second, and reports the result.
 //!
-//! A service's companion sees several servers, one after the other. Each begins anew: it has a
-//! process, perhaps a group, of its own, so its threads go into groups of their own, and what
-//! failed for the one before may work for this one.
+//! A service's sidecar sees several servers, one after the other. Each starts fresh, with its own
+//! process and perhaps its own group. So its threads go into new groups, and an earlier failure
+//! does not count.
 
 use super::groups::Groups;
 use super::hierarchy::{Refusal, locate};
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 /// Time between two looks.
 const UPDATE_INTERVAL: Nanos = Nanos::from_millis(500);
 
-/// Looks that may fail one after the other before it gives up: what fails may be on its way out.
+/// Failures in a row before it gives up: what fails may be about to end.
 const FAILURES_MAX: u32 = 4;
 
 /// See the module.
@@ -27,10 +27,10 @@ pub struct Worker {
     instance: String,
     /// Process of the server, as the region has it; zero while there is none.
     server: u32,
-    /// The server whose threads are placed, and its groups.
+    /// The server whose threads are governed, and its groups.
     of: Option<(u32, Groups)>,
-    /// Groups of servers that have left which could not be removed yet: a thread may be on its way
-    /// out.
+    /// Groups of earlier servers that could not be removed yet: a thread may still be ending in
+    /// them.
     left: Vec<Groups>,
     weights: BTreeMap<u32, u32>,
     looked: Nanos,
@@ -39,7 +39,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// For an instance; nothing happens before the first look.
+    /// For an instance; nothing happens before the first tick.
     pub fn new(instance: &str) -> Worker {
         Worker {
             instance: instance.to_owned(),
@@ -58,7 +58,7 @@ impl Worker {
         &self.status
     }
 
-    /// Looks, as often as one likes.
+    /// Does the work that is due. May be called at any rate.
     pub fn tick(&mut self, region: &Mapping) {
         let server = region.heartbeat.server.load(Ordering::Relaxed);
         if server != self.server {
@@ -175,7 +175,7 @@ impl Worker {
         self.status = CgroupStatus::off(refusal);
     }
 
-    /// Puts threads back and removes the groups.
+    /// Moves threads back and removes the groups.
     pub fn end(&mut self) {
         if let Some((_, mut groups)) = self.of.take()
             && !groups.remove()
@@ -195,9 +195,8 @@ impl Drop for Worker {
     }
 }
 
-/// Whether a thread is one of the server's, or its process a child of the server that runs as the
-/// same user. Numbers of threads come out of a region that the server can write, and whoever moves
-/// threads may be root.
+/// Whether a thread belongs to the server, or to a child of it that runs as the same user. The
+/// numbers come from a region that the server can write, and this process may be root.
 fn belongs(thread: u32, server: u32) -> bool {
     let proc = |rest: String| std::path::Path::new("/proc").join(rest);
     if proc(format!("{server}/task/{thread}")).exists() {
@@ -289,7 +288,7 @@ mod tests {
         region.set_pooled(false);
         let _second = Server::start(&region);
         worker.tick(&region);
-        // Groups, or whatever is in the way here: not what was in the way of the first.
+        // It has groups, or a failure of its own: not the first server's failure.
         let status = worker.status();
         assert!(status.state == "active" || status.state == "off", "{status:?}");
         assert_ne!(status.reason, off.reason);
@@ -307,7 +306,7 @@ mod tests {
         let mut groups = Groups::new(place, "left", server.0.id());
         groups.make(3).unwrap();
         let own = groups.dir(3);
-        // As long as something is in it, it cannot be removed.
+        // While something is in it, it cannot be removed.
         let thread = own.join("thread");
         std::fs::write(&thread, "").unwrap();
         worker.of = Some((server.0.id(), groups));

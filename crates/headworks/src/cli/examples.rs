@@ -11,11 +11,11 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         "set",
         &[
             "headworks set --parallelism 32",
-            "headworks set --mode observe            # hold nobody, go on measuring",
+            "headworks set --mode observe            # hold no session, go on measuring",
             "headworks set --weight reports=0.5 --weight web=2",
         ],
     ),
-    ("off", &["headworks off                         # everybody passes from this moment on"]),
+    ("off", &["headworks off                         # all requests pass from this moment on"]),
     ("on", &["headworks on"]),
     (
         "reload",
@@ -60,7 +60,10 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("volume replay", &["headworks volume replay db trace.json"]),
     ("volume doctor", &["headworks volume doctor"]),
-    ("volume serve", &["headworks volume serve db             # by NBD, to whoever connects"]),
+    (
+        "volume serve",
+        &["headworks volume serve db             # by NBD, to any client that connects"],
+    ),
 ];
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct Io {
 pub enum IoCommand {
     /// Watch who writes, flushes and reads, and who waits
     Top(IoTop),
-    /// Change the scheduler or its rules; whoever waits passes
+    /// Change the scheduler or its rules; waiting calls pass
     Set(IoSet),
 }
 

@@ -64,14 +64,14 @@ pub(super) fn send_heartbeats(region: Mapping) {
     }
 }
 
-/// A thread that ended while its session had a permit cannot give it back. A process that ended
-/// gives nothing back at all.
+/// A thread that has ended cannot give back its session's permit. A process that has ended gives
+/// nothing back at all.
 fn release_dead_sessions(region: &Mapping) {
     for session in 0..region.high_water() {
         let Some(slot) = region.session(session) else { break };
         let process = slot.pid.load(Ordering::Relaxed);
         let thread = slot.thread.load(Ordering::Relaxed);
-        // Also of a free slot: a process may end while it claims one.
+        // Free slots too: a process may end while it claims one.
         if process != 0 && !thread_exists(process) {
             region.release_dead_session(session, process);
         } else if thread != 0

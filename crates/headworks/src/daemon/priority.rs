@@ -2,21 +2,22 @@
 //! heartbeat runs before the server's threads, its memory is locked, and the OOM killer prefers
 //! other victims.
 //!
-//! Each of these takes rights that an ordinary session does not have. Without them the daemon works
-//! as any process does.
+//! Each of these takes rights that an ordinary user does not have. Without them the daemon works
+//! like any process.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Nice value of the heartbeat's thread.
 const NICE: i32 = -10;
 
-/// What the kernel takes off the daemon's badness when it looks for a victim, of a thousand.
+/// What is taken off the daemon's badness when the kernel looks for a victim, out of a thousand.
 const OOM_SCORE_ADJ: &str = "-900";
 
 /// Nice value of all other threads.
 static ORDINARY: AtomicI32 = AtomicI32::new(0);
 
-/// Takes what can be had. To be called while there are rights, and before there are threads.
+/// Takes the priorities that it may have. To be called while there are rights, and before there are
+/// threads.
 pub fn prefer() {
     // SAFETY: both take numbers.
     unsafe {
@@ -29,8 +30,8 @@ pub fn prefer() {
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
 }
 
-/// Keeps every page that was touched in memory. Only where that has no limit: beyond one, memory
-/// would be refused later.
+/// Keeps every touched page in memory. Only where that has no limit: beyond a limit, later requests
+/// for memory would fail.
 pub(super) fn lock_memory() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call; the flags are known to the kernel, or refused.
@@ -43,7 +44,7 @@ pub(super) fn lock_memory() {
     }
 }
 
-/// Gives this thread, and those that it starts, the ordinary priority: what they do can wait.
+/// Gives this thread, and those that it starts, ordinary priority: their work can wait.
 pub(super) fn step_back() {
     // SAFETY: takes numbers; zero is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, ORDINARY.load(Ordering::Relaxed)) };

@@ -63,7 +63,7 @@ pub fn set_weights(region: &Mapping, weights: &BTreeMap<String, f64>) -> Result<
     Ok(())
 }
 
-/// Puts all sessions into their classes by the rules in force, if the rules have changed.
+/// If the rules have changed, puts all sessions into the classes that they name.
 pub(super) fn reclassify(region: &Mapping) {
     let epoch = region.rules.epoch();
     for session in 0..region.high_water() {
@@ -111,8 +111,8 @@ impl Daemon {
         }
     }
 
-    /// The file, checked, and the profile as it is written now: who is never held is all that a
-    /// reload takes from it.
+    /// The file, checked, and the profile's current file. A reload takes only the sessions that are
+    /// never held from the profile.
     fn read_files(&self, path: &Path) -> Result<(Config, Profile)> {
         let config = config::load(path)?;
         let profile = match &self.note.profile_file {
@@ -122,9 +122,8 @@ impl Daemon {
         Ok((config, profile))
     }
 
-    /// Puts the configuration file in force as it is by now: all that the region holds of it, or
-    /// nothing. An address for metrics that cannot be had is an error, too, but holds up nothing
-    /// else.
+    /// Puts the current configuration file into force: all that the region holds of it, or nothing.
+    /// If the address for metrics is not available, that is an error too, but the rest is in force.
     pub(super) fn reload(&mut self) -> Result<String> {
         let Some(path) = self.note.config.clone() else {
             bail!(

@@ -22,7 +22,7 @@ impl Watch {
         Watch { saturation: Saturation::default(), cores, since: Nanos(0), before: None }
     }
 
-    /// Looks, many times in a window, and writes down what came of the last one.
+    /// Called many times in a window; writes down the result of the last one.
     pub(super) fn tick(&mut self, region: &Mapping, now: Nanos) {
         self.saturation.sample(region.working());
         if now.since(self.since) < WINDOW {
@@ -30,7 +30,7 @@ impl Watch {
         }
         self.since = now;
         let ticks = std::fs::read_to_string("/proc/stat").ok().and_then(|text| ticks(&text));
-        // What cannot be read is taken for idle: permits are then lent at once.
+        // If it cannot be read, processors count as idle: permits are then lent at once.
         let idle = match (self.before, ticks) {
             (Some(before), Some(after)) if after.0 > before.0 => {
                 after.1.saturating_sub(before.1) as f64 / (after.0 - before.0) as f64
@@ -42,8 +42,8 @@ impl Watch {
     }
 }
 
-/// Ticks of all processors, and those in which they were idle, waited for storage, or ran what has
-/// stepped back for others (`nice`).
+/// Ticks of all processors, and those in which they were idle, waited for storage, or ran work of
+/// low priority (`nice`).
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();

@@ -1,5 +1,5 @@
-//! What the kernel offers to parts that are not the gate: measuring and storage. Nothing here
-//! keeps the gate from working.
+//! Kernel features for parts other than the gate: measurements and storage. The gate works without
+//! them.
 
 use super::Finding;
 use super::machine::read;
@@ -11,7 +11,7 @@ pub(super) fn all() -> Vec<Finding> {
     vec![pressure(), cgroup(), cpu_weights(), cachestat(), nowait(), tracefs(), bpf()]
 }
 
-/// Says what a thing is used for.
+/// Adds what a feature is used for.
 fn later(found: &str, for_what: &str) -> String {
     format!("{found}; used by later parts: {for_what}")
 }
@@ -131,7 +131,7 @@ fn tracefs() -> Finding {
 }
 
 fn bpf() -> Finding {
-    let (name, what) = ("eBPF", "who wakes whom, and who causes a disk write");
+    let (name, what) = ("eBPF", "tracing wake-ups, and the causes of disk writes");
     let types = Path::new("/sys/kernel/btf/vmlinux").exists();
     let unprivileged = read("/proc/sys/kernel/unprivileged_bpf_disabled");
     match (types, unprivileged) {

@@ -3,13 +3,13 @@
 use super::Finding;
 use std::path::Path;
 
-/// Oldest kernel on which every part of the gate is known to be there.
+/// Oldest kernel that has all that the gate needs.
 const KERNEL_LEAST: (u32, u32) = (5, 4);
 
 /// Descriptors for a few hundred clients, their tables and logs.
 const DESCRIPTORS_LEAST: u64 = 4096;
 
-/// What is in a small file of `/proc` or `/sys`, without the line's end.
+/// Contents of a small file in `/proc` or `/sys`, without the line's end.
 pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim_end().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Where instances live, and which ones there are.
+//! Where instances live, and which ones exist.
 
 use super::Finding;
 use crate::instance::Instance;
@@ -13,13 +13,13 @@ pub(super) fn run_directory(dir: &Path) -> Vec<Finding> {
     vec![writable(dir), memory(dir)]
 }
 
-/// The directory itself, or what it would be made in.
+/// The directory itself, or its nearest existing parent.
 fn existing(dir: &Path) -> &Path {
     dir.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
 }
 
 fn c_path(path: &Path) -> CString {
-    // A path with a zero byte names no file; an empty one gives the same answer.
+    // A path with a zero byte names no file; an empty path has the same result.
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }
 
@@ -65,7 +65,7 @@ fn writable(dir: &Path) -> Finding {
     Finding::ok(name, format!("{shown} ({state})"))
 }
 
-/// The region is written all the time; on a disk's file system the kernel would write it back.
+/// The region is written all the time. On a disk's file system the kernel would write it back.
 fn memory(dir: &Path) -> Finding {
     let name = "shared memory";
     let there = existing(dir);
@@ -130,7 +130,7 @@ fn instance(name: &str, dir: &Path) -> Finding {
     if instance.view_region().is_ok_and(|view| view.heartbeat().ungoverned()) {
         return Finding::warning(
             &title,
-            "its server was started by another version of Headworks: everybody passes until it is restarted",
+            "its server was started by another version of Headworks: all requests pass until it is restarted",
             format!("sudo systemctl restart {name}"),
         );
     }
@@ -151,7 +151,7 @@ fn instance(name: &str, dir: &Path) -> Finding {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),
         (true, false) => Finding::warning(
             &title,
-            "its database runs, but its daemon does not: everybody passes",
+            "its database runs, but its daemon does not: all requests pass",
             format!("headworks daemon --name {name}"),
         ),
         (false, true) => Finding::warning(

@@ -45,8 +45,8 @@ pub(super) fn shim(path: &Path) -> Finding {
     }
 }
 
-/// Lets a small program load the library. The loader says on its error output what it refuses,
-/// and goes on without it.
+/// Has a small program load the library. The loader reports a refusal on standard error, and goes
+/// on without the library.
 fn loads(path: &Path) -> Result<(), String> {
     let output = Command::new("/bin/true")
         .env("LD_PRELOAD", path)
@@ -108,7 +108,7 @@ fn judge_loader(interpreter: &str, shown: &str) -> Finding {
 fn hooks(binary: &Binary, needed: &[String]) -> Finding {
     let name = "hooks in the database";
     let seen = binary.hooks_seen();
-    // A mistake in some profile is what `profile list` is for.
+    // Mistakes in profiles are reported by `profile list`.
     let (receive, send) = Profiles::read()
         .map(|all| all.of(binary.path()).calls.clone())
         .map(|calls| (calls.receive, calls.send))

@@ -23,7 +23,7 @@ pub fn check(
     let words = unit.words();
     let named = |word: &String, name: &String| file_name(word) == OsStr::new(name);
     if words.iter().any(|word| profile.starters.iter().any(|name| named(word, name))) {
-        // It starts the server as a separate program, whether or not it forks itself.
+        // The script starts the server as a separate program, whether or not that forks.
         return Ok(None);
     }
     let kind = unit.last("Type").unwrap_or("simple");
@@ -67,7 +67,7 @@ fn foreground(place: &Place, unit: &Unit, profile: &Profile) -> Result<()> {
         let Some(at) = command.iter().position(|word| profile.knows(Path::new(word))) else {
             continue;
         };
-        // Files are those of the image.
+        // Paths refer to the image.
         let arguments: Vec<OsString> = command[at + 1..]
             .iter()
             .map(|word| match word.starts_with('/') {
@@ -89,7 +89,7 @@ fn foreground(place: &Place, unit: &Unit, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// How the unit is changed.
+/// How to edit the unit.
 fn editing(place: &Place, unit: &Unit) -> String {
     if place.is_machine() {
         return format!("sudo systemctl edit {}", unit.name);
@@ -102,8 +102,7 @@ fn file_name(word: &str) -> &OsStr {
     Path::new(word).file_name().unwrap_or_default()
 }
 
-/// Whether a program is a script, or the shell that runs one: what it starts are programs of their
-/// own.
+/// Whether a program is a script, or the shell that runs one: it starts separate programs.
 fn is_script(place: &Place, program: &str) -> bool {
     let shell = ["sh", "bash", "dash"].iter().any(|shell| file_name(program) == *shell);
     let mut start = [0; 2];

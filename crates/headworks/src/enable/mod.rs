@@ -45,7 +45,7 @@ pub fn disable(args: &Disable) -> Result<ExitCode> {
     carry_out(&place, &plans, args.dry_run, args.now)
 }
 
-/// Refuses where there is no service manager, or no right to tell it anything.
+/// Refuses if there is no service manager, or no right to use it.
 fn may_change(place: &Place, dry_run: bool, command: &str) -> Result<()> {
     if !place.is_machine() {
         return Ok(());
@@ -68,7 +68,7 @@ fn may_change(place: &Place, dry_run: bool, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether this is a container, by the marks that its makers leave.
+/// Whether this is a container, by the marks of container managers.
 fn in_container() -> bool {
     ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"]
         .iter()

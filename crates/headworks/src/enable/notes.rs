@@ -26,7 +26,7 @@ fn apparmor(root: &Path, program: &Path, library: &Path, instance: &str) -> Opti
     let name = program.to_string_lossy().trim_start_matches('/').replace('/', ".");
     let file = root.join("etc/apparmor.d").join(&name);
     let text = std::fs::read_to_string(&file).ok()?;
-    // Debian's file for MariaDB is there, and empty on purpose.
+    // Debian's file for MariaDB exists, and is empty on purpose.
     let says = text.lines().any(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
     says.then(|| {
         format!(

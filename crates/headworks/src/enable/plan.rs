@@ -18,26 +18,26 @@ pub const DROP_IN: &str = "90-headworks.conf";
 /// First words of a file that is ours.
 const MARK: &str = "# Written by `headworks enable`; `headworks disable` removes it. Checksum ";
 
-/// Lines of a file that is not ours stand between these.
+/// In a file that is not ours, our lines stand between these.
 const BLOCK_BEGIN: &str = "# headworks enable: begin";
 const BLOCK_END: &str = "# headworks enable: end";
 
 /// Where regions of services lie.
 const RUN_DIRECTORY: &str = "/run/headworks";
 
-/// The machine, or the image of one, and where we are installed there.
+/// The machine, or an image of one, and where headworks is installed there.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// `/` for the machine itself.
     pub root: PathBuf,
-    /// The program, as a path of the machine.
+    /// Path of the program on the machine.
     pub program: PathBuf,
     /// The library.
     pub library: PathBuf,
 }
 
 impl Place {
-    /// Looks where we are installed.
+    /// Finds where headworks is installed.
     pub fn find(root: &Path) -> Result<Place> {
         let root = std::fs::canonicalize(root)
             .with_context(|| format!("there is no directory {}", root.display()))?;
@@ -59,7 +59,7 @@ impl Place {
         })
     }
 
-    /// Whether it is the machine that this runs on.
+    /// Whether it is this machine.
     pub fn is_machine(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// What is to be done for one service.
+/// The actions for one service.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The service.
@@ -79,7 +79,7 @@ pub struct Plan {
     pub changes: Vec<Change>,
     title: String,
     notes: Vec<String>,
-    /// The companion that is to end.
+    /// The companion that is to be stopped.
     companion: Option<String>,
 }
 
@@ -95,8 +95,8 @@ fn companion_of(instance: &str) -> String {
     format!("headworks-{instance}.service")
 }
 
-/// Where PostgreSQL's cluster keeps the environment of its server: `pg_ctlcluster` takes that one
-/// and no other.
+/// Where PostgreSQL's cluster keeps the environment of its server. `pg_ctlcluster` uses only that
+/// one.
 fn cluster_environment(unit: &Unit) -> Option<String> {
     let (version, cluster) = unit.instance()?.split_once('-')?;
     let by_cluster = unit.words().iter().any(|word| word.ends_with("/pg_ctlcluster"));
@@ -189,7 +189,7 @@ impl Plan {
         Ok(Plan { unit, changes, title, notes: Vec::new(), companion })
     }
 
-    /// What has to be told to the service manager.
+    /// Commands for the service manager.
     pub fn commands(&self) -> Vec<Vec<String>> {
         let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let mut commands = vec![
@@ -197,7 +197,7 @@ impl Plan {
             command(&["systemctl", "restart", &self.unit.name]),
         ];
         if let Some(companion) = &self.companion {
-            // Its file is gone, and with it what tied it to the service; it would run on.
+            // Its file is gone, and with it its binding to the service; it would run on.
             commands.push(command(&["systemctl", "stop", companion]));
         }
         commands
@@ -240,14 +240,14 @@ impl Plan {
     }
 }
 
-/// Lines of `after` that are not in `before`, or the other way round with a minus.
+/// Lines of `after` that are missing in `before`, and with a minus the other way round.
 fn added(before: &str, after: &str) -> Vec<String> {
     let fresh = after.lines().filter(|line| !before.lines().any(|old| old == *line));
     let gone = before.lines().filter(|line| !after.lines().any(|new| new == *line));
     fresh.map(str::to_owned).chain(gone.map(|line| format!("- {line}"))).collect()
 }
 
-/// Refuses an installation that the service cannot see.
+/// Refuses an installation that the service cannot access.
 fn reachable(place: &Place, unit: &Unit) -> Result<()> {
     let home =
         unit.last("ProtectHome").is_some_and(|word| !["no", "false", "off", "0"].contains(&word));
@@ -284,7 +284,7 @@ fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<Path
     Ok(Some(path))
 }
 
-/// What the service's server will do, as far as it tells; only asked on the machine itself.
+/// The settings that the service's server reports; only on this machine.
 fn settings_of(
     place: &Place,
     unit: &Unit,
@@ -294,7 +294,7 @@ fn settings_of(
     if !place.is_machine() || profile.settings != SettingsFrom::Mariadb {
         return None;
     }
-    // As Debian's template has it.
+    // As in Debian's template.
     let suffix = unit.instance().map(|name| format!("--defaults-group-suffix=.{name}").into());
     let arguments: Vec<OsString> = suffix.into_iter().collect();
     Some(mariadb_settings(server, &arguments))
@@ -320,7 +320,7 @@ fn attend(
     command
 }
 
-/// What the companion cannot find out by itself.
+/// Adds what the companion cannot find out by itself.
 pub(super) fn add_settings(command: &mut String, settings: &ServerSettings) {
     if let Some(port) = settings.extra_port {
         let _ = write!(command, " --extra-port {port}");
@@ -356,7 +356,7 @@ fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> S
          Restart=always\n\
          RestartSec=1\n\
          TimeoutStopSec=100\n\
-         # Whatever starves, its heartbeat does not: without it everybody passes.\n\
+         # Whatever starves, its heartbeat does not: without it all requests pass.\n\
          Nice=-10\n\
          OOMScoreAdjust=-900\n\
          LimitMEMLOCK=infinity\n"
@@ -388,7 +388,7 @@ fn drop_in(place: &Place, unit: &Unit, instance: &str) -> String {
     text
 }
 
-/// Our library, and before those that the unit preloads already.
+/// Our library, before those that the unit preloads already.
 fn preload(place: &Place, unit: &Unit) -> String {
     let mut preload = place.library.display().to_string();
     for line in unit.all("Environment") {
@@ -434,7 +434,7 @@ fn without_block(text: &str) -> String {
     format!("{}{rest}", &text[..begin])
 }
 
-/// FNV-1a: tells an edited file, not a forged one.
+/// FNV-1a: detects an edited file, not a forged one.
 fn checksum(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -443,7 +443,7 @@ fn signed(body: &str) -> String {
     format!("{MARK}{:08x}\n{body}", checksum(body))
 }
 
-/// Refuses a file that another program or a person has written, or changed since.
+/// Refuses a file that another program or a person has written or changed.
 fn ours(path: &Path) -> Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

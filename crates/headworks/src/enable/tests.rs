@@ -7,7 +7,7 @@ use clap::Parser;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What Debian 12's units say, as far as it concerns us.
+/// Debian 12's units, as far as they matter here.
 const MARIADB: &str = "[Unit]\nDescription=MariaDB 10.11.19 database server\n[Service]\nType=notify\nUser=mysql\n\
     Group=mysql\nAmbientCapabilities=CAP_IPC_LOCK\nProtectSystem=full\nProtectHome=true\n\
     ExecStart=/bin/sh -c \"set -f; [ ! -e /usr/bin/galera_recovery ] && VAR= || \\\n \
@@ -44,7 +44,7 @@ impl Image {
             ("etc/postgresql/15/main/postgresql.conf", "port = 5432\n"),
             ("etc/postgresql/15/main/environment", ENVIRONMENT),
             ("usr/local/lib/headworks/libheadworks.so", ""),
-            // So that a check of the units finds what they start.
+            // For the check that the units' programs exist.
             ("usr/local/bin/headworks", "#!/bin/sh\n"),
             ("bin/sh", "#!/bin/sh\n"),
             ("bin/kill", "#!/bin/sh\n"),
@@ -93,7 +93,7 @@ impl Image {
         all
     }
 
-    /// Runs the command on this image; what it says, or its error.
+    /// Runs the command on this image; returns its output or its error.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let root = self.0.to_str().unwrap();
         let words = [&["headworks"], words, &["--root", root]].concat();
@@ -175,7 +175,7 @@ fn postgresqls_wrapper_stands_for_its_clusters() {
         assert!(plan.contains("postgresql@15-main.service behind the gate"), "{name}: {plan}");
     }
     image.run(&["enable", "postgresql"]).unwrap();
-    // pg_ctlcluster hands on this environment, and none of the unit's.
+    // pg_ctlcluster passes on this environment, and not the unit's.
     let environment = image.read("etc/postgresql/15/main/environment");
     assert!(environment.starts_with(ENVIRONMENT), "{environment}");
     for line in [
@@ -194,7 +194,7 @@ fn postgresqls_wrapper_stands_for_its_clusters() {
     let mut after = image.all();
     after.retain(|path, _| !path.ends_with("etc/systemd") && !path.ends_with(SYSTEM));
     assert_eq!(after, before);
-    // A second cluster, and a library that somebody else preloads.
+    // A second cluster, and another preloaded library.
     image.write("etc/postgresql/16/shop/postgresql.conf", "");
     let error = image.run(&["enable", "postgresql"]).unwrap_err();
     assert!(error.contains("2 services") && error.contains("postgresql@16-shop"), "{error}");
@@ -217,7 +217,7 @@ fn confined_services_and_instances_of_templates() {
     image.run(&["enable", "mariadb@shop"]).unwrap();
     let drop_in = image.read(&format!("{SYSTEM}/mariadb@shop.service.d/{DROP_IN}"));
     assert!(drop_in.contains("/run/headworks/mariadb-shop/region"), "{drop_in}");
-    // What others preload stays, and is behind ours.
+    // Other preloaded libraries stay, after ours.
     image.write(
         "etc/systemd/system/mariadb.service.d/malloc.conf",
         "[Service]\nEnvironment=\"LD_PRELOAD=/usr/lib/libjemalloc.so.2\"\n",
@@ -263,7 +263,7 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
         }
         assert_eq!(image.all(), before, "{words:?}");
     }
-    // A file that was changed since is neither written over nor removed.
+    // A file that was changed since is neither overwritten nor removed.
     image.run(&["enable", "mariadb"]).unwrap();
     let path = format!("{SYSTEM}/mariadb.service.d/{DROP_IN}");
     let edited = image.read(&path) + "Nice=5\n";
@@ -310,14 +310,14 @@ fn a_server_that_forks_itself_is_refused() {
         }
         assert_eq!(image.all(), before, "{words:?}");
     }
-    // The command line says that it stays; the type says otherwise.
+    // The command line keeps the server in the foreground; the unit's type contradicts it.
     image.write("usr/bin/redis-server", "\x7fELF");
     assert!(image.run(&["enable", "c"]).unwrap_err().contains("--supervised systemd"));
-    // A script starts the server as a program of its own.
+    // A script starts the server as a separate program.
     unit("f", "forking", "/etc/init.d/served start");
     let plan = image.run(&["enable", "f", "--profile", "generic", "--dry-run"]).unwrap();
     assert!(plan.contains("note: Type=forking") && plan.contains("status --name f"), "{plan}");
-    // Whoever says that it is ready stays for it, and a starter is what it is known for.
+    // A server that reports readiness stays. A known starter program does not.
     unit("b", "notify", "/usr/bin/redis-server /etc/redis.conf --supervised systemd");
     for name in ["b", "postgresql"] {
         let plan = image.run(&["enable", name, "--dry-run"]).unwrap();
@@ -344,7 +344,7 @@ fn the_companion_is_told_of_a_pool_of_threads() {
 #[test]
 fn a_change_that_fails_undoes_those_before_it() {
     let image = Image::new("undone");
-    // A directory where the new text would be written.
+    // A directory where the new file would be written.
     image.write("etc/systemd/system/mariadb.service.d/90-headworks.headworks-new/x", "");
     let before = image.all();
     let error = image.run(&["enable", "mariadb"]).unwrap_err();
@@ -379,7 +379,7 @@ fn units_are_read_as_systemd_reads_them() {
     assert!(Unit::read(&image.0, "absent.service").unwrap().is_none());
 }
 
-/// systemd's own opinion on what is written, where there is a systemd.
+/// Has systemd check the written units, where there is a systemd.
 #[test]
 fn systemd_takes_what_is_written() {
     let image = Image::new("verify");
@@ -402,7 +402,7 @@ fn systemd_takes_what_is_written() {
             return;
         };
         let said = String::from_utf8_lossy(&output.stderr);
-        // The image has none of the targets that the units name.
+        // The image lacks the targets that the units name.
         let wrong: Vec<&str> = said
             .lines()
             .filter(|line| {

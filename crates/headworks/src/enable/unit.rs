@@ -1,11 +1,11 @@
-//! Units of systemd: where they are, what they say, and which unit a name means.
+//! Units of systemd: where they are, what they contain, and which unit a name means.
 
 use crate::profile::{Profile, Profiles};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where units lie, the strongest first.
+/// Directories of units, the one with the highest precedence first.
 const DIRECTORIES: &[&str] = &[
     "etc/systemd/system",
     "run/systemd/system",
@@ -15,7 +15,7 @@ const DIRECTORIES: &[&str] = &[
     "lib/systemd/system",
 ];
 
-/// A unit as it is in force.
+/// A unit with its drop-ins applied.
 #[derive(Clone, Debug)]
 pub struct Unit {
     /// Its own name, not an alias: `mariadb.service`, `postgresql@15-main.service`.
@@ -48,7 +48,7 @@ impl Unit {
         Ok(Some(Unit { name: own, service }))
     }
 
-    /// Values of a key that are in force: an empty one takes back those before it.
+    /// Values of a key: an empty one resets those before it.
     pub fn all(&self, key: &str) -> Vec<&str> {
         let mut values = Vec::new();
         for (_, value) in self.service.iter().filter(|(known, _)| known == key) {
@@ -66,12 +66,12 @@ impl Unit {
         self.all(key).last().copied()
     }
 
-    /// Whether a key says yes, in any of the ways that systemd takes for it.
+    /// Whether a key is true, in any of systemd's spellings.
     pub fn yes(&self, key: &str) -> bool {
         self.last(key).is_some_and(|word| ["yes", "true", "on", "1"].contains(&word))
     }
 
-    /// Words of what it starts, without quotes and marks: its program is among them.
+    /// Words of the commands that it starts, without quotes and marks. The program is among them.
     pub fn words(&self) -> Vec<String> {
         let marks = ['-', '@', ':', '+', '!'];
         let words = self.commands().concat();
@@ -82,7 +82,7 @@ impl Unit {
             .collect()
     }
 
-    /// The commands that it starts, each with its words, without quotes.
+    /// The commands that it starts, each as words without quotes.
     pub fn commands(&self) -> Vec<Vec<String>> {
         let apart = |c: char| c.is_whitespace() || "\"'`;$()".contains(c);
         let words = |line: &str| -> Vec<String> {
@@ -91,7 +91,7 @@ impl Unit {
         self.all("ExecStart").into_iter().map(words).collect()
     }
 
-    /// The profile for what it starts.
+    /// The profile of the program that it starts.
     pub fn profile<'a>(&self, profiles: &'a Profiles) -> Option<&'a Profile> {
         let words = self.words();
         let known = |word: &String| {
@@ -101,14 +101,14 @@ impl Unit {
         words.iter().filter(|word| word.starts_with('/')).find_map(known)
     }
 
-    /// What stands between `@` and `.service`.
+    /// The text between `@` and `.service`.
     pub fn instance(&self) -> Option<&str> {
         self.name.strip_suffix(".service")?.split_once('@').map(|(_, instance)| instance)
     }
 }
 
 fn exists(path: &Path) -> bool {
-    // A link that leads out of an image still names what it means.
+    // A link that leads out of an image still has a target.
     path.symlink_metadata().is_ok()
 }
 
@@ -121,8 +121,8 @@ fn template_of(name: &str) -> Option<String> {
     name.split_once('@').map(|(base, _)| format!("{base}@.service"))
 }
 
-/// Files in the unit's `.d` directories; of two with the same name the stronger one counts. Ours do
-/// not: they are what is to be written anew.
+/// Files in the unit's `.d` directories. Of two with the same name, the one with higher precedence
+/// counts. Our own are left out, as they will be written anew.
 fn drop_ins(root: &Path, name: &str, template: Option<&str>) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();
@@ -170,7 +170,7 @@ fn keys(text: &str) -> Vec<(String, String)> {
     keys
 }
 
-/// The units that the name of a profile or unit means.
+/// The units that a profile's or unit's name means.
 pub fn find(root: &Path, asked: &str, all: bool, profiles: &Profiles) -> Result<Vec<Unit>> {
     let stem = asked.strip_suffix(".service").unwrap_or(asked);
     let mut names = vec![format!("{stem}.service")];
@@ -215,7 +215,7 @@ pub fn find(root: &Path, asked: &str, all: bool, profiles: &Profiles) -> Result<
     Ok(found)
 }
 
-/// Instances of a template: those that are pulled in by something, and PostgreSQL's clusters.
+/// Instances of a template: those that other units want, and PostgreSQL's clusters.
 fn instances(root: &Path, template: &str) -> Vec<String> {
     let Some(base) = template.strip_suffix("@.service") else { return Vec::new() };
     if !DIRECTORIES.iter().any(|dir| exists(&root.join(dir).join(template))) {
@@ -258,7 +258,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Why no unit was found, and what else there is.
+/// Why no unit was found, and which others exist.
 fn nothing(root: &Path, asked: &str) -> String {
     let mut near = BTreeSet::new();
     let words = ["maria", "mysql", "postgres", "redis", "valkey", "memcached", "mongod"];

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file as it is, and as it is to be; `None` is no file.
+/// A file before and after; `None` means no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The file.
@@ -17,7 +17,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The change that leads to `after`; `None` if the file is so already.
+    /// The change to `after`; `None` if the file has that content already.
     pub fn to(path: PathBuf, after: Option<String>) -> Result<Option<Change>> {
         let before = match std::fs::read_to_string(&path) {
             Ok(text) => Some(text),
@@ -30,7 +30,7 @@ impl Change {
     }
 }
 
-/// Carries all changes out; if one fails, those before it are undone.
+/// Makes all changes; if one fails, the earlier ones are undone.
 pub fn apply(changes: &[&Change]) -> Result<()> {
     for (done, change) in changes.iter().enumerate() {
         if let Err(error) = put(&change.path, change.after.as_deref()) {
@@ -47,7 +47,7 @@ fn put(path: &Path, text: Option<&str>) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let Some(text) = text else {
         std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-        // Only if no other process has written the file since.
+        // Only if no other process has changed the file since.
         if directory.extension().is_some_and(|extension| extension == "d") {
             let _ = std::fs::remove_dir(directory);
         }

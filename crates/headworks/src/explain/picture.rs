@@ -5,7 +5,7 @@ use crate::tuning::TuningReport;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-/// Draws what was measured, the model and the P in force.
+/// Draws the measurements, the model and the P in force.
 pub(super) fn draw(report: &TuningReport) -> Result<String> {
     let mut svg = String::new();
     draw_into(report, &mut svg).map_err(|error| anyhow!("cannot draw the curve: {error}"))?;

@@ -1,7 +1,8 @@
-//! Why a user waits or waited: behind whom, how long in the gate, how long in the database.
+//! Why a session waits or waited: behind which others, and how long in the gate and in the
+//! database.
 //!
-//! All of it is read from the region: no daemon is needed. What is known of a request that was held
-//! is its record; those that were not held have none.
+//! All of it is read from the region: no daemon is needed. A held request has a record; other
+//! requests have none.
 
 use crate::cli::Select;
 use crate::instance::Instance;
@@ -21,11 +22,11 @@ const REQUESTS: usize = 5;
 /// Sessions that are shown.
 const USERS: usize = 8;
 
-/// Another session, as far as it is known.
+/// Another session.
 #[derive(Clone, Debug, Serialize)]
 struct Other {
     user: u32,
-    /// Account and address of the session that has this number at the moment.
+    /// Account and address of the session that has this number now.
     name: String,
     class: String,
 }
@@ -40,22 +41,22 @@ struct Held {
     ended_ago_ms: f64,
     gate_ms: f64,
     database_ms: f64,
-    /// Users that waited or were owed a permit when it came.
+    /// Sessions that were queued or owed a permit when it came.
     waiting_beside: u32,
-    /// Of those inside then, the ones that had been there for longest.
+    /// Of the sessions that were admitted then, those admitted the longest.
     behind: Vec<Other>,
     /// How it got in.
     admitted: String,
 }
 
-/// A user, and why it is treated as it is.
+/// A session, and the reasons for its treatment.
 #[derive(Clone, Debug, Serialize)]
 struct Explained {
     #[serde(flatten)]
     status: UserStatus,
     gate_ms_sum: f64,
     database_ms_sum: f64,
-    /// The part of the time in the database that its requests were blocked.
+    /// Time for which its requests were blocked in the database.
     blocked_ms_sum: f64,
     requests_held: u64,
     /// While it waits.
@@ -81,10 +82,10 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     if found.is_empty() {
         let examples: Vec<String> = names.status.connections.iter().take(3).map(who).collect();
         bail!(
-            "nobody connected is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
+            "no connected session is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
              a request that was held is named by its number: headworks explain '#N'",
             if examples.is_empty() {
-                "nobody is connected".to_owned()
+                "no session is connected".to_owned()
             } else {
                 format!("for example: {}", examples.join(", "))
             }
@@ -120,7 +121,7 @@ fn record(region: View, number: &str) -> Result<HeldRequest> {
     }
 }
 
-/// Who is who at the moment.
+/// Names of the current sessions.
 struct Names<'a> {
     now: &'a Snapshot,
     status: Status,
@@ -149,7 +150,7 @@ impl Names<'_> {
         }
     }
 
-    /// Users by number, account, account@address, application or class, the longest wait first.
+    /// Sessions by number, account, account@address, application or class, the longest wait first.
     fn matching(&self, target: &str) -> Vec<&UserStatus> {
         let number = target.parse::<u32>().ok();
         let fits = |user: &&UserStatus| {
@@ -273,7 +274,7 @@ impl Explained {
                 "behind: when its request came, all of P = {} permits were taken and {beside} others waited; inside for longest: {}",
                 names.status.parallelism,
                 if self.behind.is_empty() {
-                    "nobody any more".to_owned()
+                    "none any more".to_owned()
                 } else {
                     list(&self.behind)
                 }

@@ -12,7 +12,7 @@ pub(super) struct Rings {
     process: u32,
     /// Rings whose entries are charged to the submitting thread, and never held.
     charged: u32,
-    /// Rings of which the scheduler sees nothing.
+    /// Rings that the scheduler cannot see.
     not_governed: u32,
 }
 
@@ -26,7 +26,7 @@ impl Rings {
     }
 }
 
-/// Rings among the descriptors of a process. None if we may not look.
+/// Rings among the descriptors of a process; none if access is denied.
 fn rings_of(pid: u32) -> u32 {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
     let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -38,7 +38,7 @@ fn process_of(thread: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
-/// The rings of a program and of all processes whose files are governed with its own.
+/// The rings of a program, and of all processes whose files are governed with its own.
 pub(super) fn rings(instance: &Instance, region: &IoRegion) -> Vec<Rings> {
     let threads = region.accounts.iter().skip(RULES + 1).map(|slot| slot.tid.load(Relaxed));
     let mut processes: BTreeSet<u32> =
@@ -52,7 +52,7 @@ pub(super) fn rings(instance: &Instance, region: &IoRegion) -> Vec<Rings> {
     all.filter(|rings| rings.charged + rings.not_governed > 0).collect()
 }
 
-/// What is to be said of them, a line each.
+/// Messages about them, a line each.
 pub(super) fn lines(rings: &[Rings], mapped_files: u64) -> Vec<String> {
     let mut lines: Vec<String> = rings.iter().map(|rings| rings.line()).collect();
     if mapped_files > 0 {
@@ -61,7 +61,7 @@ pub(super) fn lines(rings: &[Rings], mapped_files: u64) -> Vec<String> {
     lines
 }
 
-/// The same for an instance; nothing if its files are not governed at all.
+/// The same for an instance; nothing if its files are not governed.
 pub fn report(instance: &Instance) -> Vec<String> {
     if !instance.io_path().exists() {
         return Vec::new();

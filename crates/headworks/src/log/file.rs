@@ -1,4 +1,4 @@
-//! A log file of bounded size: when it is full it becomes the older one, of which one is kept, and
+//! A log file of bounded size. When it is full it becomes the older one, of which one is kept, and
 //! a new one begins.
 
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Goes on with the file if it is there. Only its owner may read it, as lines name accounts.
+    /// Appends to an existing file. Only its owner may read it, as lines name accounts.
     pub(super) fn open(path: &Path, bytes_max: u64) -> Result<LogFile> {
         let file = open(path)?;
         let bytes = file.metadata()?.len();
@@ -40,7 +40,7 @@ impl LogFile {
         older.push(".1");
         std::fs::rename(&self.path, older)
             .and_then(|()| open(&self.path).map(|file| self.file = file))
-            // Where no file can be made, this one is emptied: it must not grow without end.
+            // If no new file can be made, this one is emptied: it must not grow without end.
             .or_else(|_| self.file.set_len(0))?;
         self.bytes = 0;
         Ok(())

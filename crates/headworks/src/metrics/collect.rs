@@ -1,6 +1,6 @@
-//! Which figures there are, what they are called, and what they mean.
+//! The metrics: their names, units and meanings.
 //!
-//! Names follow Prometheus: a prefix, the base unit at the end, `_total` for what only grows.
+//! Names follow Prometheus: a prefix, the base unit at the end, `_total` for counters.
 
 use crate::status::Fairness;
 use headworks_policy::Nanos;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
 
-/// The figures of one moment.
+/// The values at one moment.
 #[derive(Debug)]
 pub(super) struct Figures {
     instance: String,
@@ -58,19 +58,15 @@ impl Figures {
         let mut gauge = |name, help, value: f64| out.gauge(name, help, [(all.clone(), value)]);
         gauge(
             "parallelism",
-            "P: sessions inside at once, beside the bonus",
+            "P: sessions admitted at once, without the bonus",
             settings.parallelism.into(),
         )?;
         gauge(
             "parallelism_auto",
-            "1 while P is looked for, 0 when it is fixed",
+            "1 if P is tuned automatically, 0 if it is fixed",
             yes(settings.auto),
         )?;
-        gauge(
-            "stall_bonus",
-            "sessions that the stall detector lets in beyond P",
-            now.bonus.into(),
-        )?;
+        gauge("stall_bonus", "sessions that the stall detector admits beyond P", now.bonus.into())?;
         gauge(
             "quota_requests",
             "zeta: requests of a round over all sessions, 0 for its minimum",
@@ -83,12 +79,12 @@ impl Figures {
         )?;
         gauge(
             "server_ungoverned",
-            "1 if the server was started by another version, so that everybody passes until its restart",
+            "1 if the server was started by another version, so that all requests pass until its restart",
             yes(now.ungoverned),
         )?;
         gauge(
             "daemon_stale",
-            "1 if the daemon sends no heartbeat, so that everybody passes",
+            "1 if the daemon sends no heartbeat, so that all requests pass",
             yes(now.stale),
         )?;
         if let Some(unfairness) = self.fairness.unfairness {
@@ -185,7 +181,7 @@ impl Figures {
     }
 }
 
-/// Writes one family of figures after the other.
+/// Writes the families of metrics one after the other.
 struct Out<'a>(DescriptorEncoder<'a>);
 
 impl Out<'_> {
@@ -241,7 +237,7 @@ impl Out<'_> {
     }
 }
 
-/// Counts by octave of time, each with its upper bound in seconds: finer than that is for `status`.
+/// Counts by octave of time, each with its upper bound in seconds. `status` has finer figures.
 fn octaves(counts: &[u64; BUCKETS]) -> Vec<(f64, u64)> {
     let mut octaves = Vec::new();
     let mut sum = 0;

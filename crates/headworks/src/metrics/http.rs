@@ -1,8 +1,8 @@
-//! The little of HTTP that a scrape needs.
+//! The part of HTTP that a scrape needs.
 //!
-//! Whoever can reach the port can connect to it, so a client has two seconds for its request and
-//! as long for the answer, and only a few are served at a time. If descriptors run out, the
-//! server waits until there are some again.
+//! Every process that can reach the port may connect. So a client has two seconds for its request
+//! and as long for the answer, and only a few are served at a time. If descriptors run out, the
+//! server waits until some are free.
 
 use crate::control::{read_until, write_all};
 use std::io::{Error, Write};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Clients that are served at once; others are told to come again.
+/// Clients that are served at once; others get an error and may retry.
 const CLIENTS_MAX: usize = 16;
 
-/// Time until a socket is asked again that could not be accepted from.
+/// Time until the next attempt after `accept` failed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An answer: its status, the type of its body, and the body.
@@ -49,7 +49,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// A connection, whatever its family: what is asked of it is the same for both.
+    /// A connection, whatever its family: reads and writes are the same for both.
     fn accept(&self) -> std::io::Result<UnixStream> {
         Ok(match self {
             Listener::Tcp(listener) => OwnedFd::from(listener.accept()?.0).into(),
@@ -72,7 +72,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves on threads of its own. `answer` gets the method and the path.
+    /// Serves on its own threads. `answer` gets the method and the path.
     pub fn start(
         listener: Listener,
         answer: impl Fn(&str, &str) -> Answer + Send + Sync + 'static,
@@ -100,8 +100,8 @@ impl Server {
     }
 }
 
-/// A client that left again is no reason to wait; anything else may last, as a lack of
-/// descriptors does.
+/// After a client that left there is no pause. Other errors may last, such as a lack of
+/// descriptors.
 fn pause_after(error: &Error) -> Duration {
     match error.raw_os_error() {
         Some(libc::ECONNABORTED | libc::EINTR) => Duration::ZERO,
@@ -124,12 +124,12 @@ where
     // Without a thread for it, the client sees its connection close.
     let _ = std::thread::Builder::new().spawn(move || {
         let _place = place;
-        // A scraper that hangs up is its own problem.
+        // Errors of a scraper concern only that scraper.
         let _ = serve(&stream, &*answer);
     });
 }
 
-/// One of the clients, until dropped.
+/// One of the clients served at a time, until dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -194,10 +194,10 @@ mod tests {
         let (server, address) = server();
         let silent: Vec<TcpStream> =
             (0..CLIENTS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
-        // They were accepted in order, so this one finds no place; its request is not needed.
+        // They were accepted in order, so this one is refused; its request is not needed.
         let busy = read(TcpStream::connect(address).unwrap());
         assert!(busy.starts_with("HTTP/1.1 503"), "{busy}");
-        // Each has its end before long, without an answer.
+        // Each connection is closed soon, without an answer.
         for stream in silent {
             assert_eq!(read(stream), "");
         }

@@ -1,8 +1,8 @@
 //! Figures for Prometheus, by HTTP: on a Unix socket that only the database's user and root may
 //! open, and on TCP if the configuration asks for it.
 //!
-//! Each scrape takes its own copy of the region. Ratios (unfairness, variation) are of the time
-//! since the scrape before.
+//! Each scrape takes its own copy of the region. Ratios (unfairness, variation) cover the time
+//! since the last scrape.
 
 mod collect;
 mod http;
@@ -20,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a scraper is told of the format.
+/// Type of the format, for scrapers.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Where the figures come from.
@@ -68,7 +68,7 @@ impl Metrics {
         Ok(Metrics { source, tcp: None })
     }
 
-    /// Opens, moves or closes the TCP port. If the new address cannot be had, the one before stays.
+    /// Opens, moves or closes the TCP port. If the new address is not available, the old one stays.
     pub fn listen(&mut self, wanted: Option<SocketAddr>) -> Result<()> {
         if self.address() == wanted {
             return Ok(());
@@ -78,7 +78,7 @@ impl Metrics {
             return Ok(());
         };
         let mut opened = Tcp::open(address, &self.source);
-        // From 127.0.0.1 to 0.0.0.0 we are in our own way.
+        // From 127.0.0.1 to 0.0.0.0, our own port would be in the way.
         let same_port = |tcp: &mut Tcp| tcp.address.port() == address.port();
         if opened.is_err()
             && let Some(own) = self.tcp.take_if(same_port)
@@ -205,7 +205,8 @@ mod tests {
             assert_eq!(metrics.address(), Some(address));
             assert!(is_served(narrow), "{address}");
         }
-        // An address that this machine does not have, with the same port: it stays where it was.
+        // An address that this machine does not have, with the same port: metrics stay at the old
+        // one.
         let nowhere = SocketAddr::new([192, 0, 2, 1].into(), narrow.port());
         metrics.listen(Some(nowhere)).unwrap_err();
         assert_eq!(metrics.address(), Some(narrow));

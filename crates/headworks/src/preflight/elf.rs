@@ -1,6 +1,6 @@
-//! As much of an ELF file as tells whether a program can be preloaded.
+//! Reads the part of an ELF file that tells whether a program can be preloaded.
 //!
-//! The file may be cut off or hostile: what cannot be right is refused.
+//! The file may be cut off or hostile: impossible values are refused.
 
 use object::Endianness;
 use object::elf::{
@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What an ELF file says of itself.
+/// Facts from an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// The machine's name, as in `std::env::consts::ARCH` where we know it.
@@ -23,13 +23,13 @@ pub(crate) struct Elf {
     pub(crate) little: bool,
     /// It is a shared object or a position-independent program.
     pub(crate) shared: bool,
-    /// The program that loads it; without one it is static, or a library.
+    /// Its dynamic loader; without one it is static, or a library.
     pub(crate) interpreter: Option<String>,
-    /// Libraries that it wants.
+    /// Libraries that it needs.
     pub(crate) needed: Vec<String>,
-    /// Names of the symbols that it takes from others.
+    /// Names of the symbols that it imports.
     pub(crate) imports: BTreeSet<String>,
-    /// Names of the functions that it offers to others.
+    /// Names of the functions that it exports.
     pub(crate) exports: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ impl Elf {
 /// Why a file cannot be read as ELF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElfFault {
-    /// It begins with something else.
+    /// It does not begin like an ELF file.
     #[error("it is no ELF file")]
     NoElf,
     /// A table lies outside the file or is larger than it can be.
@@ -53,7 +53,7 @@ pub enum ElfFault {
     Damaged(&'static str),
 }
 
-/// Reads a file. Only for files that were found to be regular ones.
+/// Reads a file. Only for files known to be regular.
 pub(crate) fn read(path: &Path) -> std::io::Result<Result<Elf, ElfFault>> {
     Ok(parse(&std::fs::read(path)?))
 }
@@ -108,7 +108,7 @@ fn segments<H: FileHeader<Endian = Endianness>>(
         if let Some(path) = segment.interpreter(endian, all)? {
             elf.interpreter = Some(text(path));
         }
-        // Its contents are read through the sections; here it only has to be there.
+        // Its contents are read through the sections; here it only has to exist.
         segment.dynamic(endian, all)?;
     }
     Ok(())

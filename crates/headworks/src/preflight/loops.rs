@@ -1,4 +1,4 @@
-//! What a Redis, a memcached or a MongoDB will listen on and run as, found before it starts.
+//! What a Redis, memcached or MongoDB server will listen on and run as, found before it starts.
 
 use super::ServerSettings;
 use std::ffi::OsString;
@@ -8,13 +8,12 @@ use yaml_rust2::{Yaml, YamlLoader};
 /// Most files that include each other.
 const INCLUDES_MAX: usize = 16;
 
-/// Settings of a server that takes all connections by few threads, and whether it would leave the
-/// terminal by itself.
+/// Settings of a server with event loops, and whether it would fork into the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopSettings {
-    /// As for the other servers.
+    /// The settings that all servers have.
     pub server: ServerSettings,
-    /// It forks and ends, so that nobody could watch over it.
+    /// It forks and exits, so that it could not be watched.
     pub detaches: bool,
 }
 
@@ -49,7 +48,7 @@ pub fn redis_settings(args: &[OsString]) -> LoopSettings {
 }
 
 fn redis_file(settings: &mut LoopSettings, file: &Path, includes: usize) {
-    // A file that cannot be read is the server's to complain of.
+    // The server itself complains about an unreadable file.
     let Ok(text) = std::fs::read_to_string(file) else { return };
     for line in text.lines() {
         let words: Vec<&str> =
@@ -115,8 +114,8 @@ pub fn memcached_settings(args: &[OsString]) -> LoopSettings {
     settings
 }
 
-/// Settings with which `mongod args...` would run. Its options count more than its file, wherever
-/// they stand.
+/// Settings with which `mongod args...` would run. Its options take precedence over its file,
+/// wherever they stand.
 pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
     let (mut settings, mut options) = (nothing(27017), Vec::new());
     let mut args = args.iter().filter_map(|arg| arg.to_str());
@@ -139,7 +138,7 @@ pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
     settings
 }
 
-/// What a file in YAML says, each setting by the name of its option.
+/// Settings from a file in YAML, each under the name of its option.
 fn mongodb_file(settings: &mut LoopSettings, file: &Path) {
     const SETTINGS: [(&str, &str, &str); 4] = [
         ("net", "port", "--port"),
@@ -147,7 +146,7 @@ fn mongodb_file(settings: &mut LoopSettings, file: &Path) {
         ("storage", "dbPath", "--dbpath"),
         ("processManagement", "fork", "--fork"),
     ];
-    // A file that cannot be read, or is not YAML, is the server's to complain of.
+    // The server itself complains about a file that is unreadable or not YAML.
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let documents = YamlLoader::load_from_str(&text).unwrap_or_default();
     let Some(document) = documents.first() else { return };

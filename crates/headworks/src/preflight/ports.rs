@@ -1,4 +1,4 @@
-//! Who listens where a server wants to listen.
+//! Which process listens where a server wants to listen.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 pub use super::sockets::socket_in_use;
 
-/// A process that listens on a port or a socket already.
+/// A process that already listens on a port or a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its process; `None` if this user may not see it.
@@ -64,8 +64,8 @@ fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
     found
 }
 
-/// Asks for the address as the server will, with `SO_REUSEADDR`, but does not listen there: then
-/// two who ask at once do not take each other for a server.
+/// Binds the address as the server will, with `SO_REUSEADDR`, but does not listen. So two checks at
+/// once do not take each other for a server.
 fn is_taken(address: SocketAddr) -> bool {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let asked = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn two_who_ask_at_once_do_not_take_each_other_for_a_server() {
-        // Free, and not given to anyone who asks for any port while it lingers.
+        // A free port that the system does not hand out while it lingers.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         std::thread::scope(|scope| {
             for _ in 0..2 {

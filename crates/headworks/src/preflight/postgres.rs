@@ -1,7 +1,8 @@
-//! What a PostgreSQL server will listen on, where its data is and whose, found before it starts.
+//! What a PostgreSQL server will listen on, where its data is and who owns it, found before it
+//! starts.
 //!
-//! The server tells its own settings, option files included: `postgres -C NAME ARGUMENTS…` prints
-//! one and ends. With `-C` as the first argument it does so for root, too.
+//! The server prints its own settings, option files included: `postgres -C NAME ARGUMENTS…` prints
+//! one and exits. With `-C` as the first argument this works for root too.
 
 use super::ServerSettings;
 use super::server::output_of;
@@ -10,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Settings with which `program args...` would run. What the server does not tell is left open:
-/// then it will say itself what is wrong.
+/// Settings with which `program args...` would run. If the server reports no value, it is left
+/// open: the server then reports the error itself.
 pub fn postgres_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     let ask = |name: &str| {
         let mut command = Command::new(program);
@@ -37,7 +38,7 @@ pub fn postgres_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     }
 }
 
-/// User and group that own a server's data, as whom it has to run.
+/// User and group that own a server's data. The server has to run as these.
 pub fn owner_of_data(datadir: &Path) -> std::io::Result<(u32, u32)> {
     let data = std::fs::metadata(datadir)?;
     Ok((data.uid(), data.gid()))

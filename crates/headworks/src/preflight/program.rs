@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Directories that are searched after those of `PATH`: where servers lie that no user calls.
+/// Directories that are searched after those of `PATH`: servers lie there that users do not call.
 const MORE_DIRECTORIES: &[&str] =
     &["/usr/local/sbin", "/usr/sbin", "/usr/libexec", "/usr/local/libexec", "/sbin"];
 
@@ -20,14 +20,14 @@ pub enum Binary {
     Dynamic {
         /// The file.
         path: PathBuf,
-        /// The dynamic loader that it names.
+        /// Its dynamic loader.
         interpreter: String,
-        /// Symbols that it takes from libraries.
+        /// Symbols that it imports.
         imports: std::collections::BTreeSet<String>,
-        /// Libraries that it names.
+        /// Libraries that it needs.
         needed: Vec<String>,
     },
-    /// A script; what it starts is preloaded, too, unless it clears the environment.
+    /// A script; the programs that it starts are preloaded too, unless it clears the environment.
     Script {
         /// The file.
         path: PathBuf,
@@ -44,8 +44,8 @@ impl Binary {
         }
     }
 
-    /// Hooked symbols that the program itself imports. A library of it may import more, and of
-    /// what a script starts nothing is known.
+    /// Hooked symbols that the program itself imports. Its libraries may import more. Of programs
+    /// that a script starts, nothing is known.
     pub fn hooks_seen(&self) -> Vec<&'static str> {
         match self {
             Binary::Dynamic { imports, .. } => SYMBOLS
@@ -149,8 +149,8 @@ pub enum PreflightError {
     },
 }
 
-/// Finds a program and checks that it can be preloaded. A name without `/` is looked for in `PATH`
-/// and where servers lie.
+/// Finds a program and checks that it can be preloaded. A name without `/` is searched in `PATH`
+/// and in the directories of servers.
 pub fn check_binary(path: &Path) -> Result<Binary, PreflightError> {
     let path = resolve(path)?;
     let unreadable = |cause| PreflightError::Unreadable { path: path.clone(), cause };
@@ -206,7 +206,7 @@ pub(crate) fn resolve(name: &Path) -> Result<PathBuf, PreflightError> {
     let mut files = candidates.into_iter().filter(|path| path.is_file()).peekable();
     let first = files.peek().cloned();
     if let Some(found) = files.find(|path| is_executable(path)) {
-        // Relative names would change their meaning with the directory.
+        // Relative names would depend on the current directory.
         return Ok(std::path::absolute(&found).unwrap_or(found));
     }
     Err(match first {
@@ -251,7 +251,7 @@ fn is_executable(path: &Path) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
 }
 
-/// Refuses what runs with AT_SECURE set.
+/// Refuses programs that run with AT_SECURE set.
 fn secure(path: &Path) -> Result<(), PreflightError> {
     let shown = path.display();
     let mode = match std::fs::metadata(path) {

@@ -1,10 +1,9 @@
 //! What a MariaDB server will listen on and run as, found before it starts.
 //!
-//! Its option files are read by the server itself, with `--print-defaults`. That option only
-//! works as the first one, or right after those that name the files; anywhere else the server
-//! would take it for an unknown option and *start*. So only those few arguments are given to it,
-//! with `--help` behind them, which ends the server in any case; the rest of the command line is
-//! read here.
+//! The server reads its option files itself, with `--print-defaults`. That option works only first,
+//! or right after those that name the files. Anywhere else the server would ignore it and *start*.
+//! So the server gets only those few arguments, and `--help` after them, which ends it in any case.
+//! The rest of the command line is read here.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -32,7 +31,7 @@ pub struct ServerSettings {
 }
 
 impl Default for ServerSettings {
-    /// What a server without any option does.
+    /// Settings of a server without any option.
     fn default() -> Self {
         ServerSettings {
             port: Some(3306),
@@ -46,7 +45,7 @@ impl Default for ServerSettings {
     }
 }
 
-/// Options that name option files, as the server wants them spelled: only these may stand before
+/// Options that name option files, in the server's spelling: only these may stand before
 /// `--print-defaults`.
 const FILE_OPTIONS: &[&str] =
     &["--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix="];
@@ -55,19 +54,19 @@ const FILE_OPTIONS: &[&str] =
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does
-/// not tell what is in its option files, the command line alone is read.
+/// not print its option files, only the command line is read.
 pub fn mariadb_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     let leading = args.iter().take_while(|arg| names_option_files(arg)).count();
     let (files, rest) = args.split_at(leading);
     let mut settings = ServerSettings::default();
-    // A script such as mariadbd-safe is not asked: it might not know the option and start.
+    // A script such as mariadbd-safe is not run: it might not know the option and start the server.
     if matches!(super::elf::read(program), Ok(Ok(_)))
         && let Some(printed) = print_defaults(program, files)
     {
         merge(&mut settings, &options_in(&printed));
     }
     merge(&mut settings, rest);
-    // The server is in its data directory when it makes the socket.
+    // The server makes the socket in its data directory.
     if let (Some(socket), Some(datadir)) = (&settings.socket, &settings.datadir) {
         settings.socket = Some(datadir.join(socket));
     }
@@ -79,14 +78,14 @@ fn names_option_files(arg: &OsStr) -> bool {
     arg == "--no-defaults" || FILE_OPTIONS.iter().any(|option| arg.starts_with(option))
 }
 
-/// What the server prints; `None` if it fails or takes too long.
+/// The server's output; `None` if it fails or takes too long.
 fn print_defaults(program: &Path, files: &[OsString]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(files).args(["--print-defaults", "--help"]);
     output_of(command)
 }
 
-/// What a command prints; `None` if it fails or takes too long.
+/// A command's output; `None` if it fails or takes too long.
 pub(super) fn output_of(mut command: Command) -> Option<String> {
     let mut child = command
         .env_remove("LD_PRELOAD")
@@ -98,7 +97,7 @@ pub(super) fn output_of(mut command: Command) -> Option<String> {
     let mut output = child.stdout.take()?;
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // Far more than any option files hold.
+        // Far more than option files contain.
         let read = output.by_ref().take(1 << 20).read_to_end(&mut text);
         read.map(|_| String::from_utf8_lossy(&text).into_owned()).ok()
     });
@@ -117,10 +116,10 @@ pub(super) fn output_of(mut command: Command) -> Option<String> {
     reader.join().ok().flatten().filter(|_| status.success())
 }
 
-/// What the server says before its options, and only then.
+/// The line that the server prints before its options, and only then.
 const HEADLINE: &str = "would have been started with the following arguments";
 
-/// The options in what `--print-defaults` prints: a headline, then all of them on one line with
+/// The options in the output of `--print-defaults`: a headline, then all of them on one line with
 /// blanks in between. A word that does not begin with `--` belongs to the value before it.
 fn options_in(printed: &str) -> Vec<OsString> {
     let lines = printed.lines().skip_while(|line| !line.contains(HEADLINE)).skip(1);
@@ -144,7 +143,7 @@ fn merge(settings: &mut ServerSettings, args: &[OsString]) {
     while let Some(arg) = args.next() {
         let arg = arg.to_string_lossy();
         let Some((name, value)) = option(&arg) else {
-            // Everything after a bare `--` is no option.
+            // Everything after a bare `--` is not an option.
             if arg == "--" {
                 return;
             }
@@ -170,7 +169,7 @@ fn merge(settings: &mut ServerSettings, args: &[OsString]) {
     }
 }
 
-/// A port; zero is none, and what is no number leaves things as they were.
+/// A port. Zero means none; a value that is not a number changes nothing.
 fn number(value: Option<String>, before: Option<u16>) -> Option<u16> {
     match value.and_then(|value| value.trim().parse().ok()) {
         Some(port) => Some(port).filter(|&port| port != 0),
@@ -178,7 +177,7 @@ fn number(value: Option<String>, before: Option<u16>) -> Option<u16> {
     }
 }
 
-/// The server takes the number of a choice for its name.
+/// The server accepts a choice by number or name.
 fn thread_handling(value: &str) -> String {
     match value.to_lowercase().replace('_', "-").as_str() {
         "0" => "one-thread-per-connection".to_owned(),
@@ -314,7 +313,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert_eq!((settings.port, settings.extra_port), (Some(3413), Some(3412)));
         assert_eq!(settings.socket, Some(PathBuf::from("/tmp/a b.sock")));
-        // None of these is understood in this place; the server must not start over it.
+        // None of these is accepted here; the server must not start because of it.
         for odd in ["--defaults_file=/x", "--port=1", "--print-defaults"] {
             let settings = mariadb_settings(&program, &[odd.into(), "--datadir=/nowhere".into()]);
             assert_eq!(settings.datadir.as_deref(), Some(Path::new("/nowhere")));

@@ -1,11 +1,11 @@
-//! Who listens on a Unix socket.
+//! Which process listens on a Unix socket.
 
 use super::ports::Owner;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The process that listens on a Unix socket. `None` if there is none, even if the file is left.
+/// The process that listens on a Unix socket. `None` if there is none, even if the file exists.
 pub fn socket_in_use(path: &Path) -> Option<Owner> {
     match connect(path)? {
         Answer::Connected(socket) => Some(Owner::of(listener(&socket))),
@@ -15,17 +15,17 @@ pub fn socket_in_use(path: &Path) -> Option<Owner> {
 
 enum Answer {
     Connected(OwnedFd),
-    /// Somebody listens, and has as many connections waiting as it wants.
+    /// A process listens, and its queue of connections is full.
     Full,
 }
 
-/// Connects without waiting; `None` if nobody listens.
+/// Connects without waiting; `None` if no process listens.
 fn connect(path: &Path) -> Option<Answer> {
     let name = path.as_os_str().as_bytes();
     // SAFETY: all zero bytes are a valid address of this type.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // One byte stays zero as the end of the name; a longer one cannot be listened on.
+    // One byte stays zero as the end of the name; no socket can have a longer one.
     if name.is_empty() || name.len() >= address.sun_path.len() {
         return None;
     }

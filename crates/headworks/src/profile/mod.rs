@@ -1,9 +1,9 @@
-//! What is known of each database: one profile for each, as data.
+//! Profiles: what is known of each database, as data.
 //!
-//! A profile is a TOML file. Those of the databases that we know are built in; a file of the same
-//! name in `$XDG_CONFIG_HOME/headworks/profiles` (or `~/.config/…`), or else in
-//! `/etc/headworks/profiles`, stands in for one of them or adds another. `--profile FILE` names one
-//! outright. A new database is a new profile and, if its protocol is new, one framing.
+//! A profile is a TOML file. Those of the databases that we know are built in. A file in
+//! `$XDG_CONFIG_HOME/headworks/profiles` (or `~/.config/…`), or else in `/etc/headworks/profiles`,
+//! replaces the one of the same name or adds another. `--profile FILE` names one directly. A new
+//! database needs a new profile and, if its protocol is new, a new framing.
 
 mod file;
 pub mod show;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Profiles that come along. The last is that of every program that no other knows.
+/// Built-in profiles. The last is for all programs that no other knows.
 const BUILT_IN: &[(&str, &str)] = &[
     ("mariadb", include_str!("../../profiles/mariadb.toml")),
     ("postgresql", include_str!("../../profiles/postgresql.toml")),
@@ -35,7 +35,7 @@ pub const GENERIC: &str = "generic";
 /// Where the machine's own profiles lie.
 pub const SYSTEM_DIRECTORY: &str = "/etc/headworks/profiles";
 
-/// Name of a framing in a profile, what it follows, and what serves a connection there.
+/// Each framing's name in a profile, its protocol, and what serves a connection there.
 pub const FRAMINGS: &[(&str, Protocol, &str)] = &[
     ("mysql", Protocol::MySql, "threads"),
     ("postgres", Protocol::PostgreSql, "processes"),
@@ -46,7 +46,7 @@ pub const FRAMINGS: &[(&str, Protocol, &str)] = &[
     ("generic", Protocol::Generic, "threads"),
 ];
 
-/// How what the server will listen on and where its data is can be found before it starts.
+/// How to find before its start what the server will listen on, and where its data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingsFrom {
@@ -64,13 +64,13 @@ pub enum SettingsFrom {
     None,
 }
 
-/// As whom a server runs that root starts.
+/// Which user a server runs as, if root starts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunAs {
-    /// It becomes the user that its option `user` names.
+    /// The user that its option `user` names.
     UserOption,
-    /// It refuses root: the owner of its data directory.
+    /// The owner of its data directory, as it refuses root.
     DataOwner,
     /// The account that starts it.
     Caller,
@@ -80,13 +80,13 @@ pub enum RunAs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// Nobody listens on its ports and its socket.
+    /// No process listens on its ports and its socket.
     Ports,
-    /// It does not leave the terminal by itself.
+    /// It does not fork into the background.
     Foreground,
 }
 
-/// Names of functions for which the server calls the C library, by what they are for.
+/// The functions of the C library that the server calls, by purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
     /// A client connects.
@@ -95,7 +95,7 @@ pub struct Calls {
     pub receive: Vec<String>,
     /// An answer is written.
     pub send: Vec<String>,
-    /// The server sleeps until there is something to read.
+    /// To sleep until there is something to read.
     pub sleep: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub struct Bypass {
     pub reason: String,
     /// As they are written.
     pub conditions: Vec<(String, String)>,
-    /// As the region takes them.
+    /// In the region's form.
     #[serde(skip)]
     pub rule: Rule,
 }
@@ -118,25 +118,25 @@ pub struct Profile {
     pub name: String,
     /// For people.
     pub title: String,
-    /// The file that it was read from; `None` for one that comes along.
+    /// The file that it was read from; `None` for a built-in one.
     pub file: Option<PathBuf>,
-    /// What follows its protocol: a name of [`FRAMINGS`].
+    /// Its framing: a name of [`FRAMINGS`].
     pub framing: String,
-    /// What serves a connection: `threads` or `processes`; or `event-loops`, which serve many.
+    /// What serves a connection: `threads`, `processes`, or `event-loops`, which serve many.
     pub served_by: String,
-    /// Names of its program; what follows them after a `-` or `_` does not matter.
+    /// Names of its program; anything after them that begins with `-` or `_` is ignored.
     pub servers: Vec<String>,
-    /// Programs that only start the server and end, with which it cannot be put behind the gate.
+    /// Programs that only start the server and exit. These cannot be put behind the gate.
     pub starters: Vec<String>,
-    /// What it calls the C library for.
+    /// The functions of the C library that it calls.
     pub calls: Calls,
-    /// Words in a statement that take and release a lock of the session, beside those that the
-    /// framing knows.
+    /// Words in a statement that take and release a lock of the session, beyond those of the
+    /// framing.
     #[serde(serialize_with = "words")]
     pub locks: DeclaredLocks,
     /// Who is never held.
     pub bypass: Vec<Bypass>,
-    /// What an I/O scheduler is told of its files and threads.
+    /// Rules for its files and threads, for an I/O scheduler.
     #[serde(skip)]
     pub io: Vec<IoRule>,
     /// How its settings are found.
@@ -145,19 +145,19 @@ pub struct Profile {
     pub run_as: RunAs,
     /// What is checked first.
     pub checks: Vec<Check>,
-    /// Signal that ends it in good order.
+    /// Signal that shuts it down in an orderly way.
     pub stop_signal: String,
     /// Command that does.
     pub stop_command: Option<String>,
     /// Its units under systemd; a template is `name@.service`.
     pub units: Vec<String>,
-    /// As whom it runs if its unit does not say so.
+    /// The user that it runs as, if its unit does not tell.
     pub service_user: Option<String>,
     /// Debian's package.
     pub package: Option<String>,
     /// What to know.
     pub notes: Vec<String>,
-    /// What follows its protocol.
+    /// The protocol that its framing follows.
     #[serde(skip)]
     pub protocol: Protocol,
 }
@@ -194,7 +194,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Whether this is the server's program.
+    /// Whether a program is this server.
     pub fn knows(&self, program: &Path) -> bool {
         self.servers.iter().any(|known| {
             let rest = file_name(program).strip_prefix(known.as_str());
@@ -220,14 +220,14 @@ impl Profile {
     }
 }
 
-/// All profiles on this machine, by name: the user's before the machine's before those that come
-/// along. The last one is [`GENERIC`].
+/// All profiles on this machine, by name. Precedence: the user's, the machine's, the built-in ones.
+/// The last one is [`GENERIC`].
 #[derive(Debug)]
 pub struct Profiles(Vec<Profile>);
 
 impl Profiles {
-    /// Reads all of them. A mistake in one is an error, whichever is wanted: it may be the one that
-    /// was to stand in for another.
+    /// Reads all of them. A mistake in any is an error: it may be the one that replaces a built-in
+    /// profile.
     pub fn read() -> Result<Profiles, ConfigError> {
         Profiles::read_from(&directories())
     }
@@ -247,7 +247,7 @@ impl Profiles {
         for (name, text) in BUILT_IN {
             add(&mut all, Profile::parse(text, Path::new(&format!("{name}.toml")))?);
         }
-        // Whoever else knows a program goes before the one that takes any.
+        // The generic profile comes last, as it matches any program.
         all.sort_by_key(|profile| profile.name == GENERIC);
         Ok(Profiles(all))
     }
@@ -278,17 +278,17 @@ impl Profiles {
 
     /// The profile for a program.
     pub fn of(&self, program: &Path) -> &Profile {
-        // `read_from` has put GENERIC there.
+        // `read_from` has put GENERIC last.
         self.known(program).unwrap_or(&self.0[self.0.len() - 1])
     }
 
-    /// The profile of the server that a program would start and leave.
+    /// The profile of the server that a program would start before it exits.
     pub fn started_by(&self, program: &Path) -> Option<&Profile> {
         let name = file_name(program);
         self.0.iter().find(|profile| profile.starters.iter().any(|starter| starter == name))
     }
 
-    /// What `--profile` asks for: a file if it looks like one, else a name.
+    /// The profile that `--profile` names: a file if it looks like one, else a name.
     pub fn asked(&self, text: &str) -> Result<Profile> {
         if text.contains('/') || text.ends_with(".toml") {
             return Ok(Profile::load(Path::new(text))?);
@@ -297,7 +297,7 @@ impl Profiles {
     }
 }
 
-/// Where profiles are looked for, the nearest first.
+/// Directories of profiles, in order of precedence.
 fn directories() -> Vec<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     let own = std::env::var_os("XDG_CONFIG_HOME")
@@ -313,7 +313,7 @@ fn directories() -> Vec<PathBuf> {
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        // Nobody has to have one, and what lies behind a closed door is not meant for this user.
+        // The directory need not exist, and may be unreadable for this user.
         Err(error) if error.kind() != std::io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         Err(cause) => return Err(ConfigError::ReadProfile { path: directory.to_owned(), cause }),
     };

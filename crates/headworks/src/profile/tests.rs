@@ -37,7 +37,7 @@ fn each_profile_that_comes_along_says_all_that_is_used() {
     for profile in builtin().all() {
         assert!(!profile.calls.receive.is_empty() && !profile.calls.accept.is_empty());
         assert!(!profile.notes.is_empty() && !profile.title.is_empty(), "{}", profile.name);
-        // Nobody has a unit for any server under a JVM.
+        // No package has a unit for a server under a JVM.
         let without = [GENERIC, "mongodb-loops"].contains(&profile.name.as_str());
         assert_eq!(profile.units.is_empty(), without, "{}", profile.name);
     }

@@ -5,8 +5,8 @@ use headworks_region::snapshot::Totals;
 
 const SPAN: Nanos = Nanos::from_millis(1_000);
 
-/// What a session did in a window: its state at the end, the part of the time for which answered
-/// requests had waited and run, how long it has had the one in hand, requests and turns.
+/// A session in a window: its state at the end; the part of the time for which answered requests
+/// had waited and run; how long the open one has lasted; requests and turns.
 type Did = (State, f64, f64, u64, u64);
 
 fn window(did: &[(u32, Did)]) -> Window {
@@ -14,7 +14,7 @@ fn window(did: &[(u32, Did)]) -> Window {
     Window::new(&before, &now)
 }
 
-/// At the begin and at the end of a window.
+/// Snapshots at the beginning and at the end of a window.
 fn snapshots(did: &[(u32, Did)], classes: &[ClassView]) -> (Snapshot, Snapshot) {
     let part = |of: f64| Nanos((SPAN.0 as f64 * of) as u64);
     let sessions = |end: u64| {
@@ -24,7 +24,7 @@ fn snapshots(did: &[(u32, Did)], classes: &[ClassView]) -> (Snapshot, Snapshot) 
             let (wait, run) = (part(answered * 0.75), part(answered * 0.25));
             let (requests, turns) = (requests * end, turns * end);
             let totals = Totals { requests, turns, wait, run, ..Totals::default() };
-            // At the begin of the window everybody is idle.
+            // At the beginning all are idle.
             let state = if end == 0 { Idle } else { state };
             let arrived = Nanos(SPAN.0 * 2).since(part(in_hand));
             SessionView { state, totals, arrived, ..views::session(number, class) }
@@ -49,9 +49,9 @@ fn who_waits_all_the_time_counts_and_who_asks_now_and_then_does_not() {
     let fair = of_one_class([
         (Queued, 0.7, 0.2, 100, 4),
         (Running, 0.9, 0.1, 100, 4),
-        // It was between two statements when somebody looked.
+        // The snapshot came between two statements.
         (Idle, 0.8, 0.0, 100, 4),
-        // By chance it has just asked.
+        // It has asked just now, by chance.
         (Running, 0.1, 0.01, 1, 1),
     ]);
     assert_eq!((fair.sessions(), unfairness_of(&fair)), (3, Some(0.0)));
@@ -61,7 +61,7 @@ fn who_waits_all_the_time_counts_and_who_asks_now_and_then_does_not() {
         (Running, 0.9, 0.1, 150, 6),
         // Its request is not answered yet.
         (Queued, 0.0, 1.0, 0, 0),
-        // Its client idles inside a transaction, and has done so for long.
+        // Its client has idled inside a transaction for long.
         (Lent, 0.1, 1.0, 70, 70),
     ]);
     assert_eq!((starved.sessions(), unfairness_of(&starved)), (3, Some(1.0)));
@@ -106,7 +106,7 @@ fn the_step_is_a_part_of_a_turn_for_everybody() {
 fn a_weight_that_is_shared_is_divided_among_those_who_want_something() {
     let shared = ClassView { shared: true, sessions: 52, ..views::class(1, "reports", 1.0) };
     let each = ClassView { sessions: 2, ..views::class(0, "default", 1.0) };
-    // Two of 52 have always a request in hand: half of the weight each, and half of the requests of
+    // Two of 52 always have an open request: half of the weight each, and half of the requests of
     // the others.
     let busy = |requests| (Queued, 0.8, 0.1, requests, 40);
     let mut did = vec![(0, busy(200)), (0, busy(200)), (1, busy(100)), (1, busy(100))];
@@ -114,7 +114,7 @@ fn a_weight_that_is_shared_is_divided_among_those_who_want_something() {
     let classes = [each, shared];
     let (before, now) = snapshots(&did, &classes);
     assert_eq!(unfairness_of(&Window::new(&before, &now)), Some(0.0));
-    // The fifty want something for a twentieth of the time: two and a half more, at a time.
+    // The fifty are busy for a twentieth of the time: two and a half more at a time.
     did[4..].iter_mut().for_each(|(_, did)| *did = (Idle, 0.05, 0.0, 1, 1));
     let parts = [450, 450, 100, 100];
     did[..4].iter_mut().zip(parts).for_each(|((_, did), requests)| did.3 = requests);
@@ -132,7 +132,7 @@ fn bounded() -> Settings {
 fn a_snapshot_is_due_once_the_window_can_be_over_and_not_before() {
     let (region, settings) = (views::region(), bounded());
     let ms = |ms| Nanos(SPAN.0 + Nanos::from_millis(ms).0);
-    // Eight sessions that always want something, so long after the begin.
+    // Eight sessions that are always busy, this long after the beginning.
     let at = |since, turns| {
         let totals =
             Totals { requests: turns, turns, run: Nanos::from_millis(since), ..Totals::default() };
@@ -151,7 +151,7 @@ fn a_snapshot_is_due_once_the_window_can_be_over_and_not_before() {
     assert!(!quota.is_due(&settings, ms(500), || 1_319));
     assert!(quota.is_due(&settings, ms(600), || 1_320));
     assert!(!quota.is_due(&Settings::default(), ms(600), none), "no bounds, no windows");
-    // It is over; the next one is expected to go like it.
+    // It is over; the next one is expected to be similar.
     quota.tick(&region, &at(700, 40), 1_320);
     assert!(!quota.is_due(&settings, ms(1_000), || 1_639));
     assert!(quota.is_due(&settings, ms(1_000), || 1_640));

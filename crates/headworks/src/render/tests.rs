@@ -53,10 +53,10 @@ fn what_is_wrong_comes_first_with_its_command() {
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
         (
             gate("open", "observe"),
-            "`observe` measures and holds nobody",
+            "`observe` measures and holds no session",
             "headworks set --mode enforce",
         ),
-        (gate("open", "dry-run"), "a dry run holds nobody", "headworks set --mode enforce"),
+        (gate("open", "dry-run"), "a dry run holds no session", "headworks set --mode enforce"),
     ] {
         let text = plain(&status);
         let top: Vec<&str> = text.lines().take(2).collect();
@@ -129,7 +129,7 @@ fn a_dry_run_shows_what_the_gate_would_have_changed() {
             "87.5 %",
         ],
     );
-    assert!(text.contains("nobody waits") || text.contains("241 ms"), "{text}");
+    assert!(text.contains("none waits") || text.contains("241 ms"), "{text}");
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_gate_without_any_user_is_shown_too() {
     let text = plain(&Status::default());
-    assert_says(&text, &["no request yet", "nobody waits", "unfairness U_f -"]);
+    assert_says(&text, &["no request yet", "none waits", "unfairness U_f -"]);
 }

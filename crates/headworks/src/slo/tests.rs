@@ -3,7 +3,7 @@ use crate::views::{class, session, snapshot};
 use headworks_policy::histogram::bucket_of;
 use headworks_region::snapshot::{SessionView, Totals};
 
-/// Class of those without a target, and two others.
+/// A class without a target, and two others.
 const DEFAULT: usize = 0;
 const CHECKOUT: usize = 1;
 const SEARCH: usize = 2;
@@ -13,7 +13,7 @@ fn weight(view: &ClassView) -> f64 {
     view.weight
 }
 
-/// Sessions of classes that have asked for so much by now.
+/// Sessions, each with its class and its requests so far.
 fn sessions(of: &[(u32, u64)]) -> Vec<SessionView> {
     let session = |(number, &(class, requests)): (u32, &(u32, u64))| SessionView {
         totals: Totals { requests, ..Totals::default() },
@@ -27,7 +27,7 @@ fn shares_are_of_those_who_want_something() {
     let classes = || vec![class(0, "default", 1.0), class(1, "sensitive", 3.0)];
     let begin = [[(1, 0)].repeat(2), [(0, 0)].repeat(100)].concat();
     let mut end = begin.clone();
-    // Both of the class, and six of a hundred others, of whom one only waits.
+    // Both of the class, and six of a hundred others, one of which only waits.
     end[..7].iter_mut().for_each(|session| session.1 = 10);
     let before = snapshot(sessions(&begin), classes());
     let mut now = snapshot(sessions(&end), classes());
@@ -65,7 +65,7 @@ fn requests_above_a_latency_are_counted_within_their_bucket() {
     assert_eq!(above(&counts, Nanos((low.0 + high.0) / 2)), 5);
 }
 
-/// A gate whose sessions' latencies a test says.
+/// A gate whose sessions' latencies the test sets.
 struct Gate {
     region: Mapping,
     slo: Slo,
@@ -98,8 +98,8 @@ impl Gate {
         self.region.set_target(class, target_ms.map(|ms| (0.99, Nanos::from_millis(ms))));
     }
 
-    /// The longest window, in which the two sessions of each of these classes had 1,000 requests
-    /// each, of so many milliseconds; those of other classes wanted nothing.
+    /// The longest window. Both sessions of each of these classes had 1,000 requests of that many
+    /// milliseconds; other classes were idle.
     fn window(&mut self, latencies_ms: &[(usize, u64)]) {
         for &(class, ms) in latencies_ms {
             let counts = self.latencies.entry(class).or_insert([0; BUCKETS]);
@@ -130,7 +130,7 @@ impl Gate {
         self.region.snapshot(Nanos(0)).classes[class].weight
     }
 
-    /// Another daemon takes over, with the configuration of the one before.
+    /// Another daemon takes over, with the same configuration.
     fn next_daemon(&mut self) {
         let configured = std::mem::take(&mut self.slo.configured);
         self.slo = Slo::default();
@@ -145,12 +145,12 @@ fn after_a_reload_another_class_or_target_begins_anew() {
     gate.windows(4, &late);
     let found = gate.weight(CHECKOUT);
     assert!(found > 1.5, "{found}");
-    // The same again: what was found goes on.
+    // The same again: the tuned weight stays.
     gate.class(CHECKOUT, "checkout", 1.0, Some(100));
     gate.window(&late);
     assert!(gate.weight(CHECKOUT) >= found, "{}", gate.weight(CHECKOUT));
     assert!(gate.slo.status()[0].windows >= 4);
-    // Another target, another class, another meaning of its weight: one after the other.
+    // A new target, another class, another meaning of the weight: one after the other.
     for (name, target_ms, shared) in
         [("checkout", 900, false), ("search", 900, false), ("search", 900, true)]
     {
@@ -170,7 +170,7 @@ fn after_a_reload_another_class_or_target_begins_anew() {
 #[test]
 fn what_a_class_keeps_is_of_the_weight_in_the_configuration_whatever_the_region_holds() {
     let early = [(DEFAULT, 10), (CHECKOUT, 1)];
-    // The daemon before has found 40, or a hundredth.
+    // The earlier daemon has tuned it to 40, or to a hundredth.
     for found in [40.0, 0.01] {
         let mut gate = Gate::new(100);
         gate.class(CHECKOUT, "checkout", found, Some(100));
@@ -185,7 +185,7 @@ fn what_a_class_keeps_is_of_the_weight_in_the_configuration_whatever_the_region_
         gate.windows(3, &early);
         assert_eq!(gate.weight(CHECKOUT), 2.0, "the file says something else by now");
     }
-    // A class of which no file knows keeps a part of what it was made with.
+    // A class that is in no file keeps a part of its original weight.
     let mut gate = Gate::new(100);
     gate.windows(250, &early);
     assert_eq!(gate.weight(CHECKOUT), 0.25);
@@ -200,7 +200,7 @@ fn weights_follow_the_shares_while_nobody_else_wants_anything() {
     assert!(checkout > 1.3 * search, "{checkout} {search}");
     let said: Vec<f64> = gate.slo.status().iter().map(|status| status.weight).collect();
     assert!((said[0] - checkout).abs() < 1e-3 && (said[1] - search).abs() < 1e-3, "{said:?}");
-    // Others come and go: while they are away, weights stay what they are.
+    // Other sessions come and go: while they are away, weights stay the same.
     let all = [(DEFAULT, 10), (CHECKOUT, 90), (SEARCH, 90)];
     gate.windows(40, &all);
     let with_others = gate.weight(CHECKOUT);

@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Sparkline, Wrap};
 
-/// Lines of an error that the head has room for.
+/// Most lines of an error in the head.
 const ERROR_LINES: usize = 4;
 
 pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View) {
@@ -139,7 +139,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, status: &Status)
     draw_throughput(frame, right, view, status);
 }
 
-/// How full the inside is; what is beyond P in another colour.
+/// How many permits are in use; sessions beyond P have another colour.
 fn bar(status: &Status, width: u32) -> [Span<'static>; 3] {
     let p = status.parallelism.max(1);
     let full = (status.inside.min(p) * width).div_ceil(p);

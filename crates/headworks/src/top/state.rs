@@ -8,10 +8,10 @@ use std::time::Duration;
 /// Points of throughput that are kept; wider than any terminal.
 const HISTORY: usize = 512;
 
-/// By what the users are sorted; always the largest first.
+/// What the sessions are sorted by; always the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// As long as they have been waiting or inside, those that wait before all others.
+    /// Time queued or admitted, the queued ones before all others.
     Since,
     /// Mean wait.
     Wait,
@@ -99,7 +99,7 @@ impl View {
         self.paused
     }
 
-    /// Takes what a fetch brought. After an error the last figures stay, marked as old.
+    /// Takes the result of a fetch. After an error the last figures stay, marked as old.
     pub(super) fn update(&mut self, fetched: anyhow::Result<Status>) {
         match fetched {
             Ok(status) => {
@@ -128,7 +128,7 @@ impl View {
         users
     }
 
-    /// Tells how many users the picture has room for, and gets the first to show.
+    /// Tells how many sessions the picture has room for. Returns the first to show.
     pub(super) fn scroll_for(&mut self, users: usize, page: usize) -> usize {
         self.page = page.max(1);
         self.scroll = self.scroll.min(users.saturating_sub(self.page));
@@ -161,7 +161,7 @@ impl View {
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
-            // Too far is put right by the next picture, which knows how many there are.
+            // If that is too far, the next picture corrects it, as it knows how many there are.
             KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
             KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.page),
             KeyCode::PageDown => self.scroll += self.page,

@@ -16,13 +16,13 @@ fn right<'a>(text: impl Into<Text<'a>>) -> Cell<'a> {
     Cell::new(text.into().alignment(Alignment::Right))
 }
 
-/// A column that the screen may have no room for.
+/// A column that may be left out.
 struct Shown {
     cell: Cell<'static>,
     width: u16,
-    /// Those with the highest number are left out first; zero stays.
+    /// Columns with the highest rank are left out first; rank zero stays.
     rank: u8,
-    /// It takes what room is left.
+    /// It takes the remaining room.
     grows: bool,
 }
 
@@ -34,8 +34,7 @@ const fn texts(cell: Cell<'static>, width: u16, rank: u8) -> Shown {
     Shown { cell, width, rank, grows: true }
 }
 
-/// A table of those columns that fit as a whole: a figure whose first digits are cut off would be
-/// read as another figure.
+/// A table of the columns that fit completely: a figure without its first digits would be misread.
 fn table(
     columns: Vec<Shown>,
     rows: impl Iterator<Item = (Vec<Cell<'static>>, Style)>,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 const SESSIONS: u32 = 100;
 const HELD: u32 = 16;
 
-/// A region with sessions that always want something, and who tunes it.
+/// A region with sessions that are always busy, and its tuner.
 struct Stage {
     region: Box<Region>,
     tuning: Tuning,
@@ -41,7 +41,7 @@ impl Stage {
         self.region.control.settings().parallelism
     }
 
-    /// Best at 24, half of it at 12 and less beyond.
+    /// Best at 24, half of that at 12, and less beyond.
     fn rate(&self) -> f64 {
         let p = f64::from(self.parallelism().min(SESSIONS));
         self.most * (p / 24.0).min(1.0) / (1.0 + 0.5 * (p / 24.0).ln().max(0.0))
@@ -66,7 +66,7 @@ impl Stage {
         panic!("{what} did not come true");
     }
 
-    /// In the middle of the first samples, with another P in force than the one that is held.
+    /// During the first samples: the P in force is not the held one.
     fn sampling() -> Stage {
         let mut stage = Stage::new(true);
         stage.until("a sample", |stage| stage.parallelism() != HELD);
@@ -99,7 +99,7 @@ fn the_region_says_of_every_p_that_is_not_there_to_stay() {
         passed += u32::from(temporary.is_some() && parallelism != last);
         last = parallelism;
     }
-    // Samples, neighbours, probes; and at the end what was found is permanent.
+    // Samples, neighbours, probes; in the end the result is permanent.
     assert!(passed > 20, "{passed}");
     assert!((18..=30).contains(&stage.tuning.tuner.as_ref().unwrap().held()));
 }
@@ -111,7 +111,7 @@ fn what_a_killed_daemon_left_in_force_for_a_moment_is_taken_back() {
     assert_eq!(temporary, Some(TemporaryP { parallelism: sampled, permanent: HELD }));
     stage.successor();
     assert_eq!(stage.now_in_force(), STAYS);
-    // Also in the middle of a trial, of a P that is looked for or fixed.
+    // Also during a trial, with an automatic or a fixed P.
     for auto in [true, false] {
         let mut stage = Stage::new(auto);
         assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
@@ -146,7 +146,7 @@ fn however_a_search_ends_p_is_what_was_held() {
 
 #[test]
 fn what_an_operator_sets_is_never_taken_back() {
-    // Another P than the sample, then the same, for which `set` takes the word away.
+    // Another P than the sample, then the same one, for which `set` clears the record.
     for same in [false, true] {
         let mut stage = Stage::sampling();
         let settings = stage.region.control.settings();
@@ -158,7 +158,7 @@ fn what_an_operator_sets_is_never_taken_back() {
         stage.tick();
         assert_eq!(stage.now_in_force(), (fixed, None));
     }
-    // With nobody there to see it, and in the middle of a trial.
+    // Without a daemon, and during a trial.
     let mut stage = Stage::sampling();
     let settings = Settings { auto: false, parallelism: 7, ..stage.region.control.settings() };
     stage.region.apply(&settings);
@@ -168,7 +168,7 @@ fn what_an_operator_sets_is_never_taken_back() {
     stage.region.apply(&Settings { parallelism: 9, ..settings });
     stage.tick();
     assert_eq!(stage.now_in_force(), (9, None));
-    // The number that is tried is fixed, for which `set` takes the word away.
+    // The P that is tried is fixed, for which `set` clears the record.
     assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
     stage.region.heartbeat.set_temporary_p(None);
     (0..60).for_each(|_| stage.tick());
@@ -190,7 +190,7 @@ fn trials_lead_back_to_what_was_held() {
     assert_eq!(stage.parallelism(), 3);
     stage.tick();
     assert_eq!(stage.now_in_force(), STAYS);
-    // In the middle of a search it is what was held before that, and the search goes on.
+    // During a search, the P held before it is restored, and the search goes on.
     let mut stage = Stage::sampling();
     let sampled = stage.parallelism();
     assert!(stage.tuning.try_out(&stage.region, 3, soon(&stage)));
@@ -215,7 +215,7 @@ fn settings_from_before_do_not_undo_what_the_search_has_set() {
 
 #[test]
 fn a_model_is_outdated_by_the_next_search() {
-    // Only a search that begins with the open gate asks the model.
+    // Only a search that begins with the open gate uses the model.
     let mut stage = Stage::with(OPEN, true);
     let outdated = |stage: &Stage| stage.tuning.fitted.as_ref().map(|fitted| fitted.outdated);
     stage.until("a model", |stage| outdated(stage).is_some());

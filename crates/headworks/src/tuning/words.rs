@@ -1,4 +1,4 @@
-//! What the tuner is at and what it decides, in words.
+//! The tuner's state and decisions, in words.
 
 use crate::config::OPEN;
 use headworks_policy::matching::{Misfit, Sample};
@@ -109,7 +109,7 @@ fn named(parallelism: u32) -> String {
     if parallelism >= OPEN { "the open gate".to_owned() } else { format!("P = {parallelism}") }
 }
 
-/// How well something is known (half of the 95 % confidence interval), to follow a number.
+/// The uncertainty of a number (half of the 95 % confidence interval), to follow it.
 fn known(interval: f64) -> String {
     if interval.is_finite() { format!(" (+- {:.1} %)", interval * 100.0) } else { String::new() }
 }

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// What is measured: a store, without the page cache.
+/// The store that is measured, without the page cache.
 struct Opened {
     store: File,
-    /// Deleted in the end, whatever becomes of the measurement.
+    /// Deleted at the end, however the measurement ends.
     made: Option<PathBuf>,
 }
 
@@ -106,7 +106,7 @@ pub fn calibrate(args: &cli::Calibrate) -> Result<()> {
     Ok(())
 }
 
-/// A file of ours in a directory, or what the user gives up to be overwritten.
+/// A file of ours in a directory, or one that the user lets us overwrite.
 fn open(args: &cli::Calibrate) -> Result<Opened> {
     let path = &args.target;
     let meta = match std::fs::metadata(path) {
@@ -153,7 +153,7 @@ fn open(args: &cli::Calibrate) -> Result<Opened> {
     if size < 16 << 20 {
         bail!("{} has {}, and 16 MiB are the least", path.display(), bytes(size));
     }
-    // Whole sectors of any size.
+    // A whole number of sectors of any size.
     Ok(Opened { store: File::open(path, size / 4096 * 4096)?, made: None })
 }
 
@@ -205,19 +205,19 @@ fn plan(args: &cli::Calibrate, target: &Opened) -> Result<Plan> {
     })
 }
 
-/// What the kernel says of the device under a path; flash if it says nothing.
+/// Whether the kernel calls the device under a path rotational; false if it does not tell.
 fn is_rotational(path: &Path) -> bool {
     let Ok(meta) = std::fs::metadata(path) else { return false };
     let device = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
     let place = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-    // A partition has its queue with its parent.
+    // A partition's queue is its parent's.
     ["queue/rotational", "../queue/rotational"]
         .iter()
         .find_map(|file| std::fs::read_to_string(Path::new(&place).join(file)).ok())
         .is_some_and(|text| text.trim() == "1")
 }
 
-/// Measures, with a bar that knows how long each step should take.
+/// Measures, with a progress bar.
 fn measure(target: &Opened, plan: &Plan) -> io::Result<Probes> {
     let steps = probe::steps(plan);
     let ends: Vec<f64> = steps
@@ -254,7 +254,7 @@ fn measure(target: &Opened, plan: &Plan) -> io::Result<Probes> {
             }
         });
         let measured = probe::measure(target, plan, |step| {
-            // It shows a picture, no more.
+            // Only the progress bar depends on it.
             let _ = sender.send(step);
         });
         drop(sender);

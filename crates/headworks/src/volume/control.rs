@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long an answer may take: a flush of a slow backing may be in its way.
+/// How long an answer may take: a flush of a slow backing may come first.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What can be asked.
@@ -23,7 +23,7 @@ pub enum Request {
     Cut,
     /// The power comes back.
     Restore,
-    /// Take the device away and end.
+    /// Detach the device and end.
     Stop,
 }
 
@@ -43,17 +43,18 @@ pub struct Power {
 pub struct Figures {
     /// What passed through.
     pub counts: Counts,
-    /// Of each layer that has any, under its place and name.
+    /// Figures of each layer, under its position and name.
     pub layers: BTreeMap<String, BTreeMap<String, f64>>,
     /// If there is a `powercut` layer.
     pub power: Option<Power>,
     /// Space that the backing takes.
     pub allocated_bytes: Option<u64>,
-    /// Microseconds of each request's modelled time that the way through the kernel takes.
+    /// Microseconds that the path through the kernel takes of each request's modelled time.
     pub lead_us: f64,
-    /// The front end looks for the next request before it sleeps: that is faster on this machine.
+    /// The front end spins for the next request before it sleeps, as that is faster on this
+    /// machine.
     pub looks: bool,
-    /// What is the matter with the backing.
+    /// A problem of the backing.
     pub trouble: Option<String>,
 }
 

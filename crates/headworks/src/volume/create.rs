@@ -10,7 +10,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Describes a volume. Nothing is left of one that cannot be.
+/// Describes a volume. On failure nothing is left.
 pub fn create(args: &cli::Create) -> Result<()> {
     let volume = Named::new(&args.name)?;
     if volume.path().exists() {
@@ -28,7 +28,7 @@ pub fn create(args: &cli::Create) -> Result<()> {
     let backing = if in_memory || remote { args.backing.clone() } else { absolute(&args.backing)? };
     let mut config = VolumeConfig::new(args.size, &backing);
     config.memory_bytes_max = args.memory_max;
-    // The volume's process runs elsewhere.
+    // The volume's process has another working directory.
     config.device =
         if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };
     config.scheduler.clone_from(&args.scheduler);
@@ -45,7 +45,7 @@ pub fn create(args: &cli::Create) -> Result<()> {
     config.check()?;
     refuse_taken(&backing)?;
     if remote {
-        // As the volume will, and let go: it is there, large enough and writable.
+        // Opened as the volume will, then closed: it exists, and is large enough and writable.
         config.open_store()?;
     }
     let made_backing = !in_memory && !remote && prepare(Path::new(&backing), args.size)?;
@@ -96,10 +96,10 @@ fn refuse_taken(backing: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a backing file, sparse, or looks at the one that is there. Whether it made one.
+/// Makes a sparse backing file, or checks the existing one. Returns whether it made one.
 fn prepare(path: &Path, size: u64) -> Result<bool> {
     if path.exists() {
-        // Opened as the volume will be, and let go.
+        // Opened as the volume will, then closed.
         store::File::open(path, size)?;
         return Ok(false);
     }
@@ -138,7 +138,7 @@ pub fn rm(args: &cli::Rm) -> Result<()> {
         if !backing.is_file() {
             bail!("{} is no file, so it cannot be deleted", backing.display());
         }
-        // Locked as a volume would lock it: no other volume uses it.
+        // Locked as a volume would: no other volume uses it.
         let _held = store::File::open(backing, description.volume.size_bytes)?;
         std::fs::remove_file(backing)
             .with_context(|| format!("cannot delete {}", backing.display()))?;

@@ -1,8 +1,8 @@
-//! `volume doctor`: what crashed volumes left behind.
+//! `volume doctor`: removes the remains of crashed volumes.
 //!
-//! Ours is what lies below our run directory: a FUSE file system of our kind mounted there, a loop
-//! device over its `disk`, and whatever is mounted from that device. It is stale if no process
-//! holds the volume's lock. Nothing else is looked at twice.
+//! Only what lies below our run directory is ours: a FUSE file system of our kind, a loop device
+//! over its `disk`, and mounts of that device. It is stale if no process holds the volume's lock.
+//! Nothing else is touched.
 
 use super::state::{self, Named};
 use super::system::{self, Mounted};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to let a device go.
+/// How long the kernel may take to release a device.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Something stale, in the order in which it is to be cleaned up.
+/// Something stale, in the order of removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stale {
     /// A file system on a device of ours.
@@ -29,7 +29,7 @@ enum Stale {
     Run(String),
 }
 
-/// Cleans up, or says what it would.
+/// Cleans up, or lists what it would remove.
 pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
     let mut failed = false;
     if let Err(error) = system::can_serve() {
@@ -76,14 +76,14 @@ fn is_installed(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
-/// What volumes without a process left, the uppermost first.
+/// Remains of volumes without a process, the uppermost first.
 fn find(dead: &[Named], mounts: &[Mounted], loops: &[Attached]) -> Vec<Stale> {
     let mut list = Vec::new();
     for volume in dead {
         let (front, disk) = (volume.front_dir(), volume.disk());
         let ours = |attached: &&Attached| {
             let backing = attached.backing.trim_end_matches(" (deleted)");
-            // A file system that is gone shows its files from its own root.
+            // A detached file system reports its files relative to its own root.
             Path::new(backing) == disk
         };
         let devices: Vec<&PathBuf> =
@@ -105,7 +105,7 @@ fn clean(item: &Stale) -> std::io::Result<()> {
     match item {
         Stale::Mount(dir) => system::unmount(dir, false),
         Stale::Loop(device) => remove_loop(device),
-        // It is of no use: its server is gone.
+        // It is useless, as its server is gone.
         Stale::Front(dir) => system::unmount(dir, true),
         Stale::Run(name) => {
             let Ok(volume) = Named::new(name) else { return Ok(()) };
@@ -119,7 +119,7 @@ fn clean(item: &Stale) -> std::io::Result<()> {
     }
 }
 
-/// Takes a loop device away; it may have gone with its last user.
+/// Detaches a loop device; it may have gone with its last user.
 fn remove_loop(device: &Path) -> std::io::Result<()> {
     let is_there = || loop_device::list().iter().any(|attached| attached.path == device);
     match loop_device::remove(device) {

@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a device may stay in use after it was taken away.
+/// How long a device may stay in use after it was detached.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// A block device of the kernel, and what brings its requests.
+/// A block device of the kernel, and its source of requests.
 pub struct Front {
     fuse: fuse::Front,
     device: LoopDevice,
-    /// What it takes of each request's modelled time.
+    /// How much it takes of each request's modelled time.
     pub lead_us: f64,
     /// It spins for requests before it sleeps.
     pub looks: bool,
 }
 
 impl Front {
-    /// Starts it. Nothing is left of one that fails.
+    /// Starts it. On failure nothing is left.
     pub fn start(named: &Named, volume: &Volume, description: &Description) -> Result<Front> {
         let dir = named.front_dir();
         // A dead file system of a crashed process would be in the way.
@@ -65,11 +65,11 @@ impl Front {
         self.fuse.has_ended()
     }
 
-    /// Takes the device away once nobody uses it.
+    /// Detaches the device once it is unused.
     pub fn stop(self, named: &Named) -> Result<()> {
         let Front { fuse, device, .. } = self;
         let path = device.path.clone();
-        // The kernel releases it at the last close: ours, or that of another program.
+        // The kernel releases it at the last close, by us or by another program.
         device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
         let disk = named.disk();
         let deadline = Instant::now() + LEAVE;
@@ -107,7 +107,7 @@ fn tune(
     device: &LoopDevice,
     description: &Description,
 ) -> Result<(f64, bool)> {
-    // A backing that cannot be read shows that to the volume's users.
+    // If a backing cannot be read, the volume's users get the error.
     if description.volume.find_device()? == headworks_volume::model::Device::Raw {
         return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
     }

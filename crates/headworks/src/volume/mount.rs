@@ -50,7 +50,7 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             Ok(())
         }
         Err(error) => {
-            // Nothing is left of a mount that failed.
+            // A failed mount leaves nothing.
             if let Err(also) = stop(&volume) {
                 eprintln!("headworks: {also:#}");
             }
@@ -93,7 +93,7 @@ fn target(args: &cli::Mount, description: &Description) -> Result<Option<(PathBu
     Ok(Some((dir, kind)))
 }
 
-/// Makes a file system if there is none, and mounts it. Whether it made one.
+/// Makes a file system if there is none, and mounts it. Returns whether it made one.
 fn fill_and_mount(
     volume: &Named,
     format: bool,
@@ -126,7 +126,7 @@ fn fill_and_mount(
         system::make_file_system(device, kind)?;
     }
     {
-        // After a crash or a power cut the journal is played back here.
+        // After a crash or a power cut the journal is replayed here.
         let _waiting = Waiting::new(format!("mounting {}", device.display()));
         system::mount(device, dir, kind)?;
     }
@@ -173,7 +173,7 @@ fn start(volume: &Named) -> Result<PathBuf> {
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
-            // In a session of its own: it outlives this command and its terminal.
+            // In its own session: it outlives this command and its terminal.
             libc::setsid();
             match libc::fork() {
                 -1 => Err(std::io::Error::last_os_error()),

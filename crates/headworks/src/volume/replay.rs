@@ -9,7 +9,7 @@ use headworks_volume::replay::{Pace, replay as play};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{BufReader, IsTerminal, stderr};
 
-/// Plays a trace against a volume's engine in this very process.
+/// Replays a trace against a volume's engine in this process.
 pub fn replay(args: &cli::Replay) -> Result<()> {
     let (volume, description) = Named::existing(&args.name)?;
     let file = std::fs::File::open(&args.trace)

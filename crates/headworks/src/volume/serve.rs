@@ -24,7 +24,7 @@ pub fn serve(args: &cli::Serve) -> Result<()> {
         Some(place) => serve_nbd(&args.name, place),
         None => serve_until_told(args, &mut ready),
     };
-    // Open until this process ends: the parent, which waits for that, then finds the log complete.
+    // Open until this process ends: the parent waits for that, and then finds the log complete.
     std::mem::forget(ready);
     served
 }
@@ -102,21 +102,21 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     })?;
     let listener = listen(&volume)?;
     match ready.take() {
-        // In one piece: it is read by one call.
+        // In one write, as it is read by one call.
         Some(mut ready) => {
             ready.write_all(format!("ready {}\n", device.display()).as_bytes())?;
         }
         None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
     }
     wait(&listener, signals, &served);
-    // If that fails, `doctor` finds what is left, and the log says why.
+    // On failure `doctor` finds the remains, and the log says why.
     served.stop(&volume)?;
     volume.clear();
     Ok(())
 }
 
-/// The kernel must not wait for our own writeback when it gives this process memory: the memory may
-/// be needed to write back what waits for this very process.
+/// The kernel must not wait for our writeback before it gives this process memory: writing back may
+/// need that memory.
 fn become_io_flusher() {
     const PR_SET_IO_FLUSHER: i32 = 57;
     // SAFETY: sets flags of the calling thread, which others inherit. Older kernels refuse.
@@ -155,7 +155,7 @@ fn wait(listener: &UnixListener, signals: i32, served: &Served) {
             && let Ok((stream, _)) = listener.accept()
         {
             let mut stop = false;
-            // A client that misbehaves is its own problem.
+            // Errors of a client concern only that client.
             let _ = control::serve(&stream, |request| {
                 stop = request == Request::Stop;
                 served.answer(request)
@@ -223,7 +223,7 @@ impl Served {
         }
     }
 
-    /// Takes everything away in the opposite order; what was written is durable then.
+    /// Removes everything in reverse order; all writes are durable by then.
     fn stop(self, named: &Named) -> Result<()> {
         self.front.stop(named)?;
         flush(&self.volume)

@@ -7,7 +7,7 @@ use anyhow::Result;
 use headworks_volume::engine::Count;
 use serde::Serialize;
 
-/// How it stands with a volume.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Standing {
@@ -15,7 +15,7 @@ enum Standing {
     Stopped,
     /// Its device is there.
     Running,
-    /// Its process is gone and left something.
+    /// Its process is gone and has left remains.
     Crashed,
 }
 

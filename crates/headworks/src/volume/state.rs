@@ -1,8 +1,8 @@
 //! Where a volume's description and its running state live.
 //!
-//! The description is a TOML file below the state directory and outlives the machine. What runs has
-//! a directory below the run directory: a lock that its process holds, the file system with the
-//! `disk`, a control socket, a note of where it is mounted, and a log.
+//! The description is a TOML file below the state directory and survives a reboot. A running volume
+//! has a directory below the run directory: its process's lock, the file system with the `disk`, a
+//! control socket, a note of where it is mounted, and a log.
 
 use anyhow::{Context, Result, bail};
 use headworks_volume::VolumeConfig;
@@ -35,7 +35,7 @@ impl FileSystem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// What `mount` makes; none for the device alone.
+    /// The file system that `mount` makes; none for a raw device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<FileSystem>,
     /// The kernel's scheduler of the loop device.
@@ -47,7 +47,7 @@ pub struct Description {
     pub volume: VolumeConfig,
 }
 
-/// What is known of a running volume beside its figures.
+/// Facts about a running volume, beside its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Its process.
@@ -145,7 +145,7 @@ impl Named {
             .with_context(|| format!("{} is damaged: mend it by hand", path.display()))
     }
 
-    /// Writes a description that is not there yet.
+    /// Writes a new description; fails if one exists.
     pub fn write_new(&self, description: &Description) -> Result<()> {
         make_dir(&state_dir())?;
         let path = self.path();
@@ -206,13 +206,13 @@ impl Named {
 
     /// Whether a process serves it.
     pub fn is_running(&self) -> bool {
-        // Reading it does not make it: a volume that never ran has no directory.
+        // Reading does not create it: a volume that never ran has no directory.
         File::open(self.file("lock")).is_ok_and(|file| {
             matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
         })
     }
 
-    /// What was noted when it was started.
+    /// The note from its start.
     pub fn note(&self) -> Option<Note> {
         serde_json::from_str(&std::fs::read_to_string(self.file("note.json")).ok()?).ok()
     }
@@ -226,7 +226,7 @@ impl Named {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Removes the directory of what ran. What is mounted below it is left alone.
+    /// Removes the directory of a volume that ran. Mounts below it are left alone.
     pub fn clear(&self) {
         let _ = std::fs::remove_dir(self.front_dir());
         for name in ["note.json", "note.json.part", "control.sock", "log", "lock"] {
@@ -250,7 +250,7 @@ pub fn all() -> Vec<Named> {
     all
 }
 
-/// All volumes that have a directory of what runs, whether they still do or not.
+/// All volumes that have a run directory, whether they still run or not.
 pub fn all_run() -> Vec<Named> {
     let Ok(entries) = std::fs::read_dir(run_dir()) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

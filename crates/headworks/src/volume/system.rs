@@ -11,7 +11,7 @@ use std::process::Command;
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// What is mounted: a device or a name.
+    /// The source of the mount: a device or a name.
     pub source: PathBuf,
     /// Where.
     pub dir: PathBuf,
@@ -37,7 +37,7 @@ fn parse_mounts(text: &[u8]) -> Vec<Mounted> {
         .collect()
 }
 
-/// Blanks and backslashes are three octal digits there.
+/// Blanks and backslashes are written as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = field;
@@ -81,7 +81,7 @@ pub fn can_serve() -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel knows a file system; it may load a module for it.
+/// Whether the kernel supports a file system; it may load a module for it.
 pub fn knows(kind: &str) -> bool {
     let known = || {
         std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| {
@@ -99,7 +99,7 @@ pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
     let source = CString::new(device.as_os_str().as_bytes())?;
     let target = CString::new(dir.as_os_str().as_bytes())?;
     let name = CString::new(kind.name())?;
-    // Tables of inodes that ext4 would write in the background disturb what is measured.
+    // Inode tables that ext4 would write in the background disturb measurements.
     let options = match kind {
         FileSystem::Ext4 => c"noinit_itable",
         FileSystem::Xfs => c"",
@@ -125,7 +125,7 @@ pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
     })
 }
 
-/// Unmounts a directory; `lazily` also if it is in use, which ends when its users do.
+/// Unmounts a directory. `lazily`: even if it is in use; it then ends with its last user.
 pub fn unmount(dir: &Path, lazily: bool) -> std::io::Result<()> {
     let target = CString::new(dir.as_os_str().as_bytes())?;
     let flags = libc::UMOUNT_NOFOLLOW | if lazily { libc::MNT_DETACH } else { 0 };
@@ -191,7 +191,7 @@ pub fn make_file_system(device: &Path, kind: FileSystem) -> Result<()> {
     let output = Command::new(program)
         .args(arguments)
         .arg(device)
-        // Users' paths often lack the places of these programs.
+        // Users' paths often lack the directories of these programs.
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .output();
     let output = match output {

@@ -6,13 +6,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Nothing is shown before.
+/// Nothing is shown before this time.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How often the picture changes.
 const STEP: Duration = Duration::from_millis(120);
 
-/// Something is waited for as long as this exists.
+/// Shows a progress line while it exists.
 pub struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Waiting {
@@ -43,7 +43,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
-            // It shows a picture, no more.
+            // It only draws.
             let _ = thread.join();
         }
     }

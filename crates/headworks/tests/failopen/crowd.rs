@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, RunDir, program, wait_until};
 pub const STRICT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      [[rule]]\naccount = \"root\"\nbypass = true\n";
 
-/// What the invariant allows until everybody passes.
+/// What the invariant allows until all requests pass.
 pub const ONE_SECOND: Duration = Duration::from_secs(1);
 
 /// Servers one after the other: what is measured here is a second, on a machine of any size.

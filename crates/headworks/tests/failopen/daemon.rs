@@ -26,7 +26,7 @@ fn everybody_passes_within_a_second_of_the_daemons_death() {
     assert_eq!(run.status(NAME)["gate"], "stale");
     assert_eq!(run.counter(NAME, "stale"), 2 * CROWD as u64);
     let words = run.ok(["status", "--name", NAME]);
-    assert!(words.contains("stale") && words.contains("everybody passes"), "{words}");
+    assert!(words.contains("stale") && words.contains("all requests pass"), "{words}");
     assert!(words.contains(&format!("headworks daemon --name {NAME}")), "{words}");
 
     let said = run.ok(["daemon", "--name", NAME]);

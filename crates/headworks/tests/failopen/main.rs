@@ -1,4 +1,4 @@
-//! A real MariaDB behind a gate whose daemon, region or server fails: everybody passes, nobody
+//! A real MariaDB behind a gate whose daemon, region or server fails: all requests pass, nobody
 //! is lost, and nothing is left behind.
 
 mod container;

@@ -85,7 +85,7 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
         run.wait_for_held(NAME, 1);
         assert!(two.is_silent(), "round {round}");
         if round == 1 {
-            // The companion dies; everybody passes. The next one takes the server's region over.
+            // The companion dies; all requests pass. The next one takes the server's region over.
             companion.0.kill().unwrap();
             companion.0.wait().unwrap();
             assert_eq!(two.answer(), "ok next");
@@ -145,7 +145,10 @@ fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
         assert!(known(&server));
         assert_eq!(run.status(NAME)["gate"], "ungoverned");
         let words = run.ok(["status", "--name", NAME]);
-        assert!(words.contains("another version") && words.contains("everybody passes"), "{words}");
+        assert!(
+            words.contains("another version") && words.contains("all requests pass"),
+            "{words}"
+        );
         let doctor = crate::support::text(&run.headworks(["doctor"]).output().unwrap());
         assert!(doctor.contains("started by another version"), "{doctor}");
         let log = std::fs::read_to_string(run.instance(NAME).join("daemon.log")).unwrap();

@@ -28,7 +28,7 @@ fn a_request_of_an_unknown_protocol_waits_for_its_turn() {
     assert_eq!(two.answer(), "ok next");
     wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
     assert_eq!(echo.run.status(NAME)["protocol"], "generic");
-    // The daemon killed: everybody passes.
+    // The daemon killed: all requests pass.
     let daemon = echo.run.daemon(NAME);
     crate::support::signal(daemon, libc::SIGKILL);
     wait_until("the gate is stale", || echo.run.status(NAME)["gate"] == "stale");

@@ -34,7 +34,7 @@ impl Backend {
 impl Followed<'_> {
     pub(super) fn client_bytes(&mut self, bytes: &[u8]) -> ClientEvent {
         if self.backend.channel == Channel::Awaited {
-            // Nobody has told of a TLS library: it is part of the server.
+            // No call named a TLS library, so TLS is part of the server.
             self.backend.channel = Channel::Socket;
             self.backend.generic = Some(generic::Session::of_records());
             self.slot.encryption.store(Encryption::Unread as u32, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Followed<'_> {
         }
     }
 
-    /// After bytes of either side: whether the session can still be followed, and whose it is.
+    /// After bytes of either side: checks whether the session can still be followed, and who it is.
     pub(super) fn look_at_session(&mut self) {
         let session = &self.backend.session;
         if session.opaque() == Some(Opaque::Tls) {
@@ -105,10 +105,10 @@ impl Followed<'_> {
 
     pub(super) fn hold(&mut self, bytes: &[u8]) -> Receipt {
         let hold = self.backend.hold;
-        // Who reads records is the server's own TLS library. It takes an interruption for an empty
-        // socket, and the server then sleeps until the kernel has more, which has given all: there
-        // is no step that it would come back from. Nor does a server of ours read more at once than
-        // can be kept. Both are held, but hear nothing meanwhile.
+        // Records are read by the server's own TLS code. It takes an interruption for an empty
+        // socket and then sleeps until the kernel has more bytes. The kernel has given all, so
+        // there is no step to come back from. A read of more bytes than can be kept is held in one
+        // step too. Neither hears signals meanwhile.
         if self.backend.generic.is_some() || bytes.len() > kept::MAX {
             let entered = self.region.enter(self.session_id, hold.arrived);
             return self.enter(entered);
@@ -155,7 +155,7 @@ impl Followed<'_> {
             self.record(now);
             let backend = &mut *self.backend;
             backend.quota_left = self.region.spend(self.slot);
-            // The server worked on the next one only from here on.
+            // The server began to work on the next request only now.
             (backend.wait, backend.admitted) = (Nanos(0), now);
         }
     }
@@ -169,7 +169,7 @@ impl Followed<'_> {
     /// All that was asked is answered.
     pub(super) fn settle(&mut self) {
         if self.backend.generic.is_some() && self.backend.work == Work::Admitted {
-            // No message says that the answer is complete; that the server reads again does.
+            // No message marks the end of the answer; the server's next read does.
             let now = clock::now();
             self.record(now);
             self.backend.quota_left = self.region.spend(self.slot);
@@ -200,7 +200,7 @@ impl Followed<'_> {
         }
     }
 
-    /// Gives back whatever permit the session has.
+    /// Gives back the session's permit, if it has one.
     pub(super) fn leave(&self) {
         set_lendable(false);
         self.region.leave(self.session_id);

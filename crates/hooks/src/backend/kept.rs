@@ -17,7 +17,7 @@ static KEPT: Kept = Kept(UnsafeCell::new([0; MAX]));
 static KEPT_FROM: AtomicUsize = AtomicUsize::new(0);
 static KEPT_TO: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps the bytes of one receipt, of which there are no others.
+/// Keeps the bytes of one receipt. None may be kept already.
 pub(super) fn keep(bytes: &[u8]) {
     // SAFETY: see `Kept`; the caller has looked at the length.
     let room = unsafe { &mut *KEPT.0.get() };
@@ -28,8 +28,8 @@ pub(super) fn keep(bytes: &[u8]) {
     }
 }
 
-/// Copies the bytes that were kept into the server's buffer and returns how many; those that find
-/// no room come next. `None` if there are none. Works whatever became of the gate.
+/// Copies the kept bytes into the server's buffer and returns how many. The rest comes with the
+/// next call. `None` if there are none. This also works when the gate is off.
 pub fn deliver(buffer: &mut [u8]) -> Option<usize> {
     let (from, to) = (KEPT_FROM.load(Ordering::Relaxed), KEPT_TO.load(Ordering::Relaxed));
     if from == to {

@@ -26,7 +26,7 @@ pub(super) fn find() {
     VARIABLE.store(found.cast(), Ordering::Relaxed);
 }
 
-/// For what this backend sleeps, unless it works while it does.
+/// What this backend sleeps for; `None` while it works.
 pub(super) fn pause() -> Option<Pause> {
     let variable = VARIABLE.load(Ordering::Relaxed);
     if variable.is_null() {
@@ -39,8 +39,8 @@ pub(super) fn pause() -> Option<Pause> {
     of_word(word?)
 }
 
-/// How long the backend may sleep for this reason before its permit is lent. Workers of a parallel
-/// query are waited for again and again, for a moment each.
+/// How long the backend may sleep for this reason before its permit is lent. Waits for the workers
+/// of a parallel query are many and short.
 pub(super) fn lent_after(why: Pause) -> Nanos {
     if why == Pause::Process { Nanos::from_millis(2) } else { Nanos(0) }
 }
@@ -75,7 +75,7 @@ mod tests {
             (0x0900_0001, Some(Pause::Sleep)),
             (0x0600_0001, Some(Pause::Client)),
             (0x0800_002F, Some(Pause::Process)),
-            // It works: in storage, behind a latch, or on a processor.
+            // It works: in storage, at a latch, or on a processor.
             (0x0A00_0014, None),
             (0x0100_0008, None),
             (0, None),

@@ -1,13 +1,13 @@
 //! Batches: calls that hand several reads and writes to the kernel at once.
 //!
 //! # Problem
-//! `io_submit` and its like return before their I/O is done, and its end may be seen by nobody but
-//! the program. A batch must not be split or reordered: the program may rely on either.
+//! `io_submit` and its like return before their I/O is done, and perhaps only the program sees its
+//! end. A batch must not be split or reordered, as the program may rely on either.
 //!
 //! # The primitive
-//! The whole call waits, before it is made, until each of its parts may go ([`before`]); the
-//! turns are given back at once, as nobody would give them back later. What the kernel took is
-//! charged afterwards, by the device's model, to the thread that submitted it ([`after`]).
+//! Before it is made, the whole call waits until each of its parts may run ([`before`]). The turns
+//! are given back at once, since no later event would do it. What the kernel accepted is charged
+//! afterwards, by the device's model, to the submitting thread ([`after`]).
 
 use super::{DIRECTORY, FILES, File, account, governed, leave, wait};
 use crate::process::own_pid;
@@ -63,7 +63,7 @@ fn is_directory(fd: c_int) -> bool {
     word.is_some_and(|word| word.load(Relaxed) == DIRECTORY)
 }
 
-/// The kernel has taken them.
+/// The kernel has accepted them.
 pub fn after(parts: impl Iterator<Item = Part>) {
     for part in parts {
         let Some(file) = governed(part.fd) else { continue };
@@ -84,17 +84,17 @@ fn charge(file: File, part: &Part) {
     }
 }
 
-/// Rings that are charged at a time.
+/// Most rings that are charged at a time.
 const RINGS: usize = 32;
 
-/// Where they lie in this process's memory.
+/// Their addresses in this process.
 static SEEN: [AtomicUsize; RINGS] = [const { AtomicUsize::new(0) }; RINGS];
 
 fn ring_at(ring: usize) -> Option<&'static AtomicUsize> {
     SEEN.iter().find(|seen| seen.load(Relaxed) == ring)
 }
 
-/// Whether what goes through this ring is charged.
+/// Whether requests through this ring are charged.
 pub fn is_seen(ring: usize) -> bool {
     ring != 0 && ring_at(ring).is_some()
 }

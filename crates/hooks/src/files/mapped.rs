@@ -1,8 +1,8 @@
 //! Shared writable mappings: writes that no hook sees, until `msync` makes them durable.
 //!
-//! What a mapping dirtied is asked of `cachestat` at `msync(MS_SYNC)`, which is treated as an
-//! `fsync` of its range. A mapping that was moved by `mremap`, or made when all places were in use,
-//! is not known: its `msync` passes.
+//! At `msync(MS_SYNC)`, which is treated as an `fsync` of its range, `cachestat` tells what a
+//! mapping dirtied. A mapping that `mremap` moved, or that found all slots in use, is not known:
+//! its `msync` passes.
 
 use super::{Call, CallKind, cache_state, governed};
 use core::sync::atomic::AtomicUsize;
@@ -11,10 +11,10 @@ use headworks_policy::split::PAGE_BYTES;
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
 
-/// Mappings that are known at a time.
+/// Most mappings that are known at a time.
 const MAPPINGS: usize = 64;
 
-/// One of them. A length of zero is an unused place.
+/// One mapping. A length of zero marks an unused slot.
 #[derive(Debug)]
 struct Mapping {
     start: AtomicUsize,
@@ -34,7 +34,7 @@ static MADE: [Mapping; MAPPINGS] = [const {
     }
 }; MAPPINGS];
 
-/// The place that the next mapping has.
+/// The slot for the next mapping.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Where a range of memory lies in a file: descriptor, slot, offset.
@@ -55,7 +55,7 @@ fn find(start: usize) -> Option<(c_int, u16, u64)> {
 pub fn mapped(fd: c_int, start: usize, bytes: usize, offset: i64) {
     for made in &MADE {
         let (from, len) = (made.start.load(Relaxed), made.bytes.load(Relaxed));
-        // Whatever lay there is gone.
+        // Earlier mappings of this range are gone.
         if len > 0 && from < start.saturating_add(bytes) && start < from.saturating_add(len) {
             made.bytes.store(0, Release);
         }
@@ -76,7 +76,7 @@ pub fn mapped(fd: c_int, start: usize, bytes: usize, offset: i64) {
 /// A range of memory is about to be made durable.
 pub fn before_msync(start: usize, bytes: usize) -> Option<Call> {
     let (fd, slot, offset) = find(start)?;
-    // The descriptor may have been closed since, and be another file's.
+    // The descriptor may have been closed since, and belong to another file.
     let file = governed(fd).filter(|file| file.slot == slot)?;
     let dirty = keeping_errno(|| cache_state(fd, offset, bytes as u64));
     let mut call = Call::of(file);

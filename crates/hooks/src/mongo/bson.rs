@@ -3,13 +3,13 @@
 //! Source: the BSON 1.1 specification. All numbers are little-endian; a document's length counts
 //! its own four bytes and the zero byte at its end.
 
-/// Documents in documents that are looked into.
+/// How deep nested documents are followed.
 const DEPTH: usize = 4;
 
-/// Bytes of an element's name that are kept: no name that matters is longer.
+/// Bytes of an element's name that are kept: all known names are shorter.
 const NAME: usize = 40;
 
-/// Bytes of a value that are kept: the beginning of a login with a user's name.
+/// Bytes of a value that are kept: enough for the account in a login.
 const KEPT: usize = 128;
 
 /// Length and end of an empty document.
@@ -48,7 +48,7 @@ mod kind {
     }
 }
 
-/// In which document the walk is.
+/// The document that the walk is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Within {
     Command,
@@ -59,7 +59,7 @@ pub(super) enum Within {
     Client,
     /// `client.application`.
     Application,
-    /// `speculativeAuthenticate`, of either side.
+    /// `speculativeAuthenticate`, from either side.
     Login,
     /// `pipeline` of an aggregation.
     Pipeline,
@@ -167,7 +167,7 @@ pub(super) enum Step {
     Element(Field),
     /// The end of the document.
     End,
-    /// This is no document. What follows means nothing.
+    /// Not a valid document. What follows is meaningless.
     Invalid,
 }
 
@@ -180,19 +180,18 @@ enum At {
     /// In the length of a value.
     ValueLength,
     Value,
-    /// In a regular expression: so many zero bytes are to come.
+    /// In a regular expression: this many zero bytes are still to come.
     Strings(u8),
 }
 
-/// The walk; it stops after any byte.
+/// The walk; it can stop after any byte.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
     at: At,
     /// Bytes of a number so far.
     number: [u8; 4],
     have: u8,
-    /// Documents that are open, and the bytes of each that are still to come, those of documents in
-    /// it taken off.
+    /// Open documents, and for each the bytes still to come, without those of nested documents.
     depth: u8,
     within: [Within; DEPTH],
     left: [u32; DEPTH],
@@ -202,7 +201,7 @@ pub(super) struct Walk {
     name: [u8; NAME],
     name_length: u8,
     field: Option<Field>,
-    /// The value's bytes that are still to come, and those at its beginning.
+    /// The value's bytes still to come, and its first bytes.
     value_left: u32,
     value_length: u32,
     kept: [u8; KEPT],
@@ -231,13 +230,13 @@ impl Walk {
         }
     }
 
-    /// Begins at a document that may have this many bytes.
+    /// Begins at a document of at most this many bytes.
     pub(super) fn begin(&mut self, root: Within, limit: u32) {
         (self.at, self.have, self.depth) = (At::Length, 0, 0);
         (self.within[0], self.left[0], self.first) = (root, limit, root == Within::Command);
     }
 
-    /// Goes on until something matters; `None` if the bytes are at their end.
+    /// Goes on to the next element that matters; `None` at the end of the bytes.
     pub(super) fn next(&mut self, rest: &mut &[u8]) -> Option<Step> {
         loop {
             let step = match self.at {
@@ -254,12 +253,12 @@ impl Walk {
         }
     }
 
-    /// Name of the element that the walk came to last; cut if it is longer than any that matters.
+    /// Name of the last element, cut if it is longer than all known names.
     pub(super) fn name(&self) -> &[u8] {
         self.name.get(..usize::from(self.name_length)).unwrap_or(&[])
     }
 
-    /// The bytes of a string or of binary data, cut to what is kept; `None` if it is neither.
+    /// The bytes of a string or of binary data, cut to what is kept; `None` for other types.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         let kept = self.kept.get(..usize::from(self.kept_length))?;
         match self.kind {
@@ -271,14 +270,14 @@ impl Walk {
         }
     }
 
-    /// The value as a whole number; `None` if it is none.
+    /// The value as a whole number; `None` for other types.
     pub(super) fn integer(&self) -> Option<i64> {
         match self.kind {
             kind::INT32 => {
                 self.kept.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)))
             }
             kind::INT64 => self.kept.first_chunk().map(|&bytes| i64::from_le_bytes(bytes)),
-            // Saturates, which is good enough for what is a number by mistake.
+            // Saturates: only an invalid number is out of range.
             kind::DOUBLE => self.kept.first_chunk().map(|&bytes| f64::from_le_bytes(bytes) as i64),
             _ => None,
         }
@@ -296,7 +295,7 @@ impl Walk {
         &mut self.left[usize::from(self.depth) % DEPTH]
     }
 
-    /// Bytes of the open document that an element may have: its end is not among them.
+    /// Bytes that an element of the open document may have, without the end of the document.
     fn room(&mut self) -> u32 {
         self.top().saturating_sub(1)
     }
@@ -327,7 +326,7 @@ impl Walk {
         if let Some(parent) = usize::from(self.depth).checked_sub(1)
             && let Some(left) = self.left.get_mut(parent)
         {
-            // It has room for it: that was the limit.
+            // The length was checked against the room left.
             *left = left.saturating_sub(length);
         }
         self.at = At::Kind;
@@ -337,7 +336,7 @@ impl Walk {
     fn element(&mut self, rest: &mut &[u8]) -> Option<Option<Step>> {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
-        // There is one byte at least: elements leave room for the end.
+        // At least one byte is left: elements leave room for the end.
         *self.top() = self.room();
         let over = *self.top() == 0;
         if (byte == 0) != over {

@@ -3,17 +3,17 @@
 use super::bson::{Field, Walk};
 use crate::identity::InlineStr;
 
-/// A logical session's statement number, as both identify a transaction.
+/// A logical session and its statement number; both identify a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Transaction {
     pub(super) session: [u8; 16],
     pub(super) number: i64,
 }
 
-/// Commands that are told apart by their names.
+/// Commands that are distinguished by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Name {
-    /// Some command that works with data.
+    /// Any other command that works with data.
     #[default]
     Other,
     Hello,
@@ -26,12 +26,12 @@ pub(super) enum Name {
     GetMore,
     /// `commitTransaction` or `abortTransaction`.
     Ends,
-    /// Administration, and what looks after the connection.
+    /// Administration, and commands about the connection itself.
     Passes,
 }
 
-/// Commands that always pass: what looks after connections, sessions and replication, and what an
-/// administrator needs when nothing else goes on.
+/// Commands that always pass: those about connections, sessions and replication, and those that an
+/// administrator needs when nothing else works.
 const PASSES: &[&[u8]] = &[
     b"ping",
     b"buildInfo",
@@ -76,7 +76,7 @@ fn name_of(name: &[u8]) -> Name {
         b"aggregate" => Name::Aggregate,
         b"getMore" => Name::GetMore,
         b"commitTransaction" | b"abortTransaction" => Name::Ends,
-        // What servers ask each other.
+        // Commands between servers.
         _ if name.starts_with(b"replSet") || name.starts_with(b"_") => Name::Passes,
         _ if PASSES.contains(&name) => Name::Passes,
         _ => Name::Other,
@@ -135,13 +135,13 @@ impl Command {
         }
     }
 
-    /// The transaction that it belongs to.
+    /// The transaction that the command belongs to.
     pub(super) fn transaction(&self) -> Option<Transaction> {
         let (session, number) = (self.session?, self.number?);
         self.autocommit_off.then_some(Transaction { session, number })
     }
 
-    /// Whether it always passes, whatever the connection holds.
+    /// Whether the command always passes, whatever the connection holds.
     pub(super) fn passes(&self) -> bool {
         match self.name {
             Name::Hello
@@ -150,13 +150,13 @@ impl Command {
             | Name::Authenticate
             | Name::Logout
             | Name::Passes => true,
-            // Only cursors that await data take a limit here, and it says how long.
+            // Only a cursor that awaits data has a limit here: how long it waits.
             Name::GetMore => self.limits_time,
             Name::Other | Name::Find | Name::Aggregate | Name::Ends => false,
         }
     }
 
-    /// Whether it opens a cursor whose `getMore` waits for data to come.
+    /// Whether it opens a cursor whose `getMore` waits for new data.
     pub(super) fn opens_awaiting_cursor(&self) -> bool {
         match self.name {
             Name::Find => self.tailable && self.awaits_data,

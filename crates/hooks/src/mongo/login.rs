@@ -26,7 +26,8 @@ impl Login {
     }
 }
 
-/// `n,,n=USER,r=NONCE`: behind two commas, in which a comma is `=2C` and an equals sign `=3D`.
+/// `n,,n=USER,r=NONCE`: the account follows two commas; in it a comma is `=2C` and an equals sign
+/// `=3D`.
 fn scram(payload: &[u8]) -> Option<InlineStr> {
     let mut parts = payload.split(|&byte| byte == b',');
     let mut left = parts.nth(2)?.strip_prefix(b"n=")?;

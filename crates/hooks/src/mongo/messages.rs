@@ -7,7 +7,7 @@ use super::bson::{Field, Step, Walk, Within};
 /// Bytes of a message's header: four numbers.
 pub(super) const HEADER: usize = 16;
 
-/// The longest message that a server takes.
+/// The longest message that a server accepts.
 const MESSAGE_MAX: u32 = 48_000_000;
 
 /// Bits of an OP_MSG's flags.
@@ -41,7 +41,7 @@ pub(super) enum Piece {
     Field(Field),
     /// The message is complete.
     End,
-    /// The bytes are no messages. Final.
+    /// The bytes are not messages. Final.
     Invalid,
 }
 
@@ -53,17 +53,17 @@ enum At {
     Section,
     /// In the length of a sequence of documents.
     Length,
-    /// In one: so many bytes of it are to come.
+    /// In a sequence: this many of its bytes are still to come.
     Sequence(u32),
     /// In the name of OP_QUERY's collection.
     Collection,
-    /// So many bytes before the document of OP_QUERY or OP_REPLY.
+    /// This many bytes come before the document of OP_QUERY or OP_REPLY.
     Before(u32),
     Document,
     Rest,
 }
 
-/// See the module. It stops after any byte.
+/// See the module. It can stop after any byte.
 #[derive(Clone, Debug)]
 pub(super) struct Messages {
     root: Within,
@@ -80,7 +80,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Of which no byte was seen; `root` says whose they are.
+    /// A parser without any bytes yet; `root` says whose they are.
     pub(super) const fn new(root: Within) -> Messages {
         Messages {
             root,
@@ -100,12 +100,12 @@ impl Messages {
         self.at == At::Header && self.have == 0
     }
 
-    /// Whether the document of the message in hand was read to its end.
+    /// Whether the document of the current message was read to its end.
     pub(super) fn is_read(&self) -> bool {
         self.at != At::Header && self.read
     }
 
-    /// Of the message in hand, or the last one.
+    /// The header of the current message, or the last one.
     pub(super) fn header(&self) -> Header {
         self.header
     }
@@ -115,18 +115,18 @@ impl Messages {
         &self.bytes
     }
 
-    /// Whether another message follows for the same question; of a client, that no answer is
+    /// Whether another answer to the same question follows; from a client: whether no answer is
     /// wanted.
     pub(super) fn more_to_come(&self) -> bool {
         self.header.opcode == opcode::MSG && self.flags & MORE_TO_COME != 0
     }
 
-    /// The element that [`Piece::Field`] told of.
+    /// The element that [`Piece::Field`] reported.
     pub(super) fn element(&self) -> &Walk {
         &self.walk
     }
 
-    /// Goes on until something matters; `None` if the bytes are at their end.
+    /// Goes on to the next piece that matters; `None` at the end of the bytes.
     pub(super) fn next(&mut self, rest: &mut &[u8]) -> Option<Piece> {
         loop {
             match self.at {
@@ -139,7 +139,7 @@ impl Messages {
                 At::Document => {
                     let before = rest.len();
                     let step = self.walk.next(rest);
-                    // No more than is left: that was its limit.
+                    // At most `left`, which was its limit.
                     self.left = self.left.saturating_sub((before - rest.len()) as u32);
                     match step? {
                         Step::Element(field) => return Some(Piece::Field(field)),
@@ -191,7 +191,7 @@ impl Messages {
         Piece::Header
     }
 
-    /// All that is neither a header nor a document; where it stands then.
+    /// Takes what is neither header nor document; returns the state after it.
     fn between(&mut self, rest: &mut &[u8]) -> Option<At> {
         let checksum = if self.flags & CHECKSUM_PRESENT != 0 { 4 } else { 0 };
         let room = self.left.saturating_sub(checksum);
@@ -227,7 +227,7 @@ impl Messages {
             }
             At::Collection if self.left == 0 => At::Rest,
             At::Collection => match self.byte(rest)? {
-                // How many to skip, and how many to return.
+                // Two numbers: how many to skip, and how many to return.
                 0 => At::Before(8),
                 _ => At::Collection,
             },
@@ -249,7 +249,7 @@ impl Messages {
         At::Document
     }
 
-    /// Collects bytes up to a number of them; whether it has them all.
+    /// Collects up to `wanted` bytes; returns whether all are there.
     fn collect(&mut self, rest: &mut &[u8], wanted: usize) -> bool {
         let have = usize::from(self.have).min(wanted);
         let take = (wanted - have).min(rest.len());
@@ -264,7 +264,7 @@ impl Messages {
         complete
     }
 
-    /// A number, whose four bytes the message has.
+    /// A number of four bytes, all inside the message.
     fn number(&mut self, rest: &mut &[u8]) -> Option<u32> {
         if !self.collect(rest, 4) {
             return None;
@@ -281,7 +281,7 @@ impl Messages {
         Some(byte)
     }
 
-    /// Skips so many bytes of the message; how many are still to come.
+    /// Skips this many bytes of the message; returns how many are still to come.
     fn skip(&mut self, rest: &mut &[u8], count: u32) -> u32 {
         let take = rest.len().min(count as usize);
         *rest = rest.split_at(take).1;

@@ -7,14 +7,13 @@ use super::messages::{Messages, Piece, opcode};
 use crate::holding::Holding;
 use crate::identity::{Identity, InlineStr};
 
-/// Commands under way whose answers are waited for. Drivers have one; of more, the oldest are taken
-/// for answered.
+/// Most commands whose answers are awaited. Drivers have one; the oldest of more count as answered.
 const UNDER_WAY: usize = 8;
 
-/// Cursors that await data and that are remembered, the latest ones.
+/// Most cursors awaiting data that are remembered: the latest ones.
 const AWAITING: usize = 8;
 
-/// What an account is called as long as nobody has logged in.
+/// The account's name before a login.
 const NOBODY: &[u8] = b"anonymous";
 
 /// Why the bytes of a connection cannot be followed. Final.
@@ -24,7 +23,7 @@ pub enum Opaque {
     Encrypted,
     /// The client sends compressed messages, so that transactions cannot be seen.
     Compressed,
-    /// Bytes that are no messages.
+    /// The bytes are not messages.
     Desynchronized,
 }
 
@@ -43,7 +42,7 @@ impl Opaque {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Nothing,
-    /// A statement of the transaction of this number (of [`Session::opened`]).
+    /// A statement of this transaction (a number of [`Session::opened`]).
     Statement(u8),
     /// It ends that transaction.
     Ends(u8),
@@ -70,8 +69,8 @@ struct Answer {
     transient: bool,
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it
-/// promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for its
+/// guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
@@ -83,13 +82,12 @@ pub struct Session {
     fresh: bool,
     command: Command,
     answer: Answer,
-    /// Commands that came, and those of them that always pass. They count past the largest number
-    /// from zero on.
+    /// Commands that came, and those of them that always pass. Both wrap around.
     commands: u32,
     passed: u32,
     under_way: [UnderWay; UNDER_WAY],
     count: u8,
-    /// The transaction that the connection has begun, and how many it has.
+    /// The open transaction that this connection began, and how many it has begun.
     open: Option<Transaction>,
     opened: u8,
     awaiting: [i64; AWAITING],
@@ -106,7 +104,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A connection of which no byte was seen.
+    /// A connection without any bytes yet.
     pub fn new() -> Session {
         let nothing = UnderWay { request: 0, purpose: Purpose::Nothing, passes: false };
         Session {
@@ -188,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Whether the command in hand always passes, as far as it was read.
+    /// Whether the current command always passes, as far as it was read.
     fn command_passes(&self) -> bool {
         let command = &self.command;
         match self.client.header().opcode {
@@ -201,8 +199,8 @@ impl Session {
         if command.name == Name::GetMore && command.cursor != 0 {
             return self.awaiting.contains(&command.cursor);
         }
-        // What goes on with a transaction, or ends one, is held nowhere. Its holder has a place for
-        // it.
+        // A statement that continues or ends a transaction is never held. The transaction's holder
+        // has the permit.
         let goes_on = command.transaction().is_some() && !command.starts;
         (goes_on || command.name == Name::Ends) && !self.is_of_open(command)
     }
@@ -226,13 +224,13 @@ impl Session {
         if answered {
             self.expect(UnderWay { request: header.request, purpose, passes });
         } else {
-            // Nobody will say whether it succeeded: it is believed.
+            // No answer will come, so it counts as successful.
             self.answer = Answer { ok: Some(true), ..Answer::default() };
             self.settle(purpose);
         }
     }
 
-    /// What the answer to the command in hand decides; what it holds is noted.
+    /// What the answer to the current command decides. Notes what the command holds.
     fn purpose(&mut self, passes: bool) -> Purpose {
         let command = &self.command;
         let transaction = command.transaction();
@@ -249,8 +247,8 @@ impl Session {
             };
         }
         if !passes {
-            // The connection is used for something else: whatever goes on with the transaction has
-            // another one.
+            // The connection is used for something else: the transaction goes on elsewhere, if at
+            // all.
             self.open = None;
         }
         match command.name {
@@ -306,7 +304,7 @@ impl Session {
         let header = self.server.header();
         let waiting = self.under_way.get(..usize::from(self.count)).unwrap_or(&[]);
         let found = waiting.iter().position(|command| command.request == header.response_to);
-        // A server that answers to nobody in particular answers in order.
+        // A server that does not fill in `responseTo` answers in order.
         let at = found.unwrap_or(0);
         let Some(&command) = waiting.get(at) else { return };
         if self.server.more_to_come() {
@@ -332,7 +330,7 @@ impl Session {
             Purpose::Ends(number) if number == self.opened => self.open = None,
             Purpose::Statement(_) | Purpose::Ends(_) => {}
             Purpose::Login if ok => {
-                // X.509 names the account in the answer, and is done with it.
+                // With X.509 the answer names the account and ends the login.
                 let named = core::mem::take(&mut self.answer.user);
                 let account = if named.is_empty() { self.asked } else { named };
                 if !account.is_empty() && (self.answer.done || !named.is_empty()) {
@@ -352,33 +350,35 @@ impl Session {
         }
     }
 
-    /// Commands that came, counting past the largest number from zero on.
+    /// Commands that came; wraps around.
     pub fn commands(&self) -> u32 {
         self.commands
     }
 
-    /// Those of them that always pass.
+    /// Commands that always pass.
     pub fn passed(&self) -> u32 {
         self.passed
     }
 
-    /// Whether the client has sent no part of a command that is not complete.
+    /// Whether no command is incomplete.
     pub fn between_messages(&self) -> bool {
         self.client.idle()
     }
 
-    /// Whether the server, if it reads now, reads a new command, and has answered all others.
+    /// Whether the server has answered all commands and would read a new one.
     pub fn between_commands(&self) -> bool {
         self.client.idle() && self.server.idle() && self.count == 0
     }
 
-    /// Whether a command is not answered, other than those that pass: they may wait for long.
+    /// Whether a command awaits its answer. Those that pass are left out, as they may wait for
+    /// long.
     pub fn owes_answers(&self) -> bool {
         let waiting = self.under_way.get(..usize::from(self.count)).unwrap_or(&[]);
         waiting.iter().any(|command| !command.passes)
     }
 
-    /// Whether the command in hand is known to pass, although it is not complete: its document is.
+    /// Whether the current command is known to pass: its document is complete, though the command
+    /// is not.
     pub fn in_hand_passes(&self) -> bool {
         self.client.is_read() && self.command_passes()
     }
@@ -388,42 +388,43 @@ impl Session {
         if self.open.is_some() { Holding::TRANSACTION } else { Holding::NONE }
     }
 
-    /// Who the client is; `None` until it sent anything, and always under encryption.
+    /// Who the client is. `None` before its first byte, and always under encryption.
     pub fn identity(&self) -> Option<&Identity> {
         (self.identities > 0).then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity).
+    /// A number that differs after every change of [`identity`](Session::identity).
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
 
-    /// Why the connection cannot be followed, if so.
+    /// Why the connection cannot be followed, if it cannot.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
-    /// conversation, however it was cut.
+    /// For tests: all state that decides what later bytes mean. It is equal for two sessions that
+    /// saw the same conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {
-            // Final: where it stood then means nothing any more.
+            // Final: the state before it has no meaning any more.
             return format!("{:?}", (self.opaque, self.commands, self.passed, self.identity));
         }
         format!("{self:?}")
     }
 }
 
-/// The beginning of a TLS record of type handshake. As the length of a first message it would be 66
-/// kB or more, and no client greets at such length.
+/// Whether this is the beginning of a TLS handshake record. As the length of a first message it
+/// would be 66 kB or more, and no client greets at such length.
 fn is_handshake(bytes: &[u8]) -> bool {
     matches!(bytes, [0x16, 0x03, 0x01..=0x04, ..])
 }
 
 #[cfg(test)]
 mod size {
-    /// One for each descriptor below the highest, so it must not grow unseen.
+    /// The table has one session for each descriptor below the highest, so its size must not grow
+    /// unseen.
     #[test]
     fn a_session_has_at_most_sixteen_hundred_bytes() {
         let size = size_of::<super::Session>();

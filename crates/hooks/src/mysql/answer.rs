@@ -30,7 +30,7 @@ pub(super) enum Expect {
     Stream,
 }
 
-/// Where inside an answer the next packet stands.
+/// Where the next packet stands inside an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     First,
@@ -90,8 +90,8 @@ impl Answer {
         Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
-    /// Takes whole packets off the front of `bytes` that only count: rows, which begin neither as
-    /// an EOF, OK nor ERR packet does, and all definitions of a result but the last.
+    /// Takes whole packets off the front of `bytes` that need only be counted: rows whose first
+    /// byte is not that of an EOF, OK or ERR packet, and all definitions of a result but the last.
     pub(super) fn skip(&mut self, bytes: &mut &[u8]) {
         match self.stage {
             Stage::Rows => {
@@ -113,7 +113,7 @@ impl Answer {
         self.statement
     }
 
-    /// Whether the client's packets are a file, not commands.
+    /// Whether the client's packets carry a file and not commands.
     pub(super) fn reads_file(&self) -> bool {
         self.stage == Stage::Infile
     }

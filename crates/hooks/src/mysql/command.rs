@@ -173,10 +173,10 @@ impl PassReason {
     }
 }
 
-/// Whether a request takes its turn at the gate.
+/// Whether a request is gated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RequestClass {
-    /// It waits for a slot unless the connection holds something.
+    /// It waits for a permit unless the connection holds something.
     Gated,
     /// It passes, for this reason.
     Pass(PassReason),

@@ -1,9 +1,9 @@
-//! What a complete text does, for the texts that show it at a glance: one comparison for the first
-//! keyword and one search of eight bytes at a time. They are most of what a server is asked, and
-//! none of their bytes is copied.
+//! The effect of a complete text, where a quick test shows it: one comparison for the first
+//! keyword, and one search of eight bytes at a time. Most texts are of this kind, and none of their
+//! bytes is copied.
 //!
-//! Anything that could take a lock, pass the gate, or hold several statements is left to `lexer`,
-//! whose verdict on the others is the same: no effect, and gated.
+//! Any text that could take a lock, pass the gate, or hold several statements is left to `lexer`.
+//! For the texts decided here `lexer` has the same result: no effect, and gated.
 
 use super::keywords::{find_candidate, is_word};
 use super::locks::{Effect, NO_NAME, Op, Takes};
@@ -25,8 +25,8 @@ const fn low_bytes(count: u32) -> u64 {
     u64::MAX >> (64 - 8 * count)
 }
 
-/// The length of the keyword at the start of `text` if it is one after which only function names
-/// and `;` matter.
+/// The length of the keyword at the start of `text`, if only function names and `;` matter after
+/// it.
 fn common_keyword(text: &[u8]) -> Option<usize> {
     const SELECT: u64 = packed(b"select");
     const INSERT: u64 = packed(b"insert");
@@ -40,7 +40,7 @@ fn common_keyword(text: &[u8]) -> Option<usize> {
         Some(eight) => u64::from_le_bytes(*eight),
         None => text.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
     };
-    // Lower case: `|` makes a letter of nothing but its upper case.
+    // Lower case: `|` makes a letter only of its own upper case.
     let eight = eight | BLANKS;
     let size = match eight & low_bytes(6) {
         SELECT | INSERT | UPDATE | DELETE | COMMIT => 6,
@@ -51,7 +51,7 @@ fn common_keyword(text: &[u8]) -> Option<usize> {
     text.get(size).is_none_or(|&byte| !is_word(byte)).then_some(size)
 }
 
-/// The effect of a gated text; `None` if it needs a closer look. `multi`: it may hold several
+/// The effect of a gated text; `None` if the lexer must decide. `multi`: it may hold several
 /// statements.
 pub(super) fn effect(text: &[u8], multi: bool) -> Option<Effect> {
     let Some(size) = common_keyword(text) else { return begins(text) };
@@ -60,7 +60,7 @@ pub(super) fn effect(text: &[u8], multi: bool) -> Option<Effect> {
     plain.then_some(Effect::NONE)
 }
 
-/// The statements that begin a transaction, in their commonest spelling.
+/// The statements that begin a transaction, in their commonest spellings.
 fn begins(text: &[u8]) -> Option<Effect> {
     let begins =
         text.eq_ignore_ascii_case(b"begin") || text.eq_ignore_ascii_case(b"start transaction");
@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    /// What the general machine makes of a text.
+    /// The lexer's result for a text.
     fn scanned(text: &[u8], multi: bool) -> (Effect, RequestClass, bool) {
         let mut scan = Scan::new();
         scan.begin(multi, false);

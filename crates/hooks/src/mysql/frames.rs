@@ -14,7 +14,7 @@ pub(super) enum Piece<'a> {
     End,
 }
 
-/// Where one direction of a connection stands. Plain data.
+/// The position in one direction of a connection. Plain data.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Frames {
@@ -95,17 +95,17 @@ impl Frames {
     }
 }
 
-/// The payload of the packet at the front of `bytes`, and what follows it; `None` unless all of the
-/// packet is there and no other continues it.
+/// The payload of the packet at the front of `bytes`, and the bytes after it. `None` unless the
+/// whole packet is there and none continues it.
 pub(super) fn whole(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (header, rest) = bytes.split_first_chunk()?;
     let len = u32::from_le_bytes(*header) & FULL_PACKET;
     if len == FULL_PACKET { None } else { rest.split_at_checked(len as usize) }
 }
 
-/// Takes up to `most` whole packets off the front of `bytes`, as long as they have a first byte and
-/// it is below `below`; returns how many. Most bytes that a server sends are rows, and of those
-/// nothing but their number of bytes matters.
+/// Takes up to `most` whole packets off the front of `bytes`, as long as their first byte exists
+/// and is below `below`; returns how many. Most bytes that a server sends are rows, and only their
+/// number matters.
 pub(super) fn skip(bytes: &mut &[u8], most: u32, below: u8) -> u32 {
     let mut count = 0;
     while count < most

@@ -51,8 +51,8 @@ pub(super) enum Word {
     LockService,
 }
 
-/// Whether a byte is part of a word. Bytes above 0x7F are not: some character sets have white space
-/// there, and cutting a word at them can only find lock words that the server would not.
+/// Whether a byte is part of a word. Bytes above 0x7F are not, as some character sets have white
+/// space there. Cutting a word at them can only find lock words that the server would not.
 pub(crate) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
@@ -115,8 +115,8 @@ pub(super) fn classify(word: &[u8]) -> Word {
 /// The meaning of the commonest first words, given as they stand in the text; `None` for all
 /// others.
 ///
-/// Packed into a register they need no buffer: bytes stored one by one and read back as a whole
-/// stall the processor for longer than all the rest of the scan takes.
+/// Packed into a register they need no buffer. Storing single bytes and reading them back as one
+/// word would stall the processor for longer than the rest of the scan.
 pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     const fn packed(word: &[u8]) -> u64 {
         let (mut value, mut at) = (0, 0);
@@ -133,9 +133,8 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     const DELETE: u64 = packed(b"delete");
     const COMMIT: u64 = packed(b"commit");
     const ROLLBACK: u64 = packed(b"rollback");
-    // A word that is too long or has other characters cannot come out as one of these: `|` maps to
-    // a lower-case letter only its upper case, and the word characters have no other byte in that
-    // range.
+    // A word that is too long or has other characters cannot match: `|` maps only the upper case of
+    // a letter to it, and no other word character is in that range.
     if word.len() > 8 {
         return None;
     }
@@ -177,10 +176,10 @@ fn block_has_candidate(bytes: &[u8], at: usize, semicolons: bool) -> bool {
     let Some(rest @ [_, next @ ..]) = bytes.get(at..) else { return true };
     let (Some(these), Some(next)) = (rest.first_chunk(), next.first_chunk()) else { return true };
     let (these, next) = (u64::from_ne_bytes(*these), u64::from_ne_bytes(*next));
-    // A byte of these is zero where both of its bytes are the wanted ones, or where a semicolon is.
+    // A byte of these is zero where it and the next are the wanted pair, or where a semicolon is.
     let underscore = these ^ each(b'_') | (next | each(0x20)) ^ each(b'l');
     let semicolon = these ^ each(b';') | if semicolons { 0 } else { u64::MAX };
-    // Nothing is borrowed from a byte's upper bit unless that byte, or one below it, is zero.
+    // A byte's upper bit is borrowed from only if that byte, or a lower one, is zero.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word;
     (zero(underscore) | zero(semicolon)) & each(0x80) != 0
 }

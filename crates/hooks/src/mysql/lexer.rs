@@ -16,11 +16,11 @@
 //!    line's end, the `!` of an executable comment, a label's `:`.
 //!
 //! Example: `SELECT ';'; lock tables t read`: `Plain` up to the first `;`, then the words `lock`,
-//! after a `;`, and `tables`: takes LOCK TABLES. The `;` inside the string only made the scanner
-//! look sooner.
+//! after a `;`, and `tables`: takes LOCK TABLES. The `;` inside the string only made `Words` begin
+//! earlier.
 //!
 //! Work is bounded: 64 KiB in `Lead` and `Words`, 1 MiB in `Plain`. Longer texts count as taking
-//! something unknown, except INSERT, REPLACE, UPDATE and LOAD, whose bulk is data: of those the
+//! something unknown. INSERT, REPLACE, UPDATE and LOAD are exempt, as they are mostly data: their
 //! first 64 KiB count.
 
 use super::command::RequestClass;
@@ -88,8 +88,8 @@ impl Scan {
     /// Begins a text. `multi`: several statements may come; `attributes`: MySQL's query attributes
     /// precede it.
     pub(super) fn begin(&mut self, multi: bool, attributes: bool) {
-        // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per
-        // statement is not free.
+        // The buffers keep their bytes: their lengths tell what is valid, and clearing 160 bytes
+        // for each statement would cost time.
         self.mode = if attributes { Mode::Attributes } else { Mode::Lead(Lead::Blank) };
         self.facts = LockEffects::new(multi);
         self.word_len = 0;
@@ -127,7 +127,8 @@ impl Scan {
         match (self.mode, byte) {
             (Mode::Attributes, Some(0)) => self.mode = Mode::AttributeSets,
             (Mode::AttributeSets, Some(1)) => self.mode = Mode::Lead(Lead::Blank),
-            // Attributes have values of any bytes; where the text starts is not worth knowing.
+            // Attribute values may have any bytes, so finding where the text starts is not worth
+            // it.
             _ => {
                 self.facts.glued = true;
                 self.distrust();
@@ -339,7 +340,7 @@ impl Scan {
         self.facts.class()
     }
 
-    /// Whether a later text EXECUTE may run a text that nobody saw.
+    /// Whether a later text EXECUTE may run a text that was never seen.
     pub(super) const fn is_dynamic(&self) -> bool {
         self.facts.is_dynamic()
     }

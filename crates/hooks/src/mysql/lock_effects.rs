@@ -1,9 +1,9 @@
-//! What the words of a SQL text say: what the statement may take, what it releases, whether it may
-//! pass.
+//! What the words of an SQL text tell: what the statement may take, what it releases, whether it
+//! may pass.
 //!
-//! The words come one after another from `lexer`, which has skipped nothing that could be a
-//! statement. Two-word statements (LOCK TABLES, XA START, …) are noticed when their second word
-//! comes anywhere after their first, for comments may stand between.
+//! The words come in order from `lexer`, which has skipped nothing that could be a statement. A
+//! two-word statement (LOCK TABLES, XA START, …) is noticed wherever its second word follows its
+//! first, as comments may stand between.
 
 use super::command::{PassReason, RequestClass};
 use super::keywords::{Word, is_space};
@@ -19,8 +19,8 @@ enum Source {
     /// After a quote that ends the literal, or is the first of a doubled one.
     Quote(u8),
     Ended,
-    /// An expression, a variable, a concatenation, or a literal with escapes: its text is not what
-    /// we see.
+    /// An expression, a variable, a concatenation, or a literal with escapes: the text that runs is
+    /// not the one that is seen.
     Dynamic,
 }
 
@@ -152,12 +152,12 @@ impl LockEffects {
         if candidate {
             self.statement_start(word, opens);
         }
-        // `/*!50000 LOCK`: the version stands between the mark and the statement.
+        // `/*!50000 LOCK`: the version stands between the comment's mark and the statement.
         self.starts &= version;
         if opens { self.opened(word) } else { self.later_word(word) }
     }
 
-    /// A word that may have bytes of an attribute's value in front: its end may start a statement.
+    /// A word that may begin with bytes of an attribute's value: its end may start a statement.
     pub(super) fn glued_word(&mut self, word: Option<&[u8]>) {
         let Some(word) = word else {
             self.seen = u8::MAX;
@@ -181,7 +181,7 @@ impl LockEffects {
         self.dynamic |= word.ends_with(b"prepare");
     }
 
-    /// Functions count wherever they are named.
+    /// Functions count wherever they are mentioned.
     pub(super) fn mention(&mut self, word: Word) {
         match word {
             Word::GetLock => {
@@ -260,7 +260,7 @@ impl LockEffects {
             | Word::Start
             | Word::Begin => {}
             Word::Handler | Word::Kill | Word::Shutdown => {}
-            // Labels, compound statements and whatever we have not heard of.
+            // Labels, compound statements and all unknown ones.
             _ => self.distrust(),
         }
         false
@@ -338,13 +338,13 @@ impl LockEffects {
         }
     }
 
-    /// Whether a later text EXECUTE may run a text that nobody saw.
+    /// Whether a later text EXECUTE may run a text that was never seen.
     pub(super) const fn is_dynamic(&self) -> bool {
         self.dynamic
     }
 
-    /// What the complete text does; `text`: all of it from its first keyword on, if it is short;
-    /// `dynamic`: a text PREPARE of this connection had a source that was no literal.
+    /// What the complete text does. `text`: all of it from its first keyword on, if it is short.
+    /// `dynamic`: a text PREPARE of this connection had a source that was not a literal.
     pub(super) fn effect(&self, dynamic: bool, text: Option<&[u8]>) -> Effect {
         let mut takes = self.takes;
         if self.over && self.first != Word::Write {
@@ -370,7 +370,7 @@ impl LockEffects {
         Effect { takes: takes.without(counted), op, name }
     }
 
-    /// The release, or the GET_LOCK by name, that this text is as a whole.
+    /// The release, or the GET_LOCK by name, if the whole text is exactly one.
     fn release(&self, text: Option<&[u8]>) -> Option<(Op, Name)> {
         if self.unsure || self.over || self.more {
             return None;

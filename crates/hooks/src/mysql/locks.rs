@@ -1,6 +1,6 @@
 //! What the statements of a connection took and freed: session locks by effect, not by text.
 //!
-//! A statement's text gives an [`Effect`] (see `lexer`); its answer decides what becomes of it:
+//! A statement's text gives an [`Effect`] (see `lexer`); its answer decides what is applied:
 //!
 //! | answer | takes | release |
 //! | --- | --- | --- |
@@ -9,7 +9,7 @@
 //! | ERR otherwise | those that a failing statement can leave behind: user locks, global read lock, backup locks, unknown | no |
 //! | ERR that refuses the statement before it runs (syntax, rights) | none | no |
 //!
-//! LOCK TABLES, XA START and HANDLER OPEN leave nothing of theirs behind when they fail.
+//! LOCK TABLES, XA START and HANDLER OPEN leave nothing behind when they fail.
 
 use crate::holding::Holding;
 
@@ -108,20 +108,21 @@ impl Effect {
 const NAMES: usize = 8;
 const STATEMENTS: usize = 8;
 
-/// The session locks of one connection. Plain data; every table that is full turns into a flag.
+/// The session locks of one connection. Plain data; a full table turns into a flag.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Locks {
-    // What every request looks at comes last, beside the session's own: the rest is for few.
+    // What every request reads comes last, beside the session's own fields; the rest is rarely
+    // used.
     names: [Name; NAMES],
     statements: [u32; STATEMENTS],
-    /// What executing each prepared statement takes; empty marks a free place.
+    /// What executing each prepared statement takes; empty marks a free entry.
     statement_takes: [Takes; STATEMENTS],
-    /// How often each name was taken; 0 marks a free place.
+    /// How often each name was taken; 0 marks a free entry.
     counts: [u8; NAMES],
     /// What the statement prepared last takes: MariaDB executes it under the id 0xFFFFFFFF.
     last_prepared: Takes,
-    /// What prepared statements without a place take: true of every statement from then on.
+    /// What prepared statements without an entry take: it counts for every statement from then on.
     everywhere: Takes,
     /// Everything but named user locks and handlers.
     held: Takes,
@@ -132,7 +133,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Where what every request looks at begins; it goes on to the end.
+    /// The offset of the fields that every request reads; they extend to the end.
     pub(super) const HOT: usize = core::mem::offset_of!(Locks, counts);
 
     pub(super) const fn new() -> Locks {
@@ -275,7 +276,7 @@ impl Locks {
         }
     }
 
-    /// A COM_STMT_PREPARE whose text takes this is under way.
+    /// A COM_STMT_PREPARE of such a text is in progress.
     pub(super) fn preparing(&mut self, takes: Takes) {
         self.last_prepared = takes;
     }

@@ -1,8 +1,8 @@
 //! The requests whose answers are still outstanding, oldest first.
 //!
 //! Connectors pipeline: MariaDB Connector/J sends up to 128 executions before it reads an answer.
-//! Equal requests in a row share one entry with a count, so that 8 entries are enough in practice;
-//! a queue that is full makes the session opaque rather than wrong.
+//! Equal requests in a row share one entry with a count, so 8 entries are enough in practice. A
+//! full queue makes the session opaque rather than wrong.
 
 use super::answer::Expect;
 use super::locks::Effect;
@@ -35,7 +35,7 @@ struct Queued {
 }
 
 impl Pending {
-    /// Bytes at the beginning that every request looks at: mostly the queue has one entry.
+    /// Bytes at the beginning that every request reads: usually the queue has one entry.
     pub(super) const HOT: usize = core::mem::offset_of!(Pending, queued) + size_of::<Queued>();
 
     pub(super) const fn new() -> Pending {
@@ -66,7 +66,7 @@ impl Pending {
         queued.map(|queued| (queued.count, &queued.entry))
     }
 
-    /// Requests to be somebody else whose answers are outstanding.
+    /// Requests to change the identity whose answers are outstanding.
     pub(super) fn logins(&self) -> u64 {
         let logins = self.counted().filter(|(_, entry)| entry.expect == Expect::Login);
         logins.map(|(count, _)| u64::from(count)).sum()
@@ -90,8 +90,8 @@ impl Pending {
         true
     }
 
-    /// The command of the newest request is complete: this is what it does. Nothing happens if the
-    /// server answered it early.
+    /// The command of the newest request is complete, and this is its effect. Nothing happens if
+    /// the server answered it early.
     pub(super) fn close(&mut self, effect: Effect) {
         if !self.open {
             return;

@@ -58,7 +58,7 @@ enum Phase {
     Refused,
 }
 
-/// What the client packet that is arriving is.
+/// The kind of the client packet that is arriving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Route {
     Skip,
@@ -74,7 +74,7 @@ enum Route {
 /// The bytes of a server packet that decide what it is: an OK packet's status ends at byte 21.
 const HEAD: usize = 24;
 
-/// The state of one connection, 1 KiB of plain data. See the [module](super) for what it promises.
+/// The state of one connection, 1 KiB of plain data. See the [module](super) for its guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
@@ -89,20 +89,19 @@ pub struct Session {
     statement: [u8; 4],
     server_len: u32,
     // From the last bytes of `locks` to the first of `pending`: what the commonest requests touch,
-    // in two cache lines. The rest is for logins, split packets, texts that need a closer look, and
-    // locks.
+    // in two cache lines. The rest is for logins, split packets, texts for the lexer, and locks.
     locks: Locks,
     phase: Phase,
     opaque: Option<Opaque>,
     dialect: Dialect,
-    /// Texts may hold several statements. Once true it stays: COM_SET_OPTION toggles it, and
-    /// looking too closely is harmless.
+    /// Texts may hold several statements. Once true it stays: COM_SET_OPTION toggles it, and an
+    /// unneeded check does no harm.
     multi: bool,
     query_attributes: bool,
     replication: bool,
     inside_tls: bool,
     known: bool,
-    /// Counts the identities that the connection has had.
+    /// Counts the identities of the connection.
     identities: u8,
     in_transaction: bool,
     autocommit: bool,
@@ -116,7 +115,7 @@ pub struct Session {
     greeting: Greeting,
     login: Login,
     identity: Identity,
-    /// The identity that a COM_CHANGE_USER asks for, until the server agrees.
+    /// The identity that a COM_CHANGE_USER asks for, until the server accepts it.
     asked: Identity,
 }
 
@@ -127,7 +126,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A connection of which no byte was seen.
+    /// A connection without any bytes yet.
     pub const fn new() -> Session {
         Session {
             phase: Phase::Greeting,
@@ -231,8 +230,8 @@ impl Session {
             && self.server.idle()
     }
 
-    /// What the connection is estimated to hold after all answers that are complete; a request in
-    /// flight counts only once it is answered (until then it owns its slot by executing).
+    /// What the connection is estimated to hold after all complete answers. A request in flight
+    /// counts only once it is answered; until then it keeps its permit by running.
     pub fn holding(&self) -> Holding {
         self.locks
             .holding()
@@ -246,18 +245,18 @@ impl Session {
         self.known.then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity): when the
-    /// client named itself, and each time the server agreed to a COM_CHANGE_USER.
+    /// A number that differs after every change of [`identity`](Session::identity): when the client
+    /// named itself, and each time the server accepted a COM_CHANGE_USER.
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
 
-    /// Why the connection cannot be followed, if so.
+    /// Why the connection cannot be followed, if it cannot.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
     }
 
-    /// The TLS that the client asked for has begun, and what follows are the bytes inside it.
+    /// The TLS that the client asked for has begun. The bytes from here on are those inside it.
     pub fn inside_tls(&mut self) {
         if self.opaque == Some(Opaque::Tls) {
             self.opaque = None;
@@ -274,12 +273,12 @@ impl Session {
         self.replication
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
-    /// conversation, however it was cut.
+    /// For tests: all state that decides what later bytes mean. It is equal for two sessions that
+    /// saw the same conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {
-            // Final: where it stood then means nothing any more.
+            // Final: the state before it has no meaning any more.
             return format!("{:?} {}", self.opaque, self.holding());
         }
         let queue: Vec<_> = self.pending.counted().collect();

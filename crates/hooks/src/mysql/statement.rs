@@ -1,9 +1,9 @@
-//! Whole statements of one exact, simple shape: the only texts in which a release, or a countable
+//! Whole statements of one exact, simple shape. Only in these texts a release, or a countable
 //! GET_LOCK, is believed.
 //!
-//! A text of up to 128 bytes is cut into at most 12 tokens. Anything out of the ordinary (escapes,
-//! double quotes, executable comments, a second statement) makes it no exact statement, and then
-//! the general, conservative rules stand.
+//! A text of up to 128 bytes is cut into at most 12 tokens. Anything unusual (escapes, double
+//! quotes, executable comments, a second statement) makes it inexact, and the conservative rules
+//! apply.
 
 use super::keywords::{is_space, is_word};
 use super::locks::{NO_NAME, Name, Op};
@@ -115,8 +115,8 @@ fn is_alias(tokens: &[Token<'_>]) -> bool {
 }
 
 /// FNV-1a over the exact bytes. Servers compare lock names without regard to case, some by exact
-/// bytes; taking 'A' and 'a' for two locks can only leave one counted that is free, never the other
-/// way round.
+/// bytes. Taking 'A' and 'a' for two locks can only count a free lock as held, never the other way
+/// round.
 fn hash(name: &[u8]) -> Option<Name> {
     if name.is_empty() || name.len() > NAME_MAX {
         return None;

@@ -11,11 +11,11 @@ pub(super) enum Piece<'a> {
     Start { kind: u8 },
     /// Bytes of its body, never empty.
     Data(&'a [u8]),
-    /// The length cannot be one.
+    /// The length is not possible.
     Invalid,
 }
 
-/// Where one direction of a connection stands. Plain data.
+/// The position in one direction of a connection. Plain data.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
     header: [u8; 5],
@@ -79,8 +79,8 @@ fn body_length(length: [u8; 4]) -> Option<u32> {
     (4..=LENGTH_MAX).contains(&length).then(|| length - 4)
 }
 
-/// Kind and body of the message at the front of `bytes`, and what follows it; `None` unless all of
-/// it is there.
+/// Kind and body of the message at the front of `bytes`, and the bytes after it; `None` unless all
+/// of it is there.
 pub(super) fn whole(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let ([kind, length @ ..], rest) = bytes.split_first_chunk::<5>()?;
     let (body, rest) = rest.split_at_checked(body_length(*length)? as usize)?;

@@ -1,8 +1,7 @@
-//! Whether a text names a function that takes a session-level advisory lock, found as it arrives.
+//! Finds names of functions that take a session-level advisory lock in a text, as it arrives.
 //!
-//! Neither quotes nor comments are believed in: their rules depend on settings, and a wrong guess
-//! could hide a call. Every such name has `_l` in it, for which a text is searched eight bytes at a
-//! time.
+//! Quotes and comments count too: their rules depend on settings, and a wrong guess could hide a
+//! call. Every such name contains `_l`, which is searched for eight bytes at a time.
 
 use crate::mysql::keywords::find_candidate;
 
@@ -15,19 +14,19 @@ const TAKERS: [&[u8]; 4] = [
     b"pg_try_advisory_lock_shared",
 ];
 
-/// A `$` is none: where it ends a quote, a name may follow or precede it.
+/// A `$` is not part of a word: where it ends a quote, a name may follow or precede it.
 const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Longer than any of them by more than the byte that stands before it.
+/// Longer than the longest name and the byte before it.
 const WORD_MAX: usize = 32;
 
 /// The search through one text.
 #[derive(Clone, Debug)]
 pub(super) struct Mention {
     found: bool,
-    /// The end of the last chunk, as far as it is part of a word; of a long word its last bytes.
+    /// The end of the last chunk, if it is part of a word: the whole word, or its last bytes.
     word: [u8; WORD_MAX],
     len: u8,
 }
@@ -54,7 +53,7 @@ impl Mention {
             }
             self.word_ended();
         }
-        // A candidate is a pair of bytes: where a chunk ends with its first, the word goes on.
+        // A candidate is a pair of bytes. If a chunk ends with the first, the word goes on.
         while let Some(found) = bytes.get(at..).and_then(|rest| find_candidate(rest, false)) {
             let middle = at + found;
             let start = middle - word_before(bytes.get(at..middle).unwrap_or(&[]));
@@ -71,7 +70,7 @@ impl Mention {
         self.push(rest.get(rest.len() - cut..).unwrap_or(&[]));
     }
 
-    /// The text is complete: whether it names one.
+    /// The text is complete: whether it names such a function.
     pub(super) fn finish(&mut self) -> bool {
         if self.len > 0 {
             self.word_ended();
@@ -106,7 +105,7 @@ fn word_at(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| is_word(**byte)).count()
 }
 
-/// Digits in front may be a number: a name may follow it without a blank.
+/// Leading digits may be a number: a name may follow it without a blank.
 fn is_taker(word: &[u8]) -> bool {
     TAKERS.iter().any(|taker| {
         let Some(start) = word.len().checked_sub(taker.len()) else { return false };

@@ -1,6 +1,6 @@
 //! Session-level advisory locks, counted by what the answers say.
 //!
-//! A request's text gives an [`Op`] (see `exact` and `mention`), which becomes a *mark*: the answer
+//! A request's text gives an [`Op`] (see `exact` and `mention`). It becomes a *mark* for the answer
 //! that it waits for. When that answer is complete, its rows decide:
 //!
 //! | op | the statement succeeded | it failed |
@@ -18,7 +18,7 @@ use crate::holding::Holding;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     None,
-    /// Takes some, nobody knows how many.
+    /// Takes some, and the number is unknown.
     Takes,
     Lock,
     TryLock,
@@ -27,7 +27,8 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Of a text: what it is exactly, and whether it names a function that takes a lock.
+    /// The operation of a text: what it is exactly, and whether it names a function that takes a
+    /// lock.
     pub(super) fn of(exact: Option<Exact>, mentions: bool) -> Op {
         match exact {
             Some(Exact::Lock) => Op::Lock,
@@ -44,7 +45,7 @@ impl Op {
     }
 }
 
-/// Which answer a mark waits for.
+/// The answer that a mark waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     /// Number of its request, counted since the session began.
@@ -57,20 +58,19 @@ pub(super) struct Mark {
 const MARKS: usize = 8;
 const STATEMENTS: usize = 8;
 
-/// The locks of one session. Plain data; every table that is full turns into the belief that locks
-/// are held.
+/// The locks of one session. Plain data; when a table is full, locks count as held.
 #[derive(Clone, Debug)]
 pub(super) struct Locks {
     count: u32,
     uncounted: bool,
     marks: [Option<Mark>; MARKS],
-    /// Rows of the answer that is arriving, all and true ones.
+    /// Rows of the current answer: all, and true ones.
     rows: u32,
     true_rows: u32,
-    /// Named prepared statements that do something, by the hash of their names.
+    /// Named prepared statements with an effect, by the hash of their names.
     statements: [Option<(u64, Op)>; STATEMENTS],
     unnamed: Op,
-    /// Some statement that takes locks has no place in the table.
+    /// A statement that takes locks found no entry in the table.
     everywhere: bool,
 }
 
@@ -92,7 +92,7 @@ impl Locks {
         Holding::NONE.with_if(Holding::ADVISORY_LOCK, self.count > 0 || self.uncounted)
     }
 
-    /// A request does this once it is answered.
+    /// Adds what a request does once it is answered.
     pub(super) fn expect(&mut self, mark: Mark) {
         if mark.op == Op::None {
             return;
@@ -108,7 +108,8 @@ impl Locks {
         self.marks.first().is_some_and(Option::is_some)
     }
 
-    /// A row of the answer, as its first bytes: columns, length of the first, its first byte.
+    /// A row of the answer, as its first bytes: number of columns, length of the first, its first
+    /// byte.
     pub(super) fn row(&mut self, head: &[u8]) {
         self.rows = self.rows.saturating_add(1);
         // `t` as text, 1 in binary.
@@ -127,7 +128,7 @@ impl Locks {
         self.forget_rows();
     }
 
-    /// A request was answered as a whole; `failed`: one of its statements was.
+    /// A request was answered completely; `failed`: one of its statements failed.
     pub(super) fn answered(&mut self, request: u32, failed: bool) {
         while let Some(mark) = self.front().filter(|mark| mark.request == request) {
             self.resolve(mark.op, failed || mark.execute.is_some());
@@ -163,13 +164,12 @@ impl Locks {
         }
     }
 
-    /// A function that takes a lock was called in a way that tells no rows.
+    /// A function that takes a lock was called in a way that returns no rows.
     pub(super) fn takes_unseen(&mut self) {
         self.uncounted = true;
     }
 
-    /// A statement was prepared. What it releases is believed only of the unnamed one and of those
-    /// with a place.
+    /// A statement was prepared. Its release counts only if it is the unnamed one, or has an entry.
     pub(super) fn prepared(&mut self, name: &[u8], op: Op) {
         if name.is_empty() {
             self.unnamed = op;
@@ -210,7 +210,7 @@ impl Locks {
     }
 }
 
-/// FNV-1a. Two names of one session that collide would have to be chosen for it.
+/// FNV-1a. Two names of one session collide only if they were chosen to.
 fn hash(name: &[u8]) -> u64 {
     name.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)

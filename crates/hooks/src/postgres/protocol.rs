@@ -19,7 +19,7 @@ pub(super) mod front {
     pub(in crate::postgres) const TERMINATE: u8 = b'X';
 }
 
-/// Messages of the server that mean something here.
+/// Messages of the server that matter here.
 pub(super) mod back {
     pub(in crate::postgres) const COMMAND_COMPLETE: u8 = b'C';
     pub(in crate::postgres) const COPY_BOTH: u8 = b'W';
@@ -30,8 +30,9 @@ pub(super) mod back {
     pub(in crate::postgres) const PARAMETER_STATUS: u8 = b'S';
     pub(in crate::postgres) const PORTAL_SUSPENDED: u8 = b's';
     pub(in crate::postgres) const READY: u8 = b'Z';
-    /// And those that do not: authentication, key, notice, notification, completions of Parse, Bind
-    /// and Close, descriptions, function results, copy data and its end, protocol version.
+    /// Messages that do not matter: authentication, key, notice, notification, completions of
+    /// Parse, Bind and Close, descriptions, function results, copy data and its end, protocol
+    /// version.
     pub(in crate::postgres) const OTHERS: &[u8] = b"RKNA123tTnVHdcv";
 }
 
@@ -44,7 +45,7 @@ pub(super) mod code {
     pub(in crate::postgres) const GSS: u32 = 80_877_104;
 }
 
-/// The text before the first NUL, and what follows it; all of it, and nothing, if there is none.
+/// The text before the first NUL, and the bytes after it. Without a NUL: all of it, and nothing.
 pub(super) fn until_nul(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|&byte| byte == 0) {
         Some(at) => {

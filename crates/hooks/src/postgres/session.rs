@@ -1,5 +1,4 @@
-//! One connection: both directions of its bytes, the requests that are not answered yet, and what
-//! it holds.
+//! One connection: both directions of its bytes, its unanswered requests, and what it holds.
 
 mod client;
 mod server;
@@ -41,7 +40,7 @@ impl PassReason {
 /// A request that the server is about to work on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
-    /// It waits for a slot unless the session holds something.
+    /// It waits for a permit unless the session holds something.
     Gated,
     /// It passes, for this reason.
     Pass(PassReason),
@@ -52,8 +51,8 @@ pub enum Request {
 pub enum ClientEvent {
     /// Nothing that concerns the gate (yet).
     None,
-    /// A message of a request is complete. Reported for each chunk that completes one; if there are
-    /// several, a gated one goes before others.
+    /// A message of a request is complete. Reported once for each chunk that completes one; of
+    /// several messages, a gated one takes precedence.
     Request(Request),
 }
 
@@ -85,17 +84,17 @@ enum Phase {
     Startup,
     /// The client asked for encryption; the server answers by one byte.
     Encryption,
-    /// The client named itself and proves it.
+    /// The client has named itself and is proving it.
     Login,
     /// Requests.
     Commands,
-    /// There is no session, and there will be none.
+    /// There is no session, and none will follow.
     Over,
 }
 
-/// Bytes of a message that matter: a name of 63 bytes in front of a text that may be exact.
+/// Bytes of a message that are kept: a name of 63 bytes, and a text that may be exact.
 const HEAD: usize = 64 + EXACT_MAX;
-/// Bytes of a server's message that matter: `application_name`, and its value as far as it is kept.
+/// Bytes of a server's message that are kept: `application_name`, and its value.
 const SERVER_HEAD: usize = 17 + 65;
 
 /// A message that is arriving in pieces.
@@ -124,8 +123,8 @@ impl<const N: usize> Partial<N> {
     }
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it
-/// promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for its
+/// guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
@@ -133,12 +132,11 @@ impl<const N: usize> Partial<N> {
 pub struct Session {
     phase: Phase,
     opaque: Option<Opaque>,
-    /// The client asked to be sent a replication log, and the server let it in or began to send
-    /// one.
+    /// The client asked for a replication log, and the server let it in or began to send one.
     asks_replication: bool,
     replication: bool,
     known: bool,
-    /// Counts the identities that the connection has had.
+    /// Counts the identities of the connection.
     identities: u8,
     identity: Identity,
     startup: Startup,
@@ -147,9 +145,9 @@ pub struct Session {
     from_client: Partial<HEAD>,
     from_server: Partial<SERVER_HEAD>,
     mention: Mention,
-    /// Requests that are complete and not answered by a ReadyForQuery.
+    /// Complete requests that no ReadyForQuery has answered.
     owed: u32,
-    /// The youngest of them, the last one in the lowest bit: whether a Sync ended it.
+    /// For each of them, the latest in the lowest bit: whether a Sync ended it.
     ended_by_sync: u64,
     /// Requests answered, since the session began.
     answered: u32,
@@ -157,11 +155,10 @@ pub struct Session {
     open: bool,
     /// The client sends data for a COPY.
     copying_in: bool,
-    /// A statement of the request that is being answered failed.
+    /// A statement of the request being answered failed.
     failed: bool,
     in_transaction: bool,
-    /// Executes of the request that is arriving, and those of the one being answered that were
-    /// carried out.
+    /// Executes of the arriving request, and executes already done of the request being answered.
     executes_sent: u16,
     executes_done: u16,
     /// What the statement of the latest Bind does.
@@ -176,7 +173,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A connection of which no byte was seen.
+    /// A connection without any bytes yet.
     pub const fn new() -> Session {
         Session {
             phase: Phase::Startup,
@@ -206,8 +203,8 @@ impl Session {
         }
     }
 
-    /// Whether the server, if it reads now, reads a new request: all that it could work on is
-    /// answered. A message that has come in part is not worked on. False before the login is done
+    /// Whether the server, if it reads now, reads a new request: all complete messages are
+    /// answered. The server does not work on an incomplete message. False before the login is done
     /// and for an opaque session.
     pub fn at_boundary(&self) -> bool {
         self.opaque.is_none()
@@ -218,13 +215,13 @@ impl Session {
             && self.server.idle()
     }
 
-    /// What the session is estimated to hold after all answers that are complete; a request in
-    /// flight counts only once it is answered (until then it owns its slot by executing).
+    /// What the session is estimated to hold after all complete answers. A request in flight counts
+    /// only once it is answered; until then it keeps its permit by running.
     pub fn holding(&self) -> Holding {
         self.locks.holding().with_if(Holding::TRANSACTION, self.in_transaction)
     }
 
-    /// Requests answered since the session began, counting past the largest number from zero on.
+    /// Requests answered since the session began; wraps around.
     pub fn answered(&self) -> u32 {
         self.answered
     }
@@ -234,18 +231,18 @@ impl Session {
         self.known.then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity): when the
-    /// server let the client in, and each time it reported another application name.
+    /// A number that differs after every change of [`identity`](Session::identity): when the server
+    /// let the client in, and each time it reported another application name.
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
 
-    /// Why the connection cannot be followed, if so.
+    /// Why the connection cannot be followed, if it cannot.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
     }
 
-    /// The TLS that both sides agreed on has begun, and what follows are the bytes inside it.
+    /// The TLS that both sides agreed on has begun. The bytes from here on are those inside it.
     pub fn inside_tls(&mut self) {
         if self.opaque == Some(Opaque::Tls) {
             self.opaque = None;
@@ -254,18 +251,18 @@ impl Session {
         }
     }
 
-    /// Whether a replication log is sent to the client: it asked for that at its login and the
-    /// server let it in. Asking is not enough, or any client could get past the gate by asking.
+    /// Whether a replication log is sent to the client: the client asked for it at its login, and
+    /// the server let it in. Asking is not enough, or any client could get past the gate by asking.
     pub fn replication(&self) -> bool {
         self.replication
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
-    /// conversation, however it was cut.
+    /// For tests: all state that decides what later bytes mean. It is equal for two sessions that
+    /// saw the same conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {
-            // Final: where it stood then means nothing any more.
+            // Final: the state before it has no meaning any more.
             return format!("{:?}", self.opaque);
         }
         format!(

@@ -5,7 +5,7 @@ use crate::identity::Identity;
 
 /// Longest first packet that the server accepts (MAX_STARTUP_PACKET_LENGTH).
 const LENGTH_MAX: u32 = 10_000;
-/// Longest name of a parameter that matters, and one more.
+/// Length of the longest parameter name that matters, plus one.
 const NAME_MAX: usize = 17;
 
 /// What a first packet asks for.
@@ -13,7 +13,7 @@ const NAME_MAX: usize = 17;
 pub(super) enum Asks {
     /// TLS, or encryption by GSSAPI: the server answers by one byte.
     Encryption,
-    /// To cancel what another session does; there will be no session here.
+    /// To cancel another session's statement; no session follows.
     Cancel,
     /// A session.
     Session,
@@ -40,7 +40,7 @@ pub(super) struct Startup {
     /// Bytes still to come after the head.
     left: u32,
     name: [u8; NAME_MAX],
-    /// At most NAME_MAX; a name of that length is one that does not matter.
+    /// At most NAME_MAX; a name of that length does not matter.
     name_len: u8,
     in_value: Option<Field>,
     replication: [u8; 8],
@@ -64,7 +64,7 @@ impl Startup {
         }
     }
 
-    /// Takes bytes off the front of `bytes`; says what the packet asks for once it is complete.
+    /// Takes bytes off the front of `bytes`; once the packet is complete, returns what it asks for.
     pub(super) fn feed(&mut self, bytes: &mut &[u8]) -> Option<Asks> {
         const HANDSHAKE: u8 = 0x16;
         while usize::from(self.have) < self.head.len() {
@@ -139,7 +139,8 @@ impl Startup {
         }
     }
 
-    /// The packet is complete: who it is. Without a database the server takes the account's name.
+    /// The packet is complete: who the client is. Without a database the server takes the account's
+    /// name.
     pub(super) fn who(&self) -> Identity {
         let mut identity = self.identity;
         if identity.database.is_empty() {
@@ -148,9 +149,9 @@ impl Startup {
         identity
     }
 
-    /// Whether the session is to send a replication log: any value but the spellings of `false`.
-    /// The server accepts their prefixes, too. A client that sends a prefix is taken for a replica
-    /// here, and is therefore not held.
+    /// Whether the session asks for a replication log: any value but the spellings of `false`. The
+    /// server accepts prefixes of these too. A client that sends a prefix counts as a replica here,
+    /// and is therefore not held.
     pub(super) fn replication(&self) -> bool {
         let value = self.replication.get(..usize::from(self.replication_len)).unwrap_or(&[]);
         let off: [&[u8]; 5] = [b"", b"0", b"false", b"off", b"no"];

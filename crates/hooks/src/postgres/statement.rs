@@ -1,5 +1,5 @@
-//! Texts that are exactly one statement of a few kinds: what releases a session lock, what takes
-//! one and nothing else, and what must pass at any load.
+//! Texts that are exactly one statement of a few kinds: a release of a session lock, an acquisition
+//! and nothing else, or a statement that must pass at any load.
 
 use crate::mysql::keywords::{is_space, is_word};
 
@@ -19,7 +19,7 @@ pub(super) enum Exact {
     UnlockAll,
     /// Cancels or ends another session: the way out of an overload.
     Signal,
-    /// Ends a transaction that was prepared, and holds locks without a session.
+    /// Ends a prepared transaction, which holds locks without a session.
     FinishPrepared,
 }
 
@@ -65,9 +65,9 @@ fn call(rest: &mut Rest<'_>) -> Option<Exact> {
     let arguments = rest.arguments()?;
     let plain = |byte: &u8| byte.is_ascii_digit() || is_space(*byte) || *byte == b',';
     match exact {
-        // Nothing that could itself be work.
+        // The arguments contain no work of their own.
         Exact::Signal if !arguments.iter().all(plain) => return None,
-        // Another call inside would take more than the rows tell.
+        // Another call inside would take more locks than the rows show.
         _ if names_a_lock(arguments) => return None,
         _ => {}
     }
@@ -109,12 +109,12 @@ impl ToName for [u8] {
     }
 }
 
-/// What of the text is not read yet.
+/// The part of the text that is not read yet.
 #[derive(Clone, Copy)]
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Skips white space and comments; a comment inside a comment is none of ours.
+    /// Skips white space and comments; a nested comment ends the search.
     fn blank(&mut self) {
         loop {
             let spaces = self.0.iter().take_while(|byte| is_space(**byte)).count();
@@ -156,7 +156,7 @@ impl<'a> Rest<'a> {
         plain.then_some(())
     }
 
-    /// What is between a parenthesis and the one that closes it.
+    /// The text between a parenthesis and the one that closes it.
     fn arguments(&mut self) -> Option<&'a [u8]> {
         self.blank();
         let inside = self.0.strip_prefix(b"(")?;
@@ -164,7 +164,7 @@ impl<'a> Rest<'a> {
         for (at, &byte) in inside.iter().enumerate() {
             match byte {
                 b'\'' => quoted = !quoted,
-                // Where a quote ends is not certain after these, nor what is a comment.
+                // After these it is uncertain where a quote or a comment ends.
                 b'\\' | b'"' => return None,
                 _ if quoted => {}
                 b'(' => depth += 1,
@@ -172,7 +172,7 @@ impl<'a> Rest<'a> {
                 b';' => return None,
                 b'-' if inside.get(at + 1) == Some(&b'-') => return None,
                 b'/' if inside.get(at + 1) == Some(&b'*') => return None,
-                // A quote by dollars; a parameter has a digit there.
+                // A dollar quote; a parameter has a digit there.
                 b'$' if !inside.get(at + 1).is_some_and(u8::is_ascii_digit) => return None,
                 _ => {}
             }

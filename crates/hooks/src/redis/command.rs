@@ -1,6 +1,6 @@
 //! What a command is to the gate, by its name.
 
-/// Longest name that any command of interest has.
+/// Length of the longest command name that matters.
 pub(super) const NAME_MAX: usize = 16;
 
 /// What a command is to the gate.
@@ -8,7 +8,7 @@ pub(super) const NAME_MAX: usize = 16;
 pub(super) enum Kind {
     /// Like most: one request, one answer.
     Plain,
-    /// It is never worth holding: it administers the server or looks after the connection.
+    /// Never held: it administers the server or concerns the connection itself.
     Pass,
     Multi,
     Exec,
@@ -93,8 +93,8 @@ words! {
     "ROLE" => Kind::Pass,
 }
 
-/// Bit `n` of entry `l`: a word of interest begins with the letter `l` and has `n` letters. Most
-/// commands end here.
+/// Bit `n` of entry `l`: a known word begins with the letter `l` and has `n` letters. Most commands
+/// are decided here.
 const SHAPES: [u32; 32] = {
     let mut shapes = [0; 32];
     let mut at = 0;

@@ -1,17 +1,16 @@
-//! Whole commands and answers, recognised at a glance.
+//! Quick recognition of whole commands and answers.
 //!
-//! Nearly everything that a connection sends and gets is a command of known length, complete in the
-//! bytes at hand, with a name that means nothing to the gate, and an answer that is a string, a
-//! number or a list of these. The machines that can stop after any byte ([`super::requests`],
-//! [`super::replies`]) take several times as long for them, and in a long pipeline that time is all
-//! the gate costs. What is not recognised here is theirs.
+//! Nearly all commands have a known length, are complete in the bytes at hand, and have a name that
+//! the gate ignores. Nearly all answers are strings, numbers or lists of these. The incremental
+//! parsers ([`super::requests`], [`super::replies`]) take several times as long for them; in a long
+//! pipeline that is the gate's whole cost. They take what is not recognised here.
 
 use super::command::{Kind, kind_of};
 
-/// Numbers beyond this are left to the machines.
+/// Larger numbers are left to the incremental parsers.
 const NUMBER_MAX: usize = 1 << 24;
 
-/// The number at `at`, and where the bytes after its line begin, which need not be there.
+/// The number at `at`, and the offset after its line, which may lie beyond the bytes.
 #[inline(always)] // four times for each command
 fn number(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let mut value = digit(*bytes.get(at)?)?;
@@ -38,9 +37,9 @@ fn digit(byte: u8) -> Option<usize> {
 /// Words of a [`Shape`]: enough for a name and four arguments.
 const WORDS: usize = 8;
 
-/// The bytes of a command that say how it is cut and what it is, as words of eight bytes at their
-/// places. A pipeline is mostly commands that differ in nothing but their keys and values: these
-/// need no more than a few comparisons.
+/// The bytes that define how a command is cut and what it is, as words of eight bytes at their
+/// offsets. Commands of a pipeline mostly differ only in keys and values, so a few comparisons
+/// recognise the next one.
 struct Shape {
     /// Place, value and mask.
     words: [(usize, u64, u64); WORDS],
@@ -49,8 +48,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape of a plain command of at least eight bytes that is there in whole; `None` if it
-    /// has too many arguments.
+    /// The shape of a complete plain command of at least eight bytes; `None` if it has too many
+    /// arguments.
     fn of(command: &[u8]) -> Option<Shape> {
         let length = command.len();
         let mut shape = Shape { words: [(0, 0, 0); WORDS], count: 0, length };
@@ -66,7 +65,7 @@ impl Shape {
         Some(shape)
     }
 
-    /// The bytes from one place to another must be these.
+    /// Adds the bytes between two offsets to the shape.
     fn note(&mut self, command: &[u8], mut from: usize, to: usize) -> Option<()> {
         while from < to {
             let last = self.count.checked_sub(1).and_then(|last| self.words.get(last));
@@ -91,7 +90,7 @@ impl Shape {
         Some(())
     }
 
-    /// Whether the command at the front is of this shape, and there in whole.
+    /// Whether a complete command of this shape is at the front.
     #[inline(always)] // once for each command
     fn fits(&self, bytes: &[u8]) -> bool {
         let Some(command) = bytes.get(..self.length) else { return false };
@@ -103,13 +102,13 @@ impl Shape {
     }
 }
 
-/// How many plain commands at the front are there in whole, and their length together.
+/// How many complete plain commands are at the front, and their total length.
 pub(super) fn plain_commands(bytes: &[u8]) -> (u32, usize) {
     let (mut count, mut at) = (0, 0);
     while let Some(length) = bytes.get(at..).and_then(plain_command) {
         let (command, rest) = bytes.get(at..).unwrap_or(&[]).split_at(length);
         (count, at) = (count + 1, at + length);
-        // A shape pays off for the second one that is like it.
+        // A shape pays off from the second command that matches it.
         if length < 8
             || rest.get(length - 1..).is_none()
             || rest.first_chunk::<8>() != command.first_chunk()
@@ -124,7 +123,7 @@ pub(super) fn plain_commands(bytes: &[u8]) -> (u32, usize) {
     (count, at)
 }
 
-/// Length of the plain command at the front, if one is there in whole.
+/// Length of the plain command at the front, if it is complete.
 fn plain_command(bytes: &[u8]) -> Option<usize> {
     if *bytes.first()? != b'*' {
         return None;
@@ -146,8 +145,7 @@ fn plain_command(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Length of the answer at the front, if it is a string, a number or a list of these, and there in
-/// whole.
+/// Length of the answer at the front, if it is a complete string, number, or list of these.
 pub(super) fn simple_reply(bytes: &[u8]) -> Option<usize> {
     let (elements, mut end) = match *bytes.first()? {
         b'*' | b'~' => number(bytes, 1)?,
@@ -161,7 +159,7 @@ pub(super) fn simple_reply(bytes: &[u8]) -> Option<usize> {
     (end <= bytes.len()).then_some(end)
 }
 
-/// Where the string or number at `at` ends: beyond the bytes, if it is not there in whole.
+/// Where the string or number at `at` ends: beyond the bytes, if it is incomplete.
 #[inline(always)] // once for each element
 fn element(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;

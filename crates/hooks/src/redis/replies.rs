@@ -1,9 +1,9 @@
 //! Cutting the server's bytes into answers.
 
-/// First bytes of an answer that are looked at.
+/// First bytes of an answer that are kept.
 const HEAD: usize = 24;
 
-/// Longest number in a line: more digits are no length.
+/// Longest number in a line: more digits are not a length.
 const DIGITS_MAX: u32 = 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ enum At {
     Type,
     /// In a line whose text does not matter.
     Text,
-    /// In a number that says how much follows.
+    /// In a number that tells how much follows.
     Number,
     /// In a string of known length, or the two bytes after it.
     Body,
@@ -26,7 +26,7 @@ pub(super) struct Reply {
     /// Its first bytes after the type, line ends included.
     head: [u8; HEAD],
     have: u8,
-    /// The last number of all: of a confirmed unsubscription, how many are left.
+    /// The last number in it: in a confirmed unsubscription, how many channels are left.
     pub(super) last_number: i64,
 }
 
@@ -52,13 +52,13 @@ impl Reply {
 pub(super) enum Piece {
     /// An answer is complete.
     Reply,
-    /// A message is complete that answers nothing.
+    /// A complete message that is not an answer.
     Push,
     /// Bytes that fit no answer.
     Invalid,
 }
 
-/// Where the server's stream stands. Plain data of fixed size.
+/// The position in the server's stream. Plain data of fixed size.
 #[derive(Clone, Debug)]
 pub(super) struct Replies {
     at: At,
@@ -68,7 +68,7 @@ pub(super) struct Replies {
     number: u64,
     /// Bytes of the string still to come, with its line end.
     left: u64,
-    /// Elements of the answer still to come, the one in hand included; zero between answers.
+    /// Elements of the answer still to come, with the current one; zero between answers.
     elements: u64,
     reply: Reply,
 }
@@ -200,7 +200,7 @@ impl Replies {
             }
             b'*' | b'~' | b'>' => count,
             b'%' => count.saturating_mul(2),
-            // What it tells about comes after it: it is no element itself.
+            // The element that it describes follows: it is not one itself.
             b'|' => count.saturating_mul(2).saturating_add(1),
             _ => 0,
         };
@@ -219,7 +219,7 @@ impl Replies {
         Some(if self.reply.kind == b'>' { Piece::Push } else { Piece::Reply })
     }
 
-    /// For tests: all that decides what later bytes mean.
+    /// For tests: all state that decides what later bytes mean.
     pub(super) fn meaning(&self) -> String {
         if self.idle() {
             return "idle".to_owned();

@@ -2,29 +2,29 @@
 
 use super::command::NAME_MAX;
 
-/// Longest line that Redis reads before it gives up: of an inline command, or of a length.
+/// Longest line that Redis accepts: of an inline command, or of a length.
 const LINE_MAX: u32 = 64 << 10;
 
 /// Most arguments of a command (Redis: 1,048,576 by default; a larger number is never right).
 const ARGUMENTS_MAX: i64 = i32::MAX as i64;
 
-/// Bytes of an inline command that are looked at: enough for a name and short arguments.
+/// Bytes of an inline command that are kept: enough for a name and short arguments.
 const INLINE_KEPT: usize = 128;
 
-/// Bytes of another argument that are looked at.
+/// Bytes of another argument that are kept.
 const ARGUMENT_KEPT: usize = 64;
 
 /// One step through the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// The [word](Requests::word) is the command's name (cut to a byte more than any name of
-    /// interest has); `arguments` counts it.
+    /// The [word](Requests::word) is the command's name (cut to one byte more than the longest
+    /// known name); `arguments` counts it.
     Name { arguments: u32 },
-    /// The word is a later argument that was asked for by [`Requests::want`] (cut to 64 bytes).
+    /// The word is a later argument that [`Requests::want`] asked for (cut to 64 bytes).
     Argument,
     /// The command is complete.
     End,
-    /// What Redis takes for no command at all.
+    /// Not a command for Redis.
     Invalid,
 }
 
@@ -34,7 +34,7 @@ enum At {
     Start,
     /// In the number after `*`.
     Count,
-    /// The byte after its carriage return, which Redis does not look at.
+    /// The byte after the carriage return, which Redis ignores.
     CountLf,
     /// The `$` of an argument.
     Dollar,
@@ -45,29 +45,29 @@ enum At {
     Body,
     /// In an inline command.
     Inline,
-    /// An inline command is being given out word by word.
+    /// The words of an inline command are returned one by one.
     Words,
 }
 
-/// Where the client's stream stands. Plain data of fixed size.
+/// The position in the client's stream. Plain data of fixed size.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     at: At,
     negative: bool,
-    /// The argument in hand is to be given out, or the one after it.
+    /// The current argument, or the next one, is to be returned.
     wanted: bool,
     wanted_next: bool,
     number: i64,
     /// Bytes of the line so far, or of the argument with its line end still to come.
     left: u64,
-    /// Arguments still to come, the one in hand included.
+    /// Arguments still to come, with the current one.
     arguments: u32,
-    /// The argument in hand is the name.
+    /// The current argument is the name.
     naming: bool,
     line: u32,
     kept: [u8; INLINE_KEPT],
     have: u8,
-    /// Where the word lies in what is kept. In an inline command, the next one is looked for behind
+    /// Where the word lies in the kept bytes. In an inline command, the next word is searched after
     /// it.
     word: (u8, u8),
 }
@@ -95,12 +95,12 @@ impl Requests {
         self.at == At::Start
     }
 
-    /// Asks for the next argument of the command in hand.
+    /// Asks for the next argument of the current command.
     pub(super) fn want(&mut self) {
         self.wanted_next = true;
     }
 
-    /// What the last piece tells of.
+    /// The word of the last piece.
     pub(super) fn word(&self) -> &[u8] {
         self.kept.get(usize::from(self.word.0)..usize::from(self.word.1)).unwrap_or(&[])
     }
@@ -152,7 +152,7 @@ impl Requests {
                 // Redis answers nothing to a command without arguments.
                 self.at = if none { At::Start } else { At::Dollar };
                 self.naming = true;
-                // At most ARGUMENTS_MAX, which fits.
+                // At most ARGUMENTS_MAX, so it fits.
                 self.arguments = self.number as u32;
                 none || self.number <= ARGUMENTS_MAX
             }
@@ -163,7 +163,7 @@ impl Requests {
             }
             At::LengthLf => {
                 self.at = At::Body;
-                // With the line end. Not negative, and no larger than a line of digits can say.
+                // With the line end. Not negative, and at most what a line of digits can express.
                 self.left = self.number.unsigned_abs().saturating_add(2);
                 !self.negative
             }
@@ -202,8 +202,7 @@ impl Requests {
         self.line <= LINE_MAX
     }
 
-    /// Words of the kept part of an inline command: at least one for a line that has more than
-    /// blanks in it.
+    /// Words in the kept part of an inline command: at least one unless the line is blank.
     fn count_words(&self) -> u32 {
         let line = self.kept.get(..usize::from(self.have)).unwrap_or(&[]);
         line.split(|byte| b" \t\r\x0b\x0c\"'".contains(byte))
@@ -236,9 +235,9 @@ impl Requests {
         }
     }
 
-    /// Bytes of an argument; a piece once all that matters of it is there.
+    /// Bytes of an argument; a piece once all that is wanted of it is there.
     fn body(&mut self, bytes: &mut &[u8]) -> Option<Piece> {
-        // In all, without the line end.
+        // The total, without the line end.
         let length = self.number.unsigned_abs();
         let before = length + 2 - self.left;
         let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
@@ -274,7 +273,7 @@ impl Requests {
         self.at = if self.arguments == 0 { At::Start } else { At::Dollar };
     }
 
-    /// For tests: all that decides what later bytes mean.
+    /// For tests: all state that decides what later bytes mean.
     pub(super) fn meaning(&self) -> String {
         let kept = self.kept.get(..usize::from(self.have)).unwrap_or(&[]);
         match self.at {
@@ -293,7 +292,7 @@ impl Requests {
 mod tests {
     use super::*;
 
-    /// What a stream in chunks of some size comes to.
+    /// The pieces of a stream that is cut into chunks of some size.
     fn cut(bytes: &[u8], chunk: usize) -> Vec<String> {
         let mut requests = Requests::new();
         let mut seen = Vec::new();

@@ -16,7 +16,7 @@ use client::{argument, first_word};
 /// Commands in flight whose answers matter.
 const NOTED_MAX: usize = 16;
 
-/// What Redis calls the account of a client that named none.
+/// The account's name before a login, as in Redis.
 const DEFAULT_ACCOUNT: &[u8] = b"default";
 
 /// Why the bytes of a connection cannot be followed. Final.
@@ -38,14 +38,14 @@ impl Opaque {
     }
 }
 
-/// What a connection is that does not answer each command by one answer.
+/// Kinds of connections on which not every command has exactly one answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stream {
-    /// It is sent messages of channels (RESP2), until it has left the last one.
+    /// It receives messages of channels (RESP2), until it has left the last one.
     Subscriber,
-    /// It is sent every command that the server runs, until `RESET`.
+    /// It receives every command that the server runs, until `RESET`.
     Monitor,
-    /// It is a replica's. Final.
+    /// It is a replica. Final.
     Replica,
 }
 
@@ -56,14 +56,14 @@ struct Noted {
     kind: Kind,
 }
 
-/// Words of the command in hand.
+/// What the next word of the current command is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Word {
-    /// The next one does not matter.
+    /// It does not matter.
     Skip,
-    /// The second of `CLIENT` or `SCRIPT`, or the third of `CLIENT REPLY`.
+    /// The second word of `CLIENT` or `SCRIPT`, or the third of `CLIENT REPLY`.
     Kind,
-    /// Somebody's account.
+    /// An account.
     Account,
     /// The number of a database.
     Database,
@@ -72,12 +72,12 @@ enum Word {
     /// `HELLO`: the version, then options.
     Version,
     Option,
-    /// A password: passed over unread.
+    /// A password: skipped unread.
     Secret,
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it
-/// promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for its
+/// guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
@@ -87,7 +87,7 @@ pub struct Session {
     replies: Replies,
     opaque: Option<Opaque>,
     stream: Option<Stream>,
-    /// Messages come as pushes, beside the answers.
+    /// Messages come as pushes, apart from the answers.
     resp3: bool,
     fresh: bool,
     kind: Kind,
@@ -96,16 +96,16 @@ pub struct Session {
     /// `CLIENT REPLY OFF`, or `SKIP` for the next command.
     mute: bool,
     skip: bool,
-    /// Commands that came, those of them that always pass, and those that were answered. They count
-    /// past the largest number from zero on.
+    /// Commands that came, those of them that always pass, and those that were answered. All wrap
+    /// around.
     commands: u32,
     passed: u32,
-    /// Answers that were promised and that came.
+    /// Answers that are expected, and that came.
     owed: u32,
     answered: u32,
     noted: [Noted; NOTED_MAX],
     notes: u8,
-    /// What the commands in flight will make of it, if they succeed.
+    /// What the connection will hold if the commands in flight succeed.
     hopes: Holding,
     holding: Holding,
     identities: u8,
@@ -120,7 +120,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A connection of which no byte was seen.
+    /// A connection without any bytes yet.
     pub const fn new() -> Session {
         Session {
             requests: Requests::new(),
@@ -170,7 +170,7 @@ impl Session {
                 }
                 Some(Piece::End) => {
                     self.command();
-                    // Nothing of it is left, as of a command that was seen at a glance.
+                    // No state of it is left, as after a command on the fast path.
                     (self.kind, self.word, self.arguments) = (Kind::Plain, Word::Skip, 0);
                     rest = self.plain_commands(rest);
                     continue;
@@ -209,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Takes what commands at the front are plain and whole.
+    /// Takes the complete plain commands at the front.
     fn plain_commands<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if !self.requests.idle() || self.mute || self.skip {
             return bytes;
@@ -220,7 +220,7 @@ impl Session {
         bytes.get(length..).unwrap_or(&[])
     }
 
-    /// Takes what answers at the front matter to nobody.
+    /// Takes the answers at the front that decide nothing.
     fn simple_replies<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         if !self.replies.idle() || self.notes > 0 || self.stream.is_some() {
@@ -272,8 +272,8 @@ impl Session {
             self.message();
             return;
         }
-        // An answer that nobody waits for: the server says good-bye, or a message was taken for an
-        // answer before.
+        // An answer that no command expects: the server says good-bye, or a message was taken for
+        // an answer before.
         if self.answered == self.owed {
             return;
         }
@@ -282,7 +282,7 @@ impl Session {
             self.noted_reply();
         }
         if self.answered == self.owed {
-            // Whatever went wrong in between: nothing is in flight any more.
+            // Whatever went wrong before: nothing is in flight any more.
             self.notes = 0;
             self.hopes = self.holding;
         }
@@ -298,7 +298,7 @@ impl Session {
         self.notes -= 1;
         let reply = *self.replies.reply();
         let asked = self.asked.answered(number, self.identity);
-        // Inside a transaction commands are only noted down by the server.
+        // Inside a transaction the server only queues commands.
         if reply.is(b"QUEUED") {
             return;
         }
@@ -309,8 +309,8 @@ impl Session {
                 self.become_known(asked);
             }
         } else if kind == Kind::Exec && reply.head().starts_with(b"EXECABORT") {
-            // Refused altogether, but the transaction is over. Other errors say that there was
-            // none.
+            // The command was refused, but the transaction is over. Other errors mean that there
+            // was none.
             self.holding = Holding::NONE;
         }
     }
@@ -333,7 +333,7 @@ impl Session {
 
     fn enter_stream(&mut self, stream: Stream) {
         if self.resp3 && stream == Stream::Subscriber {
-            // Messages come beside the answers, and everything else goes on.
+            // Messages come apart from the answers, and everything else goes on.
             return;
         }
         self.stream = Some(stream);
@@ -368,17 +368,17 @@ impl Session {
         }
     }
 
-    /// Commands that came, counting past the largest number from zero on.
+    /// Commands that came; wraps around.
     pub fn commands(&self) -> u32 {
         self.commands
     }
 
-    /// Those of them that always pass: administration, and what looks after the connection.
+    /// Commands that always pass: administration, and those about the connection itself.
     pub fn passed(&self) -> u32 {
         self.passed
     }
 
-    /// Whether the server, if it reads now, reads a new command, and has answered all others.
+    /// Whether the server has answered all commands and would read a new one.
     pub fn at_boundary(&self) -> bool {
         self.opaque.is_none()
             && self.between_commands()
@@ -386,7 +386,7 @@ impl Session {
             && self.answered == self.owed
     }
 
-    /// Whether the client has sent no part of a command that is not complete.
+    /// Whether no command is incomplete.
     pub fn between_commands(&self) -> bool {
         self.requests.idle()
     }
@@ -396,32 +396,32 @@ impl Session {
         if self.notes > 0 { self.hopes } else { self.holding }
     }
 
-    /// Who the client is; `None` until it sent anything, and always under encryption.
+    /// Who the client is. `None` before its first byte, and always under encryption.
     pub fn identity(&self) -> Option<&Identity> {
         (self.identities > 0 && self.opaque.is_none()).then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity).
+    /// A number that differs after every change of [`identity`](Session::identity).
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
 
-    /// Why the connection cannot be followed, if so.
+    /// Why the connection cannot be followed, if it cannot.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
     }
 
-    /// What the connection is if it does not answer each command by one answer.
+    /// The kind of the connection, if not every command has exactly one answer.
     pub fn stream(&self) -> Option<Stream> {
         self.stream
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
-    /// conversation, however it was cut.
+    /// For tests: all state that decides what later bytes mean. It is equal for two sessions that
+    /// saw the same conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
-            // Final: where it stood then means nothing any more.
+            // Final: the state before it has no meaning any more.
             return format!("{:?}", (self.opaque, self.stream));
         }
         let notes = self.noted.get(..usize::from(self.notes)).unwrap_or(&[]);
@@ -443,7 +443,7 @@ fn text(bytes: &[u8]) -> InlineStr {
     text
 }
 
-/// Whether a message says that a channel was left: `*3`, then its kind.
+/// Whether a message confirms that a channel was left: `*3`, then its kind.
 fn is_unsubscription(reply: &Reply) -> bool {
     let kind = reply.head().strip_prefix(b"3\r\n$");
     let kind = kind.and_then(|rest| rest.split(|&byte| byte == b'\n').nth(1));

@@ -1,10 +1,10 @@
-//! Blocked requests: they wait for something else than a processor or storage, so their session
-//! lends its permit.
+//! Blocked requests: they wait neither for a processor nor for storage, so their session lends its
+//! permit.
 //!
-//! A server may say when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
-//! [`crate::server_waits`]). Of other servers it is seen that the thread which serves a
-//! request sleeps on a condition ([`falls_asleep`], [`wakes_up`]). The daemon lends the permit of
-//! a thread that sleeps there for longer than storage usually takes.
+//! A server may report when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
+//! [`crate::server_waits`]). On other servers the hooks see when the thread that serves a request
+//! sleeps on a condition ([`falls_asleep`], [`wakes_up`]). The daemon lends the permit of a thread
+//! that sleeps there for longer than storage usually takes.
 
 use crate::process;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use headworks_region::layout::Region;
 use headworks_region::session::SessionSlot;
 use headworks_region::{Pause, State, clock, thread};
 
-/// The server says what its threads wait for: sleeps on conditions tell nothing more.
+/// The server reports what its threads wait for, so sleeps on conditions are ignored.
 static SERVER_TELLS: AtomicBool = AtomicBool::new(false);
 
-/// From here on the server says when its waits begin and end.
+/// From here on the server reports when its waits begin and end.
 pub(crate) fn server_tells() {
     SERVER_TELLS.store(true, Ordering::Relaxed);
 }
@@ -31,8 +31,7 @@ fn served() -> Option<(&'static Region, u32, &'static SessionSlot)> {
     Some((region, session_id, region.session(session_id)?))
 }
 
-/// Whether this thread serves a request and its server does not say what it waits for. Nothing
-/// but loads.
+/// Whether this thread serves a request and its server does not report waits. Nothing but loads.
 pub fn may_block() -> bool {
     thread::with(|words| words.serving.get()) != 0 && !SERVER_TELLS.load(Ordering::Relaxed)
 }
@@ -51,7 +50,7 @@ pub fn end_wait() {
     }
 }
 
-/// An operation failed: whom this thread serves, if anybody, passes from here on.
+/// An operation failed: the session that this thread serves, if any, passes from here on.
 pub(crate) fn abandon() {
     if let Some((region, session_id, _)) = served() {
         region.leave(session_id);
@@ -76,7 +75,7 @@ pub fn wakes_up() {
         if slot.state() == State::Lent {
             region.unblock(session_id);
         } else {
-            // It was storage, or not for long.
+            // It was storage, or a short sleep.
             slot.end_pause();
         }
     }

@@ -11,7 +11,7 @@ pub fn may_block(conn: &Conn) -> bool {
 
 /// The server is about to read from `fd` by a call that may wait for as long as the client thinks.
 /// A permit that was kept for the next request is given back first. That costs its session little:
-/// what it did not use of its turn is not charged.
+/// the unused part of its turn is not charged.
 #[cold]
 pub fn about_to_block(conn: &'static Conn, fd: i32) {
     let Some(it) = follow(conn) else { return };
@@ -27,7 +27,7 @@ pub fn about_to_block(conn: &'static Conn, fd: i32) {
     }
 }
 
-/// That call came back with nothing.
+/// That call returned nothing.
 #[cold]
 pub fn blocked_for_nothing(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -36,7 +36,8 @@ pub fn blocked_for_nothing(conn: &'static Conn) {
     }
 }
 
-/// Whether calls on the socket wait. A descriptor that cannot be asked cannot be read from either.
+/// Whether calls on the socket block. A descriptor whose flags cannot be read cannot be read from
+/// either.
 fn blocks(fd: i32) -> bool {
     // SAFETY: only asks.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };

@@ -1,6 +1,6 @@
 //! Whether threads of this process serve several connections at a time, as those of event loops and
-//! pools do: to hold one of them is to hold many sessions. Asked under generic framing only, where
-//! it is not known how the server works.
+//! pools do. Holding such a thread would hold many sessions. Checked only under generic framing,
+//! where the server's model is unknown.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ thread_local! {
     static LAST: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// This thread has read a request of a session; whether any thread was ever seen to read one while
-/// the session that it served before is still connected.
+/// This thread has read a request of a session. Returns whether any thread was ever seen to read
+/// one while the session that it served before is still connected.
 pub(super) fn seen(region: &Region, session_id: u32, generation: u32) -> bool {
     let (last, of) = LAST.replace((session_id + 1, generation));
     let other = last.checked_sub(1).filter(|&last| last != session_id);

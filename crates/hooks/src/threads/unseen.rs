@@ -1,20 +1,20 @@
-//! Generic framing where not all is seen: answers that no hook saw, answers by another thread, and
-//! reads that no hook saw. No session keeps a permit because of them.
+//! Generic framing where the hooks do not see everything: answers, answers by another thread, and
+//! reads. No session keeps a permit because of them.
 //!
-//! * A server reads with a request in hand. Either it has answered in a way that no hook saw: the
-//!   kernel knows ([`is_answered`]). Or another thread answers: then the request is over with that
-//!   answer ([`wrote`]). Or the request goes on, and its client takes its time: the daemon lends
-//!   the permit, as of any session that waits for its client ([`waits`]).
+//! * A server reads during a request. Either it has answered unseen by the hooks: the kernel knows
+//!   ([`is_answered`]). Or another thread answers, and the request ends with that answer
+//!   ([`wrote`]). Or the request goes on, and its client takes its time: the daemon lends the
+//!   permit, as of any session that waits for its client ([`waits`]).
 //! * The kernel does not count the bytes of a Unix socket. If the permit was lent while the server
 //!   read, and no answer was ever seen, the connection passes from then on ([`read`]).
-//! * A server reads in a way that no hook sees: its connections pass, and are counted.
+//! * A server whose reads the hooks do not see: its connections pass, and are counted.
 
 use super::{Followed, never_hold, request_is_over};
 use crate::conn::{Use, Work};
 use headworks_region::layout::Counter;
 use headworks_region::{Pause, State, clock};
 
-/// The server reads with a request in hand: whether it has answered in a way that no hook saw.
+/// The server reads during a request: whether it has answered unseen by the hooks.
 #[cold]
 pub(super) fn is_answered(it: &Followed, inner: &mut Use<'_>) -> bool {
     if !it.conn.is_generic() || !inner.traffic.wrote_unseen(it.conn.strayed()) {
@@ -27,17 +27,17 @@ pub(super) fn is_answered(it: &Followed, inner: &mut Use<'_>) -> bool {
     true
 }
 
-/// The server waits for its client with a request in hand, by a read that blocks.
+/// The server waits for its client during a request, by a read that blocks.
 #[cold]
 pub(super) fn waits(it: &Followed, inner: &mut Use<'_>) {
     inner.traffic.reading = true;
-    // Else another thread is at the request, and the permit is in use.
+    // Otherwise another thread works on the request, and the permit is in use.
     if !inner.traffic.late {
         it.region.await_client(it.slot, clock::now());
     }
 }
 
-/// A read that [`waits`] was told of came back with nothing.
+/// A read that [`waits`] saw begin returned nothing.
 #[cold]
 pub(super) fn waits_no_more(it: &Followed, inner: &mut Use<'_>) {
     inner.traffic.reading = false;
@@ -46,7 +46,7 @@ pub(super) fn waits_no_more(it: &Followed, inner: &mut Use<'_>) {
     }
 }
 
-/// The server read something, with which a request begins or goes on.
+/// The server read bytes that begin or continue a request.
 pub(super) fn read(it: &Followed, inner: &mut Use<'_>, begins: bool) {
     inner.traffic.read = true;
     inner.traffic.reading = false;
@@ -60,7 +60,7 @@ pub(super) fn read(it: &Followed, inner: &mut Use<'_>, begins: bool) {
     }
 }
 
-/// The server wrote so many bytes, by whichever thread.
+/// The server wrote this many bytes, on any thread.
 pub(super) fn wrote(it: &Followed, mut inner: Use<'_>, bytes: usize) {
     if bytes == 0 {
         return;

@@ -1,4 +1,4 @@
-//! What a server answers, and how its packets are taken apart.
+//! A server's answers, and the parsing of their packets.
 
 use super::ClientError;
 use crate::wire::{Fields, fixed_size, status};

@@ -1,9 +1,9 @@
-//! What can go wrong in a conversation with a server.
+//! Errors of a client's conversation with a server.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong on the client's side of a conversation.
+/// An error of a client.
 #[derive(Debug)]
 pub enum ClientError {
     /// The socket failed, timed out ([`io::ErrorKind::WouldBlock`] or `TimedOut`), or was closed by
@@ -18,12 +18,12 @@ pub enum ClientError {
         /// The server's own words.
         message: String,
     },
-    /// The server's bytes make no sense to this client.
+    /// The server's bytes are invalid for this client.
     Protocol(&'static str),
 }
 
 impl ClientError {
-    /// The server's error number, if it was the server that refused.
+    /// The server's error number, if the server refused.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Server { code, .. } => Some(*code),

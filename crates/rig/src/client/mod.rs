@@ -1,5 +1,4 @@
-//! A raw MySQL client: every byte under the test's control, and comfortable calls for everything
-//! else.
+//! A raw MySQL client: the test controls every byte, and has convenient calls for everything else.
 //!
 //! The client buffers nothing beyond the packet it reads, never compresses, never encrypts, and
 //! sends nothing on its own: a dropped [`Client`] just closes its socket, without `COM_QUIT`.
@@ -252,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.stream.write_all(bytes).map_err(ClientError::Io)
     }
@@ -349,7 +348,7 @@ impl Client {
 
     fn read_rows(&mut self, columns: usize, binary: bool) -> Result<Answer, ClientError> {
         let mut answer = Answer::default();
-        // What the server says is not believed before the definitions have come.
+        // Bytes of the server are not trusted before the definitions have come.
         let mut types = Vec::new();
         for _ in 0..columns {
             let (name, column_type) = column_definition(&self.read_packet()?)?;

@@ -1,4 +1,4 @@
-//! Where to connect to, as whom, and with which abilities.
+//! Address, account and capabilities of a connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! What can be done about a problem, and what it costs (sections 4.2.1 to 4.2.6).
+//! Remedies of a problem, and their costs (sections 4.2.1 to 4.2.6).
 
 use crate::remedy::{Problem, Remedy};
 
-/// How a remedy goes about it.
+/// The kind of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Directness {
@@ -12,16 +12,16 @@ pub enum Directness {
     Indirect,
 }
 
-/// A remedy that would answer a finding.
+/// A remedy for a finding.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Advice {
     /// How it goes about it.
     pub directness: Directness,
     /// In words.
     pub about: &'static str,
-    /// As a system file writes it; several are applied in order.
+    /// In the form of a system file; several are applied in order.
     pub remedies: Vec<String>,
-    /// What it costs, and when it is the better choice.
+    /// Its cost, and when it is the better choice.
     pub trade_off: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl Advice {
                 "Simple and local, and it scales with the number of nodes. A bounded pool can run out of threads: look for blocking afterwards.",
             ),
             Problem::UnknownUsage => (
-                "Move this use into a stage with a queue of its own, where every request needs the resource and the amount is known.",
+                "Move this use into a separate stage with its own queue, where every request needs the resource and the amount is known.",
                 "Nothing is guessed or thrown away. The more the paths in the stage intertwine, the more of the code changes, and its threads must not wait for the new stage.",
             ),
             Problem::HiddenContention => (
@@ -83,7 +83,7 @@ impl Advice {
                 "Works across processes and nodes. Takes the longer to settle the more a workload changes.",
             ),
             (Problem::Blocking, Some(Remedy::CongestionFeedback { .. })) => (
-                "Pass over clients whose requests would wait long downstream.",
+                "Skip clients whose requests would wait long downstream.",
                 "Keeps threads for useful work as long as it guesses right: throughput falls quickly with wrong guesses.",
             ),
             (Problem::Blocking, _) => (
@@ -92,7 +92,7 @@ impl Advice {
             ),
             (Problem::OrderingConstraint, _) => (
                 "Let only a few requests into the ordered queue, and choose upstream which ones.",
-                "No change of what is ordered. What got in is served in order, so latency is bounded but not low, and a small bound costs throughput.",
+                "The ordered stage stays the same. Requests in its queue are served in order, so latency is bounded but not low, and a small bound costs throughput.",
             ),
         };
         Advice::new(Directness::Indirect, about, remedies, trade_off)

@@ -1,6 +1,6 @@
 //! Blocking (section 4.2.4): threads of a bounded stage wait for a stage downstream, and not all
-//! its requests take the same path. Once all threads wait, requests that would not have to wait, or
-//! not for that stage, find no thread.
+//! its requests take the same path. Once all threads wait, other requests find no thread, although
+//! they would not wait, or not for that stage.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join, plural};
@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PROBLEM: Problem = Problem::Blocking;
 
-/// The stages for which a request waits, and the names of the requests that do.
+/// Sets of stages that requests wait for, with the names of these requests.
 type Paths<'a> = BTreeMap<BTreeSet<StageId>, Vec<&'a str>>;
 
 pub(super) fn find(tad: &Tad) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, stage) in tad.stages.iter().enumerate() {
         if stage.threads == Threads::OnDemand || stage.asynchronous {
-            continue; // A thread that waits is not missing for anybody.
+            continue; // A waiting thread is missing for no request.
         }
         let paths = paths(tad, id);
         // Requests that wait for one of several instances do not all wait for the same one
@@ -31,7 +31,7 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
     findings
 }
 
-/// From the requests; from the arrows if no request is described for the stage.
+/// From the requests; from the arrows if the stage has no request.
 fn paths(tad: &Tad, id: StageId) -> Paths<'_> {
     let mut paths = Paths::new();
     for kind in &tad.requests {

@@ -1,6 +1,6 @@
-//! Hidden contention (section 4.2.3): stages of one node, each with a scheduler of its own or none,
-//! use the same resource. Each of them may be fair and the node is not: one stage uses up the
-//! resource for one client, and the other never gets to see that client's rival.
+//! Hidden contention (section 4.2.3): stages of one node use the same resource, each with its own
+//! scheduler or none. Each may be fair although the node is not. One stage uses up the resource for
+//! one client, and the other stage never sees that client's rival.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join};
@@ -45,7 +45,7 @@ fn judge(tad: &Tad, resource: ResourceId) -> Option<Finding> {
     let names = |ids: &[StageId]| ids.iter().map(|&id| tad.stages[id].name.clone()).collect();
     let several = queued.len() > 1 || queued.iter().any(|&id| tad.stages[id].instances > 1);
     if several {
-        // Stages without a queue need one first, and have a finding of their own for it.
+        // Stages without a queue need one first, and have their own finding for it.
         let share = Remedy::ShareScheduler {
             name: format!("{}-{name}", node.name),
             stages: names(&queued),
@@ -106,7 +106,7 @@ fn concurrency(tad: &Tad, stages: &[StageId]) -> u32 {
         };
         tad.requests.iter().any(waits)
     });
-    // One more for each, so that all of them can be at work.
+    // One more for each, so that all of them can run.
     let beside = stages.iter().map(|&id| tad.stages[id].instances).fold(0, u32::saturating_add);
     let threads = |&id: &StageId| match tad.stages[id].threads {
         Threads::Bounded(threads) => threads.saturating_mul(tad.stages[id].instances),

@@ -1,6 +1,6 @@
 //! No scheduling points (section 4.2.1): a stage makes a thread for each request, and that thread
-//! uses a resource. Without a queue nothing decides the order, so a client that
-//! sends more requests gets more of the resource.
+//! uses a resource. Without a queue the order is not scheduled, so a client that sends more
+//! requests gets more of the resource.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join};
@@ -53,7 +53,7 @@ fn judge(tad: &Tad, id: StageId, next: &[BTreeSet<StageId>]) -> Finding {
     finding(tad, PROBLEM, &[id], resources, reason, remedies, mitigation(tad, id, next))
 }
 
-/// The resource for which its requests will wait, in the order in which that is usual.
+/// The resource that its requests will wait for, in the usual order.
 fn slowest(tad: &Tad, id: StageId) -> String {
     const ORDER: [ResourceKind; 5] = [
         ResourceKind::Io,
@@ -79,7 +79,7 @@ fn queues_upstream(tad: &Tad, id: StageId, next: &[BTreeSet<StageId>]) -> Vec<St
             if !seen.insert(before) {
                 continue;
             }
-            // An ordered queue can hold back only everybody at once.
+            // An ordered queue can hold back only all clients at once.
             if tad.stages[before].threads != Threads::OnDemand && !tad.stages[before].queue.ordered
             {
                 queues.push(before);
@@ -92,8 +92,8 @@ fn queues_upstream(tad: &Tad, id: StageId, next: &[BTreeSet<StageId>]) -> Vec<St
     queues
 }
 
-/// Rate limits through which every request passes on its way here, and which follow the use of a
-/// resource that these requests use here or further on.
+/// Rate limits that every request passes on its way here. They follow the use of a resource that
+/// these requests use here or further on.
 fn mitigation(tad: &Tad, id: StageId, next: &[BTreeSet<StageId>]) -> Vec<String> {
     let open = BTreeSet::new();
     let used: BTreeSet<&str> = graph::downstream(next, [id], &open)

@@ -1,5 +1,5 @@
-//! Ordering constraint (section 4.2.5): a queue must be served in the order in which requests came
-//! (the lock symbol), so that whatever the policy wants, who came first goes first.
+//! Ordering constraint (section 4.2.5): a queue must be served in order of arrival (the lock
+//! symbol), whatever the policy wants.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding};
@@ -39,8 +39,8 @@ fn judge(tad: &Tad, id: StageId) -> Finding {
     }
     let mitigated = controls(tad, |control| match control {
         Remedy::BoundDownstream { downstream, .. } => *downstream == stage.name,
-        // Threads that wait until the ordered stage is done bound what is in its queue, and whoever
-        // shares them decides which requests that is (section 4.3.5).
+        // Threads that wait until the ordered stage is done bound its queue. A scheduler of these
+        // threads decides which requests are in it (section 4.3.5).
         Remedy::ScheduleThreads { stage: at } => {
             tad.stage(at).is_some_and(|holder| bounds(tad, holder, id))
         }
@@ -49,7 +49,7 @@ fn judge(tad: &Tad, id: StageId) -> Finding {
     finding(tad, PROBLEM, &[id], Vec::new(), reason, remedies, mitigated)
 }
 
-/// Whether every request that comes to `ordered` holds a thread of `holder` meanwhile.
+/// Whether every request at `ordered` holds a thread of `holder` meanwhile.
 fn bounds(tad: &Tad, holder: StageId, ordered: StageId) -> bool {
     let mut through = (0..tad.requests.len())
         .filter(|&request| tad.requests[request].steps.iter().any(|step| step.stage == ordered))

@@ -1,4 +1,4 @@
-//! The table of the dissertation, and for each rule one change that makes a finding come or go.
+//! The dissertation's table, and for each rule one change that adds or removes a finding.
 
 use super::*;
 use crate::file::read_tad;
@@ -14,7 +14,7 @@ fn of(tad: &Tad, problem: Problem) -> Vec<Finding> {
     check(tad).into_iter().filter(|finding| finding.problem == problem).collect()
 }
 
-/// What is found of a problem and not mitigated, as stages and resources.
+/// The unmitigated findings of a problem, as stages and resources.
 fn places(tad: &Tad, problem: Problem) -> Vec<String> {
     let open = of(tad, problem).into_iter().filter(|finding| !finding.mitigated());
     open.map(|finding| format!("{}: {}", finding.stages.join(" "), finding.resources.join(" ")))
@@ -51,8 +51,8 @@ fn the_remedied_hbase_is_left_with_contention_that_its_controller_does_not_see()
     let tad = system("hbase-maat");
     let report = report(&tad);
     assert_eq!((report.problems.as_str(), report.mitigated.as_str()), ("C", "UBO"));
-    // Section 4.4.1 gives Mem Flush no place in a scheduler; it uses the CPU. The controller
-    // answers for the disk and the network.
+    // Section 4.4.1 gives Mem Flush, which uses the CPU, no scheduler. The controller covers the
+    // disk and the network.
     let open = places(&tad, Problem::HiddenContention);
     assert_eq!(
         open,
@@ -77,7 +77,7 @@ fn each_problem_is_found_where_the_dissertation_sees_it() {
             &"rpc-read rpc-handle rpc-respond data-stream data-xceive: network".to_owned()
         )
     );
-    // Mem Flush and LOG Sync block too, but all their requests alike.
+    // Mem Flush and LOG Sync block too, but all their requests do.
     assert_eq!(places(&tad, Problem::Blocking), ["rpc-handle: "]);
     assert_eq!(places(&tad, Problem::OrderingConstraint), ["log-append: "]);
     // Section 4.5.1.1: the lock of a MongoDB secondary.
@@ -125,7 +125,7 @@ fn rate_limits_mitigate_no_scheduling_if_no_request_comes_past_them() {
     let mut tad = system("hbase");
     control(&mut tad, Problem::NoScheduling, "i");
     assert_eq!(report(&tad).mitigated, "N");
-    // A limit on some of the ways only is none.
+    // A limit on only some of the ways does not count.
     tad.controls.retain(
         |control| !matches!(control, Remedy::RateLimit { stage, .. } if stage == "rpc-handle"),
     );
@@ -139,7 +139,7 @@ fn usage_is_unknown_as_long_as_there_are_brackets_at_a_queue() {
         item.may = false;
     }
     assert_eq!(places(&tad, Problem::UnknownUsage), [""; 0]);
-    // Riak's Req Process has brackets and no queue; with one, the problem is there.
+    // Riak's Req Process has brackets and no queue; with a queue it has the problem.
     let mut tad = system("riak");
     assert_eq!(places(&tad, Problem::UnknownUsage), ["cmd-handle: io", "cmd-handle: network"]);
     stage(&mut tad, "req-process").threads = Threads::Bounded(32);

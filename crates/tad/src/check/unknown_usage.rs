@@ -1,6 +1,6 @@
-//! Unknown resource usage (section 4.2.2): while a request waits in the queue of a stage, it is not
-//! known whether it will use a resource there (square brackets). The scheduler decides too early,
-//! and holds back for a disk what would only have needed the CPU.
+//! Unknown resource usage (section 4.2.2): while a request waits in a stage's queue, it is unknown
+//! whether it will use a resource there (square brackets). The scheduler decides too early. It
+//! holds requests back for a disk although they need only the CPU.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join, plural};

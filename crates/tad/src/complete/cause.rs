@@ -1,7 +1,7 @@
 //! Why a clean system does not isolate: what would cure it.
 //!
-//! Each cure takes away one thing that the model has and the five problems do not speak of. One
-//! that works alone is the cause; if none does, two together; otherwise nothing is claimed.
+//! Each cure removes one feature of the model that the five problems do not cover. A cure that
+//! works alone names the cause; if none does, two together. Otherwise the cause is unknown.
 
 use super::{Case, Growth, shortfall};
 use crate::model::{Discipline, Tad, Threads};
@@ -11,28 +11,29 @@ use serde::Serialize;
 /// Turn of a preemptive resource in the cure.
 const QUANTUM_NS: u64 = 100_000;
 
-/// A change that takes something away.
+/// A change that removes a feature.
 type Cure = fn(&mut Case);
 
-/// Something that may be missing.
+/// A cause of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Threads are held while their requests wait for another stage. All requests of the stage take
-    /// the same path, so it is no blocking problem by definition; but they do not wait alike long.
+    /// the same path, so by definition it is not a blocking problem; but their waits differ in
+    /// length.
     HeldThreads,
-    /// More threads in front of a resource than it has servers: what they took from the fair queue
-    /// waits in the resource's own, first come first served.
+    /// A resource has more threads in front of it than servers. Requests that they took from the
+    /// fair queue wait in the resource's own queue, first come first served.
     Crowd,
-    /// A thread or a resource serves a request to its end, however large it is; the same amount of
+    /// A thread or a resource serves a request to its end, however large it is. The same amount of
     /// work in smaller requests does no harm.
     NotPreemptive,
     /// Both of the above.
     CrowdAndNotPreemptive,
     /// Threads are held, and service is not preemptive or the resource is crowded.
     HeldThreadsAndService,
-    /// The client has too few requests under way to be there whenever it is its turn, and a fair
-    /// queue keeps nothing for those who are not there.
+    /// The client has too few requests in flight to be queued whenever it is its turn. A fair queue
+    /// keeps nothing for absent clients.
     AbsentClient,
     /// None of these.
     Unexplained,
@@ -55,7 +56,7 @@ impl Cause {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(cause, _)| *cause)
     }
 
-    /// Takes away what it is about.
+    /// Removes the cause.
     pub(super) fn cure(self, case: &mut Case) {
         let cures: &[Cure] = match self {
             Cause::HeldThreads => &[release],
@@ -123,7 +124,7 @@ fn release(case: &mut Case) {
     }
 }
 
-/// As many requests in service as there are servers; threads that wait for others are left alone.
+/// As many requests in service as servers; threads that wait for others stay.
 fn thin(case: &mut Case) {
     let waits = |tad: &Tad, id: usize| {
         let mut steps = tad.requests.iter().flat_map(|kind| &kind.steps);
@@ -168,12 +169,12 @@ fn preempt(case: &mut Case) {
     }
 }
 
-/// C2 asks for as much more in more requests instead of larger ones.
+/// C2's growth comes as more requests instead of larger ones.
 fn divide(case: &mut Case) {
     case.growth = Growth::Threads;
 }
 
-/// C1 has more requests under way, in the base load too.
+/// C1 has more requests in flight, at the base load too.
 fn attend(case: &mut Case) {
     for load in &mut case.base.clients[0].loads {
         if let Arrivals::Closed { threads, .. } = &mut load.arrivals {

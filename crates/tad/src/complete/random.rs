@@ -1,5 +1,5 @@
-//! Systems at random. Each is one that a file could describe: steps follow one another in the order
-//! of the stages, so that nothing waits for itself.
+//! Random systems. Each could be described by a file: steps follow the order of the stages, so that
+//! no stage waits for itself.
 
 use super::Case;
 use crate::model::{
@@ -195,7 +195,7 @@ fn request(dice: &mut Dice, tad: &Tad, number: usize) -> RequestType {
                 continue;
             }
             let resource = &tad.resources[each.resource];
-            // From 200 us to 10 ms of the resource, each order of magnitude alike.
+            // From 200 us to 10 ms of the resource, uniform in the logarithm.
             let time_s = 200e-6 * 50f64.powf(dice.0.unit());
             parameters.push(Parameter {
                 name: format!("p{}", parameters.len()),
@@ -238,7 +238,7 @@ fn share(dice: &mut Dice, tad: &mut Tad) {
             Threads::Bounded(threads) => threads,
             Threads::OnDemand => 0,
         };
-        // As many as there are threads: one that waits for another does not block it.
+        // As many as there are threads: a thread that waits for another does not block it.
         let concurrency = stages.iter().map(threads).sum();
         tad.shared_queues.push(SharedQueue {
             name: format!("q{node}"),

@@ -1,14 +1,14 @@
-//! Making a failing system small, as a property test shrinks its input: drop or simplify one thing,
-//! keep it if the system still fails, until nothing more can go.
+//! Shrinks a failing system, as a property test shrinks its input. It drops or simplifies one thing
+//! and keeps the change if the system still fails, until no cut works.
 
 use super::Case;
 use crate::model::{Quantity, RequestType, Tad, Threads};
 use crate::scenario::Arrivals;
 
-/// A change that makes a case smaller; none if there is nothing for it to do.
+/// A change that makes a case smaller; `None` if it does not apply.
 type Cut = Box<dyn Fn(&Case) -> Option<Case>>;
 
-/// The smallest case that can be reached by single cuts and still fails.
+/// The smallest failing case that single cuts reach.
 pub(super) fn shrink(mut case: Case, fails: impl Fn(&Case) -> bool) -> Case {
     loop {
         let smaller = cuts(&case).into_iter().find_map(|cut| {
@@ -100,7 +100,7 @@ fn one_request(case: &Case) -> Option<Case> {
     Some(smaller)
 }
 
-/// The first step goes, if a single one follows it.
+/// Drops the first step, if a single one follows it.
 fn without_first(case: &Case, request: usize) -> Option<Case> {
     let first = &case.tad.requests[request].steps[0];
     let followers = first.submits.len() + first.then.len();
@@ -116,7 +116,7 @@ fn without_first(case: &Case, request: usize) -> Option<Case> {
     (kind.first == 0).then_some(smaller)
 }
 
-/// A step that nothing follows goes.
+/// Drops a step without successors.
 fn without_leaf(case: &Case, request: usize, step: usize) -> Option<Case> {
     let kind = &case.tad.requests[request];
     if !kind.steps[step].submits.is_empty() || !kind.steps[step].then.is_empty() {
@@ -141,7 +141,7 @@ fn remove_step(kind: &mut RequestType, gone: usize) {
     renumber(&mut kind.answered_by);
 }
 
-/// Removes what nobody uses: requests, stages, resources, machines, parameters.
+/// Removes unused requests, stages, resources, machines and parameters.
 pub(super) fn compact(case: &mut Case) {
     let Case { tad, base, .. } = case;
     let loads = || base.clients.iter().flat_map(|client| &client.loads);
@@ -217,10 +217,10 @@ fn compact_system(tad: &mut Tad) {
     }
 }
 
-/// The number of what was removed.
+/// The number of a removed entry.
 const GONE: usize = usize::MAX;
 
-/// Keeps some of a list: the number that each has from then on.
+/// Keeps some entries of a list. Returns the new number of each.
 fn keep<T>(list: &mut Vec<T>, wanted: impl Fn(usize, &T) -> bool) -> Vec<usize> {
     let mut numbers = Vec::with_capacity(list.len());
     let mut kept = 0;

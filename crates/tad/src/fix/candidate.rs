@@ -1,5 +1,4 @@
-//! Remedies that a search may choose from: those of the system's file, and those that the checks
-//! advise.
+//! Remedies that a search may choose: those of the system's file, and those that the checks advise.
 
 use super::cost::{Costs, stages};
 use crate::check;
@@ -11,13 +10,13 @@ use serde::Serialize;
 /// One choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// What it answers.
+    /// Its letter in the system's file; none for advice of the checks.
     pub problem: Problem,
     /// Its letter in the system's file; none for what the checks advise.
     pub letter: Option<String>,
     /// In words.
     pub about: String,
-    /// Cost that the file gives to all of it.
+    /// The file's cost for all of it.
     #[serde(skip)]
     pub fixed_cost: Option<u32>,
     /// What is done, in order.
@@ -26,7 +25,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// `no-scheduling.d`, or what the checks advise as the file would write it.
+    /// `no-scheduling.d`, or the advised remedies in the file's form.
     pub fn name(&self) -> String {
         match &self.letter {
             Some(letter) => format!("{}.{letter}", self.problem.name()),
@@ -42,8 +41,9 @@ impl Candidate {
     }
 }
 
-/// All choices, in the order in which they are applied. `own` leaves out what the checks advise;
-/// `reached` says which stages the workloads reach: what touches none of them cannot matter.
+/// All choices, in the order in which they are applied. `own` leaves out the checks' advice.
+/// `reached` tells which stages the workloads reach: a choice that touches none of them has no
+/// effect.
 pub fn candidates(tad: &Tad, own: bool, reached: impl Fn(&str) -> bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     for (&problem, alternatives) in &tad.remedies {
@@ -59,8 +59,8 @@ pub fn candidates(tad: &Tad, own: bool, reached: impl Fn(&str) -> bool) -> Vec<C
     }
     if !own {
         advised(tad, &mut found);
-        // A remedy may bring a problem to light that was hidden (section 4.3): a stage that gets a
-        // pool can run out of threads. So the checks look once more after each direct remedy.
+        // A remedy may reveal a hidden problem (section 4.3): a stage that gets a pool can run out
+        // of threads. So the checks run again after each direct remedy.
         for at in 0..found.len() {
             let mut changed = tad.clone();
             let direct = found[at].remedies.iter().all(|remedy| !remedy.is_control());
@@ -76,12 +76,12 @@ pub fn candidates(tad: &Tad, own: bool, reached: impl Fn(&str) -> bool) -> Vec<C
     found
 }
 
-/// Adds what the checks advise, unless it is there.
+/// Adds the checks' advice, unless it is there already.
 fn advised(tad: &Tad, found: &mut Vec<Candidate>) {
     for finding in check::check(tad) {
         for advice in &finding.remedies {
             let text = format!("remedies = [{}]", advice.remedies.join(", "));
-            // What the checks write can be read; if it could not, it could not be applied either.
+            // Advice can always be parsed; if it could not, it could not be applied either.
             let Ok(remedies) = read_remedies("advice", &text, tad) else { continue };
             if found.iter().all(|other| other.remedies != remedies) {
                 found.push(Candidate {
@@ -96,7 +96,7 @@ fn advised(tad: &Tad, found: &mut Vec<Candidate>) {
     }
 }
 
-/// The remedies of several choices, each once, and what they cost to build.
+/// The remedies of several choices without duplicates, and their building cost.
 pub fn together(tad: &Tad, chosen: &[&Candidate], costs: &Costs) -> (Vec<Remedy>, u32) {
     let mut remedies: Vec<Remedy> = Vec::new();
     let mut cost = 0;

@@ -1,10 +1,10 @@
-//! What remedies cost to build.
+//! Building costs of remedies.
 //!
 //! The dissertation ranks them only in words: indirect remedies "usually involve minimal changes to
-//! the thread architecture", direct ones change it (section 4.2.6), and what spans processes is the
-//! harder part (section 4.4.1). Here that is: a point for control logic or a setting, three for a
-//! change of the architecture, each for every process that is touched. A system's file knows
-//! better: `cost = 8` in a `[remedy.<problem>.<letter>]` is the cost of all its remedies together.
+//! the thread architecture", direct ones change it (section 4.2.6), and changes across processes
+//! are harder (section 4.4.1). Here control logic or a setting costs one point and a change of the
+//! architecture three, for each process touched. A system's file can be more exact: `cost = 8` in a
+//! `[remedy.<problem>.<letter>]` is the cost of all its remedies together.
 
 use crate::model::{ProcessId, Tad};
 use crate::remedy::Remedy;

@@ -1,4 +1,4 @@
-//! What is to hold, and whether a run bears it out.
+//! Goals, and whether a run reaches them.
 
 use super::service::Service;
 use super::untouched::Untouched;
@@ -12,8 +12,8 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// Whatever the others do, the client gets at least what the system as it is gives it at their
-    /// base load, or what a machine of its share would give it if that is less; but for this loss.
+    /// Whatever the others do, the client keeps its throughput of the unchanged system at their
+    /// base load, or that of a machine of its share if that is less; except for this loss.
     Isolate {
         /// Who.
         client: String,
@@ -29,12 +29,12 @@ pub enum Goal {
     },
     /// Throughput of all clients follows their weights.
     Throughput {
-        /// Fraction by which one may miss its part.
+        /// Fraction by which a client may miss its part.
         within: f64,
     },
     /// Dominant shares of all clients follow their weights.
     Dominant {
-        /// Fraction by which one may miss its part.
+        /// Fraction by which a client may miss its part.
         within: f64,
     },
 }
@@ -49,12 +49,12 @@ pub struct GoalError {
     why: String,
 }
 
-/// A run that is to be judged.
+/// A run to evaluate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// What was simulated.
     pub workload: &'a Scenario,
-    /// The scenario as that begins.
+    /// The scenario at its start.
     pub begins: &'a Scenario,
     /// What came of it.
     pub outcome: &'a Outcome,
@@ -62,12 +62,12 @@ pub(super) struct Run<'a> {
     pub seed: u64,
 }
 
-/// A goal that a run does not reach.
+/// A goal that a run misses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Miss {
     /// Goal, as it is written.
     pub goal: String,
-    /// What was seen, in words.
+    /// The observation, in words.
     pub seen: String,
 }
 
@@ -112,8 +112,8 @@ impl Goal {
         }
     }
 
-    /// The client that it is for, in a run of the unchanged system: the one that it names, or the
-    /// one with the smallest part of its fair share.
+    /// The client that the goal is for, in a run of the unchanged system: the named one, or the one
+    /// with the smallest part of its fair share.
     pub(super) fn subject<'s>(&'s self, scenario: &'s Scenario, outcome: &Outcome) -> &'s str {
         let got = match self {
             Goal::Isolate { client, .. } | Goal::Tail { client, .. } => return client,
@@ -126,8 +126,8 @@ impl Goal {
         neediest.map_or("", |(client, _)| client.name.as_str())
     }
 
-    /// What is missing in a run, in words. Throughput counts on the whole and in the worst
-    /// interval; the tail counts too.
+    /// How a run misses the goal, in words. Throughput counts on the whole and in the worst
+    /// interval, and so does the tail.
     pub(super) fn misses(
         &self,
         run: &Run<'_>,
@@ -184,7 +184,7 @@ fn throughput(outcome: &Outcome) -> Vec<f64> {
     outcome.clients.iter().map(|client| client.throughput_per_s).collect()
 }
 
-/// The largest part of any kind of resource that each client had.
+/// Each client's largest share of any kind of resource.
 fn dominant(scenario: &Scenario, outcome: &Outcome) -> Vec<f64> {
     let of = |client: usize| {
         let parts = outcome.resources.iter().map(|resource| {
@@ -195,7 +195,7 @@ fn dominant(scenario: &Scenario, outcome: &Outcome) -> Vec<f64> {
     (0..scenario.clients.len()).map(of).collect()
 }
 
-/// Who misses its part by more than what is allowed, in words.
+/// The client that misses its part by more than allowed, in words.
 fn uneven(scenario: &Scenario, got: Vec<f64>, within: f64) -> Option<String> {
     let all: f64 = got.iter().sum();
     let weights: f64 = scenario.clients.iter().map(|client| client.weight).sum();
@@ -207,8 +207,8 @@ fn uneven(scenario: &Scenario, got: Vec<f64>, within: f64) -> Option<String> {
     })
 }
 
-/// Who is served in bursts that the system as it is does not have, in words: a share on the mean is
-/// none if a client goes without for a while.
+/// The client whose service is in bursts that the unchanged system does not have, in words: a mean
+/// share does not count if a client gets nothing for a while.
 fn unsteady(
     run: &Run<'_>,
     untouched: &Untouched<'_>,

@@ -22,7 +22,7 @@ pub struct Options {
     pub seeds: u32,
     /// Engineering costs.
     pub costs: Costs,
-    /// How much above the cheapest set the search goes on.
+    /// How far above the cheapest set's cost the search continues.
     pub slack: u32,
     /// Sets to try at most.
     pub limit: usize,
@@ -30,19 +30,19 @@ pub struct Options {
     pub duration_ns: u64,
     /// Only the remedies of the system's own file.
     pub own: bool,
-    /// Sets that are tried side by side.
+    /// Sets that are tried in parallel.
     pub workers: usize,
 }
 
 /// An observer of a running search, called from any of its threads.
 pub trait Watch: Sync {
-    /// A run is about to begin, after so many sets were settled, for a set of this cost. The search
-    /// ends if the answer is no.
+    /// A run is about to begin, for a set of this cost, after this many sets. Returning false ends
+    /// the search.
     fn go_on(&self, _settled: usize, _cost: u32) -> bool {
         true
     }
 
-    /// A set was settled. The first is the system as it is.
+    /// A set was decided. The first is the unchanged system.
     fn settled(&self, _set: &SetReport) {}
 }
 
@@ -62,7 +62,7 @@ pub enum FixError {
         /// What it could say.
         known: String,
     },
-    /// Nothing to reach, or nothing to reach it with.
+    /// There is no goal, or no remedy to try.
     #[error("a search needs at least one {0}")]
     Nothing(&'static str),
 }
@@ -74,18 +74,18 @@ pub struct SetReport {
     pub names: Vec<String>,
     /// What it costs to build.
     pub cost: u32,
-    /// The same as `--maat` takes it, if letters are all there is.
+    /// The same for `--maat`, if it consists of letters only.
     pub maat: Option<String>,
-    /// Its remedies, as a system file writes them and `--remedy` takes them.
+    /// Its remedies, in the form of a system file and `--remedy`.
     pub remedies: Vec<String>,
     /// What became of it.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Requests a second lost against the best set that holds, as a fraction.
+    /// Throughput lost against the best set that holds, as a fraction.
     pub lost: Option<f64>,
     /// Latency above that of the best set that holds.
     pub added_ms: Option<f64>,
-    /// Nothing that holds is cheaper, faster and shorter in latency all at once.
+    /// No set that holds is cheaper, faster and shorter in latency all at once.
     pub front: bool,
 }
 
@@ -94,23 +94,23 @@ pub struct SetReport {
 pub struct Found {
     /// System.
     pub system: String,
-    /// Goals, as they are written.
+    /// Goals, as written on the command line.
     pub goals: Vec<String>,
     /// Workloads that were tried, in order.
     pub workloads: Vec<String>,
     /// Seeds.
     pub seeds: u32,
-    /// Choices that there were.
+    /// Number of choices.
     pub choices: usize,
-    /// What the system as it is gives, if a set holds that can be compared with it.
+    /// Measurements of the unchanged system, if a set holds that can be compared with it.
     pub as_it_is: Option<Measured>,
-    /// Sets in the order of their cost; the first is the system as it is.
+    /// Sets in the order of their cost; the first is the unchanged system.
     pub tried: Vec<SetReport>,
-    /// Sets that were passed over because their remedies do not fit together or change nothing new.
+    /// Sets that were skipped because their remedies do not fit together or change nothing new.
     pub skipped: usize,
-    /// The search ended because of the limit, and not because there was no more to try.
+    /// The limit ended the search before all sets were tried.
     pub limited: bool,
-    /// The search was told to stop: there may be more that holds.
+    /// The search was stopped: more sets may hold.
     pub stopped: bool,
 }
 
@@ -120,14 +120,15 @@ impl Found {
         self.tried.iter().filter(|set| matches!(set.verdict, Verdict::Holds(_)))
     }
 
-    /// The cheapest set that holds and that nothing beats in every respect.
+    /// The cheapest set on the front.
     pub fn best(&self) -> Option<&SetReport> {
-        // Differences too small to count can make a ring of sets of one cost, each beaten.
+        // Differences below the threshold can form a ring of sets of equal cost, each beaten by
+        // another.
         self.holding().find(|set| set.front).or_else(|| self.holding().next())
     }
 }
 
-/// A set that waits its turn: cost, size and choices, in the order in which sets are tried.
+/// A queued set: cost, size and choices, in the order of trial.
 type Waiting = Reverse<(u32, usize, Vec<usize>)>;
 
 /// Searches.
@@ -211,7 +212,8 @@ pub fn search(
     Ok(found)
 }
 
-/// Judges sets side by side, in their order. A set is none if the search was told to stop.
+/// Evaluates sets in parallel; the results are in order. `None` for a set after the search was
+/// stopped.
 fn side_by_side<T: Sync, R: Send>(
     sets: &[T],
     workers: usize,
@@ -261,7 +263,7 @@ fn check_arguments(
     Ok(())
 }
 
-/// Whether a stage is on the path of a request that some workload issues.
+/// Whether a stage is on the path of a request of any workload.
 fn reached(tad: &Tad, loads: &[(Workload, Scenario)], stage: &str) -> bool {
     let Some(stage) = tad.stage(stage) else { return false };
     let clients = loads.iter().flat_map(|(workload, _)| &workload.scenario.clients);
@@ -276,13 +278,12 @@ struct Walk<'a> {
     choices: &'a [Candidate],
     options: &'a Options,
     waiting: BinaryHeap<Waiting>,
-    /// Systems that were given out.
+    /// Systems that were returned already.
     seen: Vec<Tad>,
 }
 
 impl Walk<'_> {
-    /// All sets of the next cost that are worth trying, but at most so many, with their changed
-    /// systems.
+    /// All sets of the next cost that are worth trying, up to a limit, with their changed systems.
     fn batch(&mut self, skipped: &mut usize, budget: u32, room: usize) -> Vec<(SetReport, Tad)> {
         let mut batch: Vec<(SetReport, Tad)> = Vec::new();
         while batch.len() < room {
@@ -317,7 +318,7 @@ impl Walk<'_> {
         batch
     }
 
-    /// Queues every set with one choice more, behind the last: so each set comes once.
+    /// Queues every set with one more choice after the last, so that each set comes once.
     fn extend(&mut self, set: &[usize]) {
         let from = set.last().map_or(0, |last| last + 1);
         for next in from..self.choices.len() {
@@ -338,7 +339,7 @@ impl Walk<'_> {
     }
 }
 
-/// The letters of a set, if it consists of letters.
+/// The letters of a set, if it consists of letters only.
 fn maat(chosen: &[&Candidate]) -> Option<String> {
     if chosen.iter().any(|each| each.letter.is_none()) {
         return None;
@@ -350,7 +351,7 @@ fn maat(chosen: &[&Candidate]) -> Option<String> {
     Some(letters.join("|"))
 }
 
-/// Fills in what can be told only when all sets are known.
+/// Fills in the figures that depend on all sets.
 fn compare(tried: &mut [SetReport]) {
     let measured: Vec<Option<(u32, Measured)>> = tried
         .iter()

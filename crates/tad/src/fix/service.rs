@@ -1,18 +1,18 @@
-//! What a client was given in a run: on the whole, in its worst interval, and at the tail.
+//! A client's service in a run: on the whole, in its worst interval, and at the tail.
 //!
 //! A mean hides bursts. A client that gets nothing for half a second and twice as much in the next
-//! has the throughput that it should have, and is not served.
+//! has the right throughput and bad service.
 
 use crate::scenario::{Change, Scenario};
 use crate::sim::{LoadOutcome, Outcome};
 
-/// Intervals are at least this long: shorter ones differ too much by chance.
+/// Shortest interval: shorter ones differ too much by chance.
 const INTERVAL_NS: u64 = 500_000_000;
 
-/// Percentiles are known to within an eighth.
+/// Percentiles have an error of up to an eighth.
 const STEP: f64 = 1.125;
 
-/// What one client was given.
+/// One client's service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Service {
     /// Requests answered, a second.
@@ -27,7 +27,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// What a run gave to a client.
+    /// A client's service in a run.
     pub(super) fn of(scenario: &Scenario, outcome: &Outcome, client: &str) -> Service {
         let loads = outcome.client(client).map_or(&[][..], |client| &client.loads);
         let (worst_per_s, interval_s) = worst(scenario, outcome, client);
@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// In each respect the worse of the two.
+    /// The worse of the two in each respect.
     pub(super) fn lesser(self, other: Service) -> Service {
         Service {
             per_s: self.per_s.min(other.per_s),
@@ -49,7 +49,7 @@ impl Service {
         }
     }
 
-    /// In which respect this is less than what is due by more than a loss, in words.
+    /// In which respect this is less than `due` by more than a loss, in words.
     pub(super) fn short_of(&self, due: &Service, loss: f64) -> Option<String> {
         let kept = 1.0 - loss;
         // In an interval, three standard deviations of a count may be missing by chance.
@@ -76,7 +76,7 @@ impl Service {
 }
 
 /// Requests a second in the interval with the fewest, and the length of an interval. The first
-/// begins after the warm-up, the last ends with the run.
+/// interval begins after the warm-up, the last ends with the run.
 fn worst(scenario: &Scenario, outcome: &Outcome, client: &str) -> (f64, f64) {
     let sample_ns = scenario.sample_ns.max(1);
     let each = INTERVAL_NS.div_ceil(sample_ns).max(1) as usize;
@@ -91,11 +91,11 @@ fn worst(scenario: &Scenario, outcome: &Outcome, client: &str) -> (f64, f64) {
         .filter(|start| start + each <= to)
         .map(|start| (start..start + each).map(at).sum::<f64>() / each as f64)
         .fold(f64::INFINITY, f64::min);
-    // Too short for an interval: all of it is one.
+    // Too short for an interval: the whole run is one.
     (if worst.is_finite() { worst } else { outcome.throughput(client) }, interval_s)
 }
 
-/// The longest 99th percentile. A load without answers is starved, unless another took its place.
+/// The longest 99th percentile. A load without answers is starved, unless another replaced it.
 fn tail(loads: &[LoadOutcome], replaced: bool) -> f64 {
     let starved = |load: &LoadOutcome| load.answered == 0;
     if loads.iter().all(starved) || (!replaced && loads.iter().any(starved)) {
@@ -104,7 +104,7 @@ fn tail(loads: &[LoadOutcome], replaced: bool) -> f64 {
     loads.iter().map(|load| load.latency_ms_p99).fold(0.0, f64::max)
 }
 
-/// Whether the client issues something else on the way.
+/// Whether the client's loads change during the run.
 fn replaced(scenario: &Scenario, client: &str) -> bool {
     scenario.changes.iter().any(|(_, change)| match change {
         Change::Loads { client: changed, .. } => scenario.clients[*changed].name == client,

@@ -1,4 +1,4 @@
-//! Searches in a system of one stage, whose behaviour can be worked out on paper.
+//! Searches in a system of one stage, whose behaviour can be computed by hand.
 
 use super::*;
 use crate::file::{read_scenario, read_tad};
@@ -50,7 +50,7 @@ cost = 4
 remedies = [{ do = "set-policy", stage = "s", policy = "drf" }]
 "#;
 
-/// The same with a thread less, which is hardly felt, and dearer.
+/// The same with one thread less, which hardly matters, and more expensive.
 const LESS: &str = r#"
 [remedy.no-scheduling.less]
 cost = 5
@@ -60,7 +60,7 @@ remedies = [
 ]
 "#;
 
-/// C1 has half of it at first, and a tenth when C2 has grown.
+/// C1 has half of it at first, and a tenth once C2 has grown.
 const LOAD: &str = r#"
 name = "load"
 duration = "8 s"
@@ -117,7 +117,7 @@ fn verdict<'f>(found: &'f Found, name: &str) -> &'f Verdict {
 
 #[test]
 fn a_remedied_system_is_not_its_own_measure() {
-    // C1 gets the same from the slow system whatever C2 does: a fraction of what it had.
+    // C1 gets the same from the slow system whatever C2 does: a fraction of its former throughput.
     let found = found(&[SLOW, FAIR], "isolate:C1:10%", &options());
     let Verdict::Fails { miss, .. } = verdict(&found, "slow") else { panic!("{found:?}") };
     assert!(miss.seen.contains("C1 gets 13/s, not 200/s"), "{miss:?}");
@@ -133,8 +133,8 @@ fn a_remedied_system_is_not_its_own_measure() {
 
 #[test]
 fn a_fair_share_of_less_than_before_is_no_solution() {
-    // Shares follow the weights in the slow system, and the client with the lesser share as it is
-    // gets less than that.
+    // Shares follow the weights in the slow system. The client with the smaller share in the
+    // unchanged system gets less than that.
     for goal in ["fair:10%", "drf:10%"] {
         let found = found(&[SLOW, FAIR], goal, &options());
         let Verdict::Fails { miss, .. } = verdict(&found, "slow") else { panic!("{found:?}") };
@@ -199,7 +199,7 @@ fn a_search_that_is_stopped_says_what_it_found() {
     assert!(found.stopped && !found.limited, "{found:?}");
     assert_eq!(found.best().unwrap().names, ["no-scheduling.fair"]);
     assert!(found.tried.iter().all(|set| set.names != ["no-scheduling.less"]), "{found:?}");
-    // The system as it is was told first.
+    // The unchanged system was reported first.
     let settled = watch.settled.into_inner().unwrap();
     assert!(settled[0].names.is_empty() && settled.len() == found.tried.len(), "{settled:?}");
 }

@@ -1,5 +1,5 @@
-//! Trying a changed system: every workload, every seed, until a goal is missed or somebody whom the
-//! goals are for is worse off than with the system as it is.
+//! Trial of a changed system: every workload and every seed, until a goal is missed, or a client of
+//! the goals is worse off than in the unchanged system.
 
 use super::goal::{Goal, Miss, Run};
 use super::service::Service;
@@ -11,7 +11,7 @@ use crate::sim::{Outcome, SimError, run};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What may be lost against the system as it is: so much differs by chance.
+/// Allowed loss against the unchanged system: differences of this size are chance.
 const CHANCE: f64 = 0.05;
 
 /// What became of a set.
@@ -26,7 +26,7 @@ pub enum Verdict {
         workload: String,
         /// Seed of that run.
         seed: u64,
-        /// Runs before it, all of which reached the goals.
+        /// Earlier runs, which all reached the goals.
         passed: u32,
         /// What was missed.
         #[serde(flatten)]
@@ -44,23 +44,23 @@ pub enum Verdict {
     },
 }
 
-/// Performance over all scenarios as they are written and all seeds, for sets that hold.
+/// Performance over all scenarios as written and all seeds, for sets that hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Mean requests a second, all clients together.
     pub throughput_per_s: f64,
     /// Mean requests a second of each client.
     pub clients_per_s: Vec<f64>,
-    /// Fewest requests a second in any interval of those whom the goals are for.
+    /// Fewest requests a second in any interval, among the clients of the goals.
     pub worst_per_s: f64,
-    /// Mean of the 99th percentiles of those whom the goals protect, or of all.
+    /// Mean 99th percentile of the clients that the goals protect, or of all.
     pub latency_ms_p99: f64,
     /// Runs.
     pub runs: u32,
 }
 
 impl Measured {
-    /// Whether this is as good as another. What differs by less than a hundredth differs by chance.
+    /// Whether this is as good as another. Differences of less than a hundredth are chance.
     pub(super) fn matches(&self, other: &Measured) -> bool {
         self.throughput_per_s >= other.throughput_per_s * 0.99
             && self.latency_ms_p99 <= other.latency_ms_p99 * 1.01
@@ -73,7 +73,7 @@ impl Measured {
     }
 }
 
-/// A set that holds, and what it measures with the first seed.
+/// A set that holds, and its measurement with the first seed.
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
     pub cost: u32,
@@ -85,21 +85,21 @@ pub(super) struct Holding {
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub goals: &'a [Goal],
-    /// Workloads, each with its scenario as that begins.
+    /// Workloads, each with its scenario at the start.
     pub workloads: &'a [(Workload, Scenario)],
-    /// The scenarios as they are written: there nobody may be worse off, and sets are measured.
+    /// The scenarios as written: in these no client may be worse off, and sets are measured.
     pub written: &'a [Scenario],
     pub protected: &'a [&'a str],
     pub seeds: u32,
     pub untouched: Untouched<'a>,
 }
 
-/// What came of a trial, and for a set that holds what it measures with the first seed.
+/// A verdict, and for a set that holds its measurement with the first seed.
 pub(super) type Tried = (Verdict, Option<Measured>);
 
 impl Bench<'_> {
-    /// Tries a system that is not as it was, with what cheaper sets reach. Says nothing if it is
-    /// told to stop: `go_on` is asked before each run.
+    /// Tries a changed system, given the results of cheaper sets. Returns nothing if it is stopped:
+    /// `go_on` is called before each run.
     pub fn judge(
         &self,
         tad: &Tad,
@@ -158,7 +158,7 @@ impl Bench<'_> {
         Ok(Some((Verdict::Holds(sums.measured()), first)))
     }
 
-    /// What the system as it is gives under the scenarios as they are written.
+    /// Measurements of the unchanged system under the scenarios as written.
     pub fn as_it_is(&self) -> Result<Measured, SimError> {
         let mut sums = Sums::default();
         for seed in 1..=u64::from(self.seeds) {
@@ -180,7 +180,7 @@ impl Bench<'_> {
         tad == self.untouched.tad()
     }
 
-    /// The first goal that a run misses, or whom it harms.
+    /// The first goal that a run misses, or the client that it harms.
     fn miss(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
         for goal in self.goals {
             if let Some(seen) = goal.misses(run, &self.untouched)? {
@@ -190,7 +190,7 @@ impl Bench<'_> {
         self.harm(tad, run)
     }
 
-    /// Whom a run serves worse than the system as it is does.
+    /// The client that a run serves worse than the unchanged system does.
     fn harm(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
         if self.is_untouched(tad) {
             return Ok(None);
@@ -200,7 +200,7 @@ impl Bench<'_> {
             let client = goal.subject(run.workload, &before);
             let mut was = Service::of(run.workload, &before, client);
             if let Goal::Tail { limit_ms, .. } = goal {
-                // The goal says how long a latency may be.
+                // The goal limits this latency.
                 was.p99_ms = was.p99_ms.max(*limit_ms);
             }
             let now = Service::of(run.workload, run.outcome, client);

@@ -1,5 +1,5 @@
-//! The system as it is: what remedies are compared with. A remedied system that was its own measure
-//! could be slow for everybody and still seem to protect somebody.
+//! The unchanged system, the reference for remedies. Compared only with itself, a remedied system
+//! could be slow for all clients and still seem to protect one.
 
 use super::service::Service;
 use super::workload::{base_for, entitled};
@@ -8,20 +8,20 @@ use crate::scenario::Scenario;
 use crate::sim::{Outcome, SimError, run};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A run that is made when it is asked for the first time.
+/// A run that is made at its first use.
 type Run = Arc<OnceLock<Result<Arc<Outcome>, SimError>>>;
 
-/// Runs that are known. All sets of remedies are compared with the same ones.
+/// Known runs. All sets of remedies are compared with the same ones.
 #[derive(Debug)]
 pub(super) struct Untouched<'a> {
     tad: &'a Tad,
     known: Mutex<Vec<Known>>,
 }
 
-/// A run, and what it is a run of.
+/// A run with its system and scenario.
 #[derive(Debug)]
 struct Known {
-    /// None for the system as it is.
+    /// None for the unchanged system.
     other: Option<Tad>,
     scenario: Scenario,
     seed: u64,
@@ -38,14 +38,14 @@ impl<'a> Untouched<'a> {
         self.tad
     }
 
-    /// What happens under a scenario.
+    /// The outcome under a scenario.
     pub fn outcome(&self, scenario: &Scenario, seed: u64) -> Result<Arc<Outcome>, SimError> {
         self.run(None, scenario, seed)
     }
 
-    /// What a client must get at least, for isolation: what it gets while the others are at their
-    /// base load, or what it would get alone on machines with its share of every resource. More
-    /// than its share is lent, and may be taken back.
+    /// The least that isolation requires for a client: its throughput at the others' base load, or
+    /// alone on machines with its share of every resource. Throughput beyond its share is lent, and
+    /// may be taken back.
     pub fn due(
         &self,
         workload: &Scenario,

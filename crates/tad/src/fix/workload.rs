@@ -1,4 +1,4 @@
-//! A scenario and its perturbations: a remedy that holds only for what was tried is none.
+//! A scenario and its perturbations: a remedy that holds for only one of them is no remedy.
 
 use crate::model::{Tad, Threads};
 use crate::scenario::{Arrivals, Change, Load, Scenario};
@@ -11,15 +11,15 @@ const SAMPLE_NS: u64 = 500_000_000;
 pub struct Workload {
     /// What it is, for people.
     pub name: String,
-    /// What is simulated. Nothing changes on the way.
+    /// The simulated scenario, without changes during the run.
     pub scenario: Scenario,
 }
 
-/// The workloads of a scenario, the hardest first: as it ends and as it begins, each with the
-/// others' threads (or rates, or bursts) times four, two and one, and as it ends with the amounts
-/// of the others' requests doubled, and with the others issuing every kind of request that the
-/// system has. `steady` are the clients that the goals protect, which stay as they are; if there
-/// are none, all clients grow.
+/// The workloads of a scenario, the hardest first. It is taken at its end and at its start, each
+/// with the others' threads (or rates, or bursts) times four, two and one. Two more use its end:
+/// with the amounts of the others' requests doubled, and with the others issuing every kind of
+/// request of the system. `steady` are the clients that the goals protect, which stay the same;
+/// without any, all clients grow.
 pub fn workloads(
     tad: &Tad,
     scenario: &Scenario,
@@ -45,7 +45,7 @@ pub fn workloads(
     all
 }
 
-/// What isolation of a client compares a workload with: the others as they begin, resources too.
+/// The base load for the isolation of a client: the others at their start, resources too.
 pub fn base_for(workload: &Scenario, begins: &Scenario, client: &str) -> Scenario {
     let mut base = begins.clone();
     for (to, from) in base.clients.iter_mut().zip(&workload.clients) {
@@ -56,8 +56,8 @@ pub fn base_for(workload: &Scenario, begins: &Scenario, client: &str) -> Scenari
     base
 }
 
-/// The client alone on machines that have its share of everything: a part of each resource's rate,
-/// and of the threads too, of which there is at least one.
+/// The client alone on machines with its share of everything: a part of each resource's rate and of
+/// the threads, at least one thread.
 pub fn entitled(tad: &Tad, workload: &Scenario, client: &str) -> (Tad, Scenario) {
     let weights: f64 = workload.clients.iter().map(|each| each.weight).sum();
     let mut alone = workload.clone();
@@ -86,7 +86,7 @@ pub fn begins(scenario: &Scenario, duration_ns: u64) -> Scenario {
     Scenario { changes: Vec::new(), ..shortened(scenario, duration_ns) }
 }
 
-/// What the scenario has become by its end, from the start on.
+/// The scenario's final state, from the start on.
 fn ends(scenario: &Scenario, duration_ns: u64) -> Scenario {
     let mut ends = begins(scenario, duration_ns);
     for (_, change) in &scenario.changes {
@@ -98,7 +98,7 @@ fn ends(scenario: &Scenario, duration_ns: u64) -> Scenario {
     ends
 }
 
-/// A third of the time is for controllers to settle. Samples are short, for a look at intervals.
+/// A third of the time lets controllers settle. Samples are short, to see intervals.
 fn shortened(scenario: &Scenario, duration_ns: u64) -> Scenario {
     let sample_ns = (duration_ns / 12).clamp(1, SAMPLE_NS);
     Scenario { duration_ns, warmup_ns: duration_ns / 3, sample_ns, ..scenario.clone() }
@@ -114,8 +114,8 @@ fn grown(scenario: &Scenario, steady: &[&str], change: impl Fn(&mut Load)) -> Sc
     grown
 }
 
-/// What the others issue, and of every other kind of request as much, from other threads: a remedy
-/// at a stage that the scenario's requests do not cross, or do not crowd, must not pass for one.
+/// The others' loads, and the same amount of every other kind of request, from other threads.
+/// Otherwise a remedy would pass at a stage that the scenario's requests do not cross or crowd.
 fn mixed(tad: &Tad, scenario: &Scenario, steady: &[&str]) -> Scenario {
     let mut mixed = scenario.clone();
     for client in &mut mixed.clients {
@@ -137,7 +137,7 @@ fn mixed(tad: &Tad, scenario: &Scenario, steady: &[&str]) -> Scenario {
     mixed
 }
 
-/// So many times the threads, the rate or the bursts.
+/// Multiplies the threads, the rate or the bursts.
 pub(crate) fn times(load: &mut Load, factor: u32) {
     match &mut load.arrivals {
         Arrivals::Closed { threads, .. } => *threads = threads.saturating_mul(factor),

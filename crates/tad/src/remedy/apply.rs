@@ -1,4 +1,4 @@
-//! Carrying out a remedy: a changed copy of the system.
+//! Applies a remedy: a changed copy of the system.
 
 use super::Remedy;
 use crate::model::{
@@ -20,7 +20,7 @@ pub enum RemedyError {
         /// Resource.
         resource: String,
     },
-    /// The stage is of another kind than the remedy is for.
+    /// The remedy is not for this kind of stage.
     #[error("stage \"{stage}\" {why}")]
     Misfit {
         /// Stage.
@@ -30,7 +30,7 @@ pub enum RemedyError {
     },
 }
 
-/// A queue that takes any policy, with fairness of dominant resources in it.
+/// A pluggable queue with dominant resource fairness.
 const SCHEDULED: Queue = Queue {
     explicit: true,
     pluggable: true,
@@ -39,8 +39,7 @@ const SCHEDULED: Queue = Queue {
     policy: Policy::Drf,
 };
 
-/// Applies a remedy. Control logic is only noted ([`Tad::controls`]) for the simulator to carry
-/// out.
+/// Applies a remedy. Control logic is only noted ([`Tad::controls`]); the simulator executes it.
 pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
     match remedy {
         Remedy::AddSchedulingPoint { stage, threads } => {
@@ -160,8 +159,8 @@ fn on_demand(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
     }
 }
 
-/// Moves what `stage` consumes of `resource`, and all that a request does after it, to a stage of
-/// its own: each step in question becomes two.
+/// Moves the consumption of `resource` at `stage`, and everything after it, to a new stage: each
+/// such step becomes two.
 fn split(
     tad: &mut Tad,
     stage: &str,
@@ -222,7 +221,7 @@ fn split(
     Ok(())
 }
 
-/// Cuts a step in front of its use number `cut`; what follows is done at `target`.
+/// Cuts a step before its use number `cut`; the rest is done at `target`.
 fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
     let fresh = steps.len();
     let step = &mut steps[id];
@@ -231,7 +230,7 @@ fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
         stage: target,
         place: crate::model::Place::Same,
         uses: step.uses.split_off(cut),
-        // The look-up stays in front of what it may save.
+        // The look-up stays before the part that it may save.
         cache: None,
         submits: std::mem::take(&mut step.submits),
         waits: std::mem::take(&mut step.waits),
@@ -253,7 +252,7 @@ fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
     steps.push(second);
 }
 
-/// Declares what the two stages of a split use, from what their steps do.
+/// Sets the declared uses of both stages of a split from their steps.
 fn settle_uses(tad: &mut Tad, from: StageId, target: StageId, moved: ResourceId) {
     tad.stages[from].uses.retain(|each| each.resource != moved);
     let mut uses: Vec<ResourceId> = Vec::new();

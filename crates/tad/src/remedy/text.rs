@@ -1,4 +1,4 @@
-//! Remedies as a system file writes them.
+//! Remedies in the form of a system file.
 
 use super::Remedy;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ enum Value<'a> {
 }
 
 impl Remedy {
-    /// What may stand after `do`.
+    /// Valid values of `do`.
     pub const NAMES: [&'static str; 15] = [
         "add-scheduling-point",
         "make-pluggable",
@@ -31,7 +31,7 @@ impl Remedy {
         "set-policy",
     ];
 
-    /// Its name, as it stands after `do`.
+    /// Its name: the value of `do`.
     pub fn name(&self) -> &'static str {
         match self {
             Remedy::AddSchedulingPoint { .. } => "add-scheduling-point",
@@ -52,7 +52,7 @@ impl Remedy {
         }
     }
 
-    /// Whether it is control logic beside an architecture that stays as it is.
+    /// Whether it is control logic, which leaves the architecture unchanged.
     pub fn is_control(&self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl Remedy {
         )
     }
 
-    /// The table that a system file has for it: `{ do = "unblock", stage = "worker" }`.
+    /// Its table in a system file: `{ do = "unblock", stage = "worker" }`.
     pub fn to_toml(&self) -> String {
         use Value::{Number, Text, Texts, Time};
         let keys: Vec<(&str, Value)> = match self {
@@ -140,7 +140,7 @@ impl Remedy {
 }
 
 fn quoted(text: &str) -> String {
-    // Names of files are plain; what would need an escape is written so that it still parses.
+    // Names in files are plain; any other is escaped so that it still parses.
     toml::Value::String(text.to_owned()).to_string()
 }
 

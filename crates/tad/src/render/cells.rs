@@ -1,5 +1,5 @@
-//! Items as `dot` sees them: tables of empty cells, of the size of what will be drawn, with a cell
-//! for every line that meets them.
+//! Items as tables of empty cells for `dot`, of the size of the drawing, with a cell for every line
+//! that meets them.
 
 use super::graph::{name, size};
 use super::lines::{Anchor, Item, Side, Wire};

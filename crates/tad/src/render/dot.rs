@@ -1,7 +1,7 @@
-//! Asking `dot` for positions: a graph goes to its standard input, JSON comes back.
+//! Runs `dot` for positions: the graph goes to its standard input, and JSON comes back.
 //!
-//! No shell and no files are involved, and `dot` gets a limited time: a picture must never hang the
-//! program that wants one.
+//! No shell and no files are involved, and `dot` has a time limit: a picture must never hang its
+//! program.
 
 use super::RenderError;
 use super::svg::{Point, Rect};
@@ -12,12 +12,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long the layouts of a picture may take together. The largest system of the dissertation
-/// takes a fifth of a second.
+/// Time limit for all layouts of a picture. The largest system of the dissertation takes a fifth of
+/// a second.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is looked whether a `dot` that closed its output has ended.
+/// How often to check whether a `dot` that closed its output has ended.
 const POLL: Duration = Duration::from_millis(2);
-/// So much of an error message is passed on, in bytes.
+/// Longest part of an error message that is passed on, in bytes.
 const MESSAGE_BYTES_MAX: usize = 300;
 
 /// Positions, by the names of the graph; `y` grows downwards.
@@ -41,7 +41,7 @@ pub(super) fn deadline() -> Instant {
 /// Lays a graph out.
 pub(super) fn positions(graph: &str, end: Instant) -> Result<Positions, RenderError> {
     let mut command = Command::new("dot");
-    // Numbers must have points, not commas, whatever the user's language is.
+    // Numbers must have points, not commas, in any locale.
     command.arg("-Tjson0").env("LC_ALL", "C");
     let json = run(command, graph, end)?;
     read(&json).map_err(|missing| RenderError::Unreadable(missing.to_owned()))
@@ -55,8 +55,8 @@ pub(super) fn run(mut command: Command, input: &str, end: Instant) -> Result<Vec
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| RenderError::NoDot(error.to_string()))?;
-    // Three pipes, three threads: whichever of them the child leaves full or empty, this thread
-    // waits with a limit. The threads end when the child does, because its ends are closed then.
+    // Three pipes, three threads: whatever state the child leaves the pipes in, this thread waits
+    // with a time limit. The threads end with the child, which closes its ends.
     if let Some(mut stdin) = child.stdin.take() {
         let input = input.to_owned();
         std::thread::spawn(move || stdin.write_all(input.as_bytes()));
@@ -73,8 +73,7 @@ pub(super) fn run(mut command: Command, input: &str, end: Instant) -> Result<Vec
         }
     };
     let (Some(bytes), Some(status)) = (result, status) else {
-        // Killed and waited for: no zombie is left behind. It may just have ended; then killing
-        // fails, which is as good.
+        // Killed and reaped: no zombie is left. If it has just ended, killing fails, which is fine.
         let _ = child.kill();
         let _ = child.wait();
         return Err(RenderError::Slow { seconds: TIME_LIMIT.as_secs() });
@@ -90,14 +89,13 @@ pub(super) fn run(mut command: Command, input: &str, end: Instant) -> Result<Vec
     Ok(bytes)
 }
 
-/// Reads a pipe to its end, in a thread of its own.
+/// Reads a pipe to its end, on its own thread.
 fn collect<R: Read + Send + 'static>(pipe: Option<R>) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error is all that there is; an answer that is too short is
-            // noticed when it is parsed.
+            // After an error the bytes read so far are all; the parser notices a short answer.
             let _ = pipe.read_to_end(&mut bytes);
         }
         let _ = sender.send(bytes);
@@ -114,7 +112,7 @@ fn read(json: &[u8]) -> Result<Positions, &'static str> {
     for object in list("objects") {
         let name = text(&object, "name").ok_or("a node has no name")?.to_owned();
         if name.starts_with("cluster") {
-            // A cluster without nodes has no size, and nobody misses it.
+            // A cluster without nodes has no size, and needs none.
             if let Some(bounds) = rectangle(&object, height) {
                 positions.clusters.insert(name, bounds);
             }
@@ -177,7 +175,7 @@ mod tests {
         let start = Instant::now();
         let mut command = Command::new("sleep");
         command.arg("60");
-        // More than a pipe holds: it is never read, and must not block us either.
+        // More than a pipe holds: it is never read, and must not block us.
         let error =
             run(command, &" ".repeat(1 << 20), start + Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, RenderError::Slow { .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! Putting the picture together.
+//! Assembles the picture.
 
 use super::graph::{Layout, node_title};
 use super::lines::{Anchor, Item, Line, Side, Wire};
@@ -46,7 +46,7 @@ pub(super) fn picture(scene: &Scene<'_>) -> String {
         }
     }
     y += 16.0;
-    // A diagram that is narrower than the legend is put in the middle.
+    // A diagram that is narrower than the legend is centred.
     let origin = Point::new(((width - scene.layout.width) / 2.0).round(), y);
     diagram(&mut svg, scene, origin);
     y += scene.layout.height + 22.0;
@@ -91,7 +91,7 @@ fn diagram(svg: &mut Svg, scene: &Scene<'_>, origin: Point) {
             svg.text("process-title", title, Align::Start, &one_line(&tad.processes[index].title));
         }
     }
-    // What is on the path comes last and so lies on top.
+    // Elements on the path come last, and so lie on top.
     for strong in [false, true] {
         lines(svg, scene, origin, strong);
     }
@@ -168,8 +168,8 @@ fn lines(svg: &mut Svg, scene: &Scene<'_>, origin: Point, strong: bool) {
     }
 }
 
-/// The curve of a wire up to the box of the stage: the layout ends lines in front of the queue,
-/// and those that do not enter the queue run on below it.
+/// The curve of a wire up to the box of the stage. The layout ends lines in front of the queue;
+/// lines that do not enter the queue continue below it.
 fn ends(scene: &Scene<'_>, wire: &Wire, curve: &[Point]) -> Vec<Point> {
     let mut points = curve.to_vec();
     let (Item::Anchor(Anchor::Stage(stage)), Some(last)) = (wire.head, curve.last().copied())

@@ -5,7 +5,7 @@ use super::svg::{Point, Svg, number};
 
 const HEAD_LENGTH: f64 = 10.0;
 const HEAD_HALF: f64 = 4.5;
-/// The line ends inside of its arrow head, so that it does not look out at the tip.
+/// The line ends inside its arrow head, so that it does not show at the tip.
 const HEAD_OVERLAP: f64 = 3.0;
 /// About one diamond for each of these lengths.
 const DIAMOND_EVERY: f64 = 64.0;
@@ -95,7 +95,7 @@ fn distance(a: Point, b: Point) -> f64 {
     (a.x - b.x).hypot(a.y - b.y)
 }
 
-/// A curve as straight pieces, so many for each of its parts.
+/// A curve as straight pieces, this many for each of its parts.
 pub(super) fn flatten(points: &[Point], pieces: usize) -> Vec<Point> {
     let mut flat: Vec<Point> = points.first().copied().into_iter().collect();
     let mut from = 0;

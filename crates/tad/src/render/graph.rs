@@ -1,11 +1,11 @@
-//! The graph that `dot` lays out, and its answer in terms of the system.
+//! The graph for `dot`, and its answer in terms of the system.
 //!
 //! Names never go to `dot`: stages are called `s0`, `s1`, … and texts are boxes of their size. So
-//! no name needs escaping for it, and its fonts do not matter.
+//! no name needs escaping, and the fonts of `dot` do not matter.
 //!
-//! A stage is a table of empty cells, so that lines meet it at its queue or at its box and not at
-//! the symbols above and below. A label is a node in the middle of its line: lines run around
-//! nodes, so nothing crosses a label, and it is plain to which line it belongs.
+//! A stage is a table of empty cells, so that lines meet its queue or its box, and not the symbols
+//! above and below. A label is a node in the middle of its line. Lines run around nodes, so nothing
+//! crosses a label, and its line is clear.
 
 use super::RenderError;
 use super::cells::{cell, cells, row, table};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-/// Where everything is. What `dot` does not know is not in here.
+/// The layout: positions of everything that `dot` has placed.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     pub width: f64,
@@ -42,7 +42,7 @@ impl Layout {
     }
 }
 
-/// A layout with more wires than this takes long enough that one has to do.
+/// Above this number of wires, one layout takes so long that it has to do.
 const MANY_WIRES: usize = 240;
 
 /// Sizes of cluster titles.
@@ -57,7 +57,7 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
     let mut best: Option<(f64, Positions)> = None;
     let mut problem = None;
     let end = deadline();
-    // By size and not by time: the same system must give the same picture on a slow machine.
+    // By size, not time: a system must have the same picture on a slow machine.
     let tried = if wires.len() > MANY_WIRES { 1 } else { Variant::ALL.len() };
     for variant in Variant::ALL.into_iter().take(tried) {
         match refined(tad, lines, &wires, shapes, variant, end) {
@@ -67,7 +67,7 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
                     best = Some((score, found));
                 }
             }
-            // `dot` has bugs that strike some graphs only in one way of laying them out.
+            // Some bugs of `dot` affect a graph in only one variant.
             Err(error @ RenderError::Failed { .. }) => problem = Some(error),
             Err(error) => return Err(error),
         }
@@ -79,16 +79,16 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
     }
 }
 
-/// A way of putting the same graph to `dot`. Its heuristics depend on the order in which boxes are
-/// named and on how it assigns columns, and no choice is best for every system; a layout takes
-/// milliseconds, so all are tried.
+/// A variant of the same graph for `dot`. Its heuristics depend on the order of the boxes and on
+/// how it assigns columns, and no variant is best for every system. A layout takes milliseconds, so
+/// all are tried.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
-    /// Columns of the whole picture at once, instead of each boundary by itself.
+    /// Columns for the whole picture at once, instead of for each boundary.
     columns_at_once: bool,
-    /// What is inside of a boundary is named from last to first.
+    /// Contents of a boundary are named from last to first.
     backwards: bool,
-    /// How much waiting and information want short lines, compared with requests' 4.
+    /// Weight of short lines for waiting and information; requests have 4.
     other_weight: u32,
 }
 
@@ -106,8 +106,8 @@ impl Variant {
     };
 }
 
-/// Lays out twice: the first layout tells from where lines come, the second lets them meet their
-/// stages in that order, so that they do not cross right in front of them.
+/// Lays out twice. The first layout shows the directions of the lines; in the second they meet
+/// their stages in that order, so that they do not cross right before them.
 fn refined(
     tad: &Tad,
     lines: &[Line],
@@ -167,7 +167,7 @@ fn gather(
     Ok(layout)
 }
 
-/// Moves boundaries out around their own lines, and the picture's edges with them.
+/// Extends boundaries around their own lines, and the picture's edges with them.
 fn grow(tad: &Tad, lines: &[Line], shapes: &Shapes, layout: &mut Layout) {
     let homes: Vec<Home> = layout
         .wires
@@ -255,8 +255,8 @@ fn items(tad: &Tad, shapes: &Shapes) -> Vec<Item> {
     items
 }
 
-/// The innermost boundary around an item: the process or kind of node that it shares with
-/// everything that it is tied to.
+/// The innermost boundary around an item: the process or kind of node that it shares with all items
+/// it is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
     Process(ProcessId),
@@ -363,7 +363,7 @@ fn graph(
     out
 }
 
-/// How a kind of node is called in the picture.
+/// The title of a kind of node in the picture.
 pub(super) fn node_title(tad: &Tad, node: usize) -> String {
     let node = &tad.nodes[node];
     let title = one_line(&node.title);

@@ -1,19 +1,19 @@
-//! Boundaries that hold what belongs to them.
+//! Extends boundaries around their own lines.
 //!
-//! `dot` bends some lines a little beyond the boundary in which both of their ends are. Such a line
-//! would seem to leave the process. Where there is room, the boundary is moved out instead.
+//! `dot` bends some lines slightly beyond the boundary that contains both of their ends. Such a
+//! line would seem to leave the process. Where there is room, the boundary is extended instead.
 
 use super::edges::flatten;
 use super::svg::{Point, Rect};
 
-/// Further than this a boundary is not moved: the line goes around something else.
+/// Largest extension: a line further away goes around something else.
 const MOST: f64 = 60.0;
-/// Between a line and the boundary around it, and between a boundary and its neighbours.
+/// Distance from a line to the boundary around it, and from a boundary to its neighbours.
 const SPACE: f64 = 7.0;
 const PIECES: usize = 8;
 
-/// The boundary with room for these curves and for the boundaries inside of it, unless it would
-/// come too near to one of `others`.
+/// The boundary with room for these curves and for the boundaries inside, unless it would come too
+/// near to one of `others`.
 pub(super) fn grown(home: Rect, curves: &[&[Point]], inner: &[Rect], others: &[Rect]) -> Rect {
     let mut grown = home;
     for curve in curves {

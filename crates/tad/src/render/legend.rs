@@ -1,4 +1,4 @@
-//! The legend: what the symbols mean that occur in the picture, and no others.
+//! The legend: the meanings of the symbols in the picture, and of no others.
 
 use super::draw::Scene;
 use super::edges;
@@ -138,7 +138,7 @@ pub(super) fn legend(svg: &mut Svg, scene: &Scene<'_>, x: f64, y: f64, room: f64
     let widths = widths(rows);
     svg.group("legend", "Legend");
     for (index, (entry, text)) in entries.iter().enumerate() {
-        // Down a column first: related symbols are one below the other.
+        // Column by column, so that related symbols are one below the other.
         let at = Point::new(
             x + widths.iter().take(index / rows).sum::<f64>(),
             y + (index % rows) as f64 * ROW_H,

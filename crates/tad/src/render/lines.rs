@@ -1,16 +1,16 @@
-//! Every line of the picture, and which way it makes the picture grow.
+//! Every line of the picture, and its direction of growth.
 //!
 //! The layout puts the tail of an edge left of its head. Answers and acknowledgements run against
 //! requests, so edges in the direction of their arrows would stretch the picture into one long
-//! chain, with processes torn apart. All stages therefore get a place in one order (processes as
-//! the requests reach them, and within them stages as the requests reach them), every edge is given
-//! to the layout in that order, and the arrow is drawn at the end where it belongs.
+//! chain, with processes torn apart. So all stages have one order: processes as the requests reach
+//! them, and within them stages as the requests reach them. Every edge goes to the layout in that
+//! order, and its arrow is drawn at the right end.
 
 use super::shape;
 use crate::model::{End, FlowKind, StageId, Tad};
 use std::collections::VecDeque;
 
-/// What a line begins or ends at.
+/// An end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Anchor {
     Clients,
@@ -38,9 +38,9 @@ pub(super) struct Line {
     pub from: Anchor,
     pub to: Anchor,
     pub label: String,
-    /// It goes to another machine of the same kind, for which its label stands.
+    /// It goes to another machine of the same kind; the label stands for that machine.
     pub leaves: bool,
-    /// Of which flow it is the picture.
+    /// The flow that it shows.
     pub flow: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Item {
 pub(super) enum Side {
     /// At the queue, where requests come in.
     Queue,
-    /// On the left below the queue: everything that does not come in as a request.
+    /// On the left below the queue: lines that are not incoming requests.
     West,
     East,
 }
@@ -76,7 +76,7 @@ pub(super) struct Wire {
     pub arrow: bool,
 }
 
-/// The lines of a system: flows, then what stages pull, then what controls observe and set.
+/// The lines of a system: flows, then pulls of stages, then what controls observe and set.
 pub(super) fn lines(tad: &Tad) -> Vec<Line> {
     let anchor = |end: End| match end {
         End::Clients => Anchor::Clients,
@@ -121,13 +121,13 @@ pub(super) fn lines(tad: &Tad) -> Vec<Line> {
     lines
 }
 
-/// The place of every stage in the order in which the picture grows: smaller is further left.
+/// The position of every stage in the order of growth: smaller is further left.
 fn order(tad: &Tad) -> Vec<(usize, usize, StageId)> {
     const UNREACHED: usize = usize::MAX;
     let mut level = vec![UNREACHED; tad.stages.len()];
     let mut process_rank = vec![UNREACHED; tad.processes.len()];
     let mut ranked = 0;
-    // Stages that no request reaches begin a search of their own, in the order of the file.
+    // Stages that no request reaches start their own search, in the order of the file.
     let entries = std::iter::once(End::Clients).chain((0..tad.stages.len()).map(End::Stage));
     for entry in entries {
         let mut queue = VecDeque::from([(entry, 0)]);
@@ -154,7 +154,7 @@ fn order(tad: &Tad) -> Vec<(usize, usize, StageId)> {
     (0..tad.stages.len()).map(key).collect()
 }
 
-/// The lines as the layout gets them: cut in two at their labels, and from left to right.
+/// The lines for the layout: cut in two at their labels, and from left to right.
 pub(super) fn wires(tad: &Tad, lines: &[Line]) -> Vec<Wire> {
     let order = order(tad);
     let left_of = |a: Anchor, b: Anchor| match (a, b) {

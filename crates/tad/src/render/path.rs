@@ -1,4 +1,4 @@
-//! The path of a request through the stages: which come when, and which flows it takes.
+//! The path of a request: the order of its stages, and its flows.
 
 use crate::model::{End, Flow, FlowKind, RequestId, StageId, Tad};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The path of a request type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Path {
-    /// What the request type is called.
+    /// The request type's name.
     pub name: String,
-    /// For each stage that it visits, the numbers of its steps there. Steps are numbered from 1, a
-    /// step before those that it submits.
+    /// For each stage on the path, the numbers of its steps. Steps are numbered from 1, each before
+    /// those that it submits.
     pub steps: BTreeMap<StageId, Vec<usize>>,
     /// Indices of the flows that it takes.
     pub flows: BTreeSet<usize>,
@@ -21,7 +21,7 @@ pub(super) fn path(tad: &Tad, request: RequestId) -> Path {
     let mut path = Path { name: request.name.clone(), ..Path::default() };
     let steps = &request.steps;
     let mut visited = vec![false; steps.len()];
-    // What is submitted first is numbered first: a stack takes it in reverse.
+    // The step submitted first gets the lower number: a stack takes them in reverse.
     let mut stack = vec![(request.first, End::Clients)];
     let mut number = 0;
     while let Some((index, submitter)) = stack.pop() {
@@ -47,8 +47,8 @@ pub(super) fn path(tad: &Tad, request: RequestId) -> Path {
     path
 }
 
-/// Takes the flows between two ends: the one that is labelled like the step if there is one,
-/// otherwise all of them, since nothing tells them apart.
+/// Takes the flows between two ends: the one labelled like the step if there is one, otherwise all
+/// of them, as they cannot be distinguished.
 fn take(tad: &Tad, taken: &mut BTreeSet<usize>, kind: FlowKind, from: End, to: End, step: &str) {
     let fits = |flow: &Flow| flow.kind == kind && flow.from == from && flow.to == to;
     let between: Vec<usize> = (0..tad.flows.len()).filter(|i| fits(&tad.flows[*i])).collect();

@@ -1,16 +1,16 @@
-//! Which of several layouts of the same system is the easiest to follow.
+//! Which of several layouts of a system is the easiest to follow.
 //!
-//! What makes a diagram hard to read is known from studies of graph drawing: crossings most of all,
-//! then long and winding lines. Each counts as some pixels of line here; only the order of the
-//! sums matters.
+//! Studies of graph drawing show what makes a diagram hard to read: crossings most of all, then
+//! long and winding lines. Each counts as some pixels of line here; only the order of the sums
+//! matters.
 
 use super::dot::Positions;
 use super::edges::flatten;
 use super::svg::{Point, Rect};
 
-/// A crossing of two lines is as bad as so many pixels of line.
+/// A crossing of two lines is as bad as this many pixels of line.
 const CROSSING: f64 = 120.0;
-/// A line that leaves the boundary in which both of its ends are tells a lie about the system.
+/// A line that leaves the boundary of both its ends misrepresents the system.
 const ESCAPE: f64 = 400.0;
 /// Weight of the picture's height and width.
 const EXTENT: f64 = 0.5;
@@ -19,13 +19,13 @@ const PIECES: usize = 4;
 /// How far a line may be outside of a boundary, in pixels.
 const TOLERANCE: f64 = 2.0;
 
-/// A wire as the score sees it.
+/// A wire, for the score.
 pub(super) struct Track {
     /// Id of the edge.
     pub id: String,
     /// Lines that share an end are expected to meet there.
     pub ends: [String; 2],
-    /// Name of the cluster in which both ends are, if there is one.
+    /// Name of the cluster that contains both ends, if there is one.
     pub home: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! How large everything is that the layout has to place.
+//! The sizes of all items in the layout.
 //!
-//! Sizes are whole pixels, because `dot` takes no others for the cells from which a stage is built.
+//! Sizes are whole pixels: `dot` accepts only these for the cells of a stage.
 
 use super::Mark;
 use super::lines::{Anchor, Item, Kind, Line, Side, wires};
@@ -17,15 +17,15 @@ pub(super) const SMALL_STEP: f64 = 16.0;
 /// Sides of the squares for resources and for problems, and the gap between two.
 pub(super) const SQUARE: f64 = 22.0;
 pub(super) const SQUARE_GAP: f64 = 4.0;
-/// What square brackets need on either side.
+/// Space for square brackets on each side.
 pub(super) const BRACKET: f64 = 6.0;
 /// From the squares to the box of the stage.
 pub(super) const SQUARE_SPACE: f64 = 4.0;
-/// The queue symbol, and where it is from the top of its stage: below the plug and the lock.
+/// The queue symbol, and its distance from the top of its stage: below the plug and the lock.
 pub(super) const QUEUE_W: f64 = 34.0;
 pub(super) const QUEUE_H: f64 = 22.0;
 pub(super) const QUEUE_TOP: f64 = 20.0;
-/// How far each further card of a stack looks out above the one in front.
+/// How far each further card of a stack shows above the one in front.
 pub(super) const CARD: f64 = 5.0;
 pub(super) const CARDS_BEHIND: f64 = 2.0;
 /// The least distance between two lines on one side of a box.
@@ -33,11 +33,11 @@ const LINE_GAP: f64 = 13.0;
 const BOX_W_MIN: f64 = 84.0;
 const BOX_W_TEXT_MAX: f64 = 118.0;
 const BOX_H_MIN: f64 = 60.0;
-/// Right of the resources, for the number of a path. Kept free in every picture: a system should
-/// not change its layout when a path is highlighted.
+/// Space right of the resources, for the number of a path. It is kept free in every picture:
+/// highlighting a path should not change the layout.
 const BADGE_ROOM: f64 = 10.0;
 const NOTE_TEXT_W: f64 = 190.0;
-/// Said below the label of a line that leaves its node for another one of the kind.
+/// Text below the label of a line to another node of the same kind.
 pub(super) const OTHER_NODE: &str = "other node";
 
 /// A stage with everything around it.
@@ -58,7 +58,7 @@ pub(super) struct StageShape {
     /// Kind, square brackets, title.
     pub resources: Vec<(ResourceKind, bool, String)>,
     pub marks: Vec<Mark>,
-    /// It has a queue of its own (and does not pull from a shared one).
+    /// It has its own queue (and does not pull from a shared one).
     pub queue: bool,
     /// It is one of several.
     pub stacked: bool,
@@ -72,11 +72,11 @@ pub(super) struct TextShape {
     pub lines: Vec<String>,
 }
 
-/// A control, as a note says it.
+/// A control's note.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Note {
     pub text: String,
-    /// Names of the stages that it looks at.
+    /// Names of the stages that it observes.
     pub observes: Vec<String>,
     /// Names of the stages that it changes.
     pub sets: Vec<String>,
@@ -223,7 +223,7 @@ pub(super) fn square_w(may: bool) -> f64 {
     if may { SQUARE + 2.0 * BRACKET } else { SQUARE }
 }
 
-/// The label of a line in words, for readers who cannot see it.
+/// The label of a line in words, for screen readers.
 pub(super) fn spoken(kind: Kind) -> &'static str {
     match kind {
         Kind::Data => "issues requests to",
@@ -233,7 +233,7 @@ pub(super) fn spoken(kind: Kind) -> &'static str {
     }
 }
 
-/// What a control says on its note, and which stages it is tied to.
+/// The text of a control's note, and the stages that it is connected to.
 pub(super) fn note(control: &Remedy) -> Note {
     let ms = |ns: &u64| format!("{}{NO_BREAK}ms", *ns as f64 / 1e6);
     let one = |stage: &String| vec![stage.clone()];

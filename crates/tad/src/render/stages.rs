@@ -102,7 +102,7 @@ pub(super) fn queue(svg: &mut Svg, queue: &Queue, at: Point) {
     }
 }
 
-/// A lock with a person in it instead of a keyhole: the order is kept for each client.
+/// A lock with a person instead of a keyhole: the order is kept for each client.
 pub(super) const PERSONAL_LOCK: &str = "M2.2 6.8h11.6v8.2h-11.6zM5 6.8V4.6a3 3 0 0 1 6 0v2.2M6.8 9.4a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0M5.2 13.2c0-3.2 5.6-3.2 5.6 0";
 
 /// A lane that is open on the left, with three requests in it.
@@ -183,7 +183,7 @@ pub(super) fn problem(svg: &mut Svg, problem: Problem, mitigated: bool, at: Poin
     svg.end();
 }
 
-/// The numbers of a highlighted path, hanging on this corner. They grow to the left up to `free`,
+/// The numbers of a highlighted path, hanging on this corner. They extend to the left up to `free`,
 /// where the resources end, and beyond the corner if that is not enough.
 pub(super) fn badge(svg: &mut Svg, text: &str, corner: Point, free: f64) {
     let w = (width(text, 14.0) + 12.0).max(20.0);
@@ -260,7 +260,7 @@ pub(super) fn note_outline(svg: &mut Svg, at: Rect) {
 }
 
 /// The label in the middle of a line. `away`: it stands for another node of the same kind, and has
-/// the outline of one.
+/// a node's outline.
 pub(super) fn label(svg: &mut Svg, shape: &TextShape, away: bool, at: Point) {
     let class = if away { "tag away" } else { "tag" };
     svg.rect(class, Rect { x: at.x, y: at.y, w: shape.w, h: shape.h }, 8.0);

@@ -14,7 +14,7 @@ impl Point {
         Point { x, y }
     }
 
-    /// The point this far from here in the direction of `to`; here, if the two are the same.
+    /// The point this far from here in the direction of `to`; here, if both are the same.
     pub fn towards(self, to: Point, distance: f64) -> Point {
         let (dx, dy) = (to.x - self.x, to.y - self.y);
         let length = dx.hypot(dy);
@@ -56,8 +56,8 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// Opens a group of these classes with a title that readers get on hovering and screen readers
-    /// say (none if it is empty).
+    /// Opens a group of these classes with a title for tooltips and screen readers (none if it is
+    /// empty).
     pub fn group(&mut self, class: &str, title: &str) {
         self.out.push_str(&format!("<g class=\"{}\">", escape(class)));
         if !title.is_empty() {

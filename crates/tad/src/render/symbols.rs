@@ -1,5 +1,5 @@
-//! The symbols of Table 3.1, each in a square of 16 by 16. They are told apart by their outlines
-//! alone, not by colours.
+//! The symbols of Table 3.1, each in a square of 16 by 16. Their outlines distinguish them, not
+//! colours.
 
 use crate::model::ResourceKind;
 
@@ -14,7 +14,7 @@ const CUSTOM: &str =
     "M8 1.5l5.6 3.2v6.6L8 14.5l-5.6-3.2V4.7zM5.8 8a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0-4.4 0";
 /// A padlock: a lock that is held, or, at a queue, an order that must be kept.
 pub(super) const LOCK: &str = "M3.2 7.3h9.6v7h-9.6zM5.2 7.3V4.8a2.8 2.8 0 0 1 5.6 0v2.5M8 10v2";
-/// A plug: another scheduler may be put in.
+/// A plug: the scheduler can be replaced.
 pub(super) const PLUG: &str = "M5.5 1v3.8M10.5 1v3.8M3.2 4.8h9.6v2.4a4.8 4.8 0 0 1-9.6 0zM8 12v3.2";
 /// A person: the clients.
 pub(super) const PERSON: &str =

@@ -1,4 +1,4 @@
-//! What every picture must have. Pictures to look at are written if `TAD_PICTURES` names a folder:
+//! Properties of every picture. With `TAD_PICTURES` set to a folder, pictures are written there:
 //! `TAD_PICTURES=/tmp cargo test -p headworks-tad pictures_to_look_at`.
 
 use super::fixtures::{self, Builder, EXPLICIT, IMPLICIT, ORDERED, PLUGGABLE};
@@ -8,7 +8,7 @@ use crate::remedy::Remedy;
 use proptest::prelude::*;
 use std::process::Command;
 
-/// Whether layouts are possible here; says why a test is skipped if not.
+/// Whether layouts are possible here; prints why a test is skipped if not.
 fn dot_is_here() -> bool {
     let here = Command::new("dot").arg("-V").output().is_ok();
     if !here {
@@ -277,7 +277,7 @@ fn empty_systems_nodes_and_processes_are_drawn_too() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Names are the user's: whatever is in them, the picture is XML that says it.
+    /// Names are the user's: whatever they contain, the picture is valid XML with them.
     #[test]
     fn names_may_have_any_characters(name in "[\"'<>&;\\\\\n\t{}|\\[\\]a-z\u{0}-\u{1f}é漢😀\u{ffff}]{0,24}") {
         if !dot_is_here() {

@@ -1,7 +1,7 @@
-//! Texts: how wide they are, where they break, and how they are written into XML.
+//! Texts: their width, line breaks, and XML.
 
-/// About how wide a text is in a sans-serif font of this size. The reader's font is unknown, so the
-/// widths are those of a wide one (DejaVu Sans): texts may have room to spare but do not overflow.
+/// Approximate width of a text in a sans-serif font of this size. The reader's font is unknown, so
+/// the widths are those of a wide one (DejaVu Sans): texts do not overflow, but may leave room.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }

@@ -1,14 +1,14 @@
-//! Colours and line styles, as a style sheet inside of the picture.
+//! Colours and line styles, as a style sheet inside the picture.
 //!
-//! Every rule names the picture's own class first, so that a picture may be put into a page without
-//! changing the page. Colours are written out instead of using CSS variables: programs that convert
-//! SVG know classes, but few know variables. Those that do not know media queries show the light
+//! Every rule names the picture's own class first, so that a picture can be embedded in a page
+//! without changing it. Colours are written out instead of using CSS variables: programs that
+//! convert SVG know classes, but few know variables. Programs without media queries show the light
 //! colours.
 
 use super::Theme;
 
-/// Colours of a theme. Text has a contrast of at least 4.5 on what is behind it, lines and symbols
-/// one of at least 3 (WCAG 2.1, AA); a test computes it.
+/// Colours of a theme. The contrast of text is at least 4.5, that of lines and symbols at least 3
+/// (WCAG 2.1, AA); a test computes it.
 struct Palette {
     page: &'static str,
     node: &'static str,

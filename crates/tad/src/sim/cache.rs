@@ -1,9 +1,9 @@
-//! Caches: what was wanted lately is there.
+//! Caches of recently used keys.
 //!
 //! Least recently used: a list in order of use and a map into it. A look-up that misses makes room
-//! and enters the key at once, as if it had been fetched; a miss on speculation does not, because
-//! whoever is put back comes again. The key of a request is a function of the request, so that the
-//! second look is for the same key.
+//! and enters the key at once, as if it had been fetched. A miss on speculation does not, as the
+//! part will come again. A request's key is a function of the request, so the second look-up is for
+//! the same key.
 
 use super::engine::Engine;
 use super::plan::{KeyPlan, Plan};
@@ -26,7 +26,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Lru {
     room: usize,
-    /// Only looked up in, never walked: its order, which differs from run to run, shows nowhere.
+    /// Used only for look-ups, never iterated: its order differs from run to run.
     at: HashMap<u64, u32>,
     entries: Vec<Entry>,
     newest: u32,
@@ -48,7 +48,7 @@ impl Lru {
         }
     }
 
-    /// Whether a key is there; it is from then on, if it may `enter`.
+    /// Whether a key is in the cache; it is from then on, if it may `enter`.
     pub(super) fn look(&mut self, key: u64, enter: bool) -> bool {
         if let Some(&at) = self.at.get(&key) {
             self.unlink(at);
@@ -102,7 +102,7 @@ impl Lru {
     }
 }
 
-/// Where a cache is among all.
+/// A cache's index among all.
 #[derive(Clone, Debug)]
 pub(super) struct CachePlan {
     pub(super) name: String,
@@ -111,12 +111,12 @@ pub(super) struct CachePlan {
     entries: u32,
 }
 
-/// The look-up of a step, as one load issues it.
+/// The look-up of a step, for one load.
 #[derive(Clone, Debug)]
 pub(super) struct LookupPlan {
     /// First of the cache's instances, one for each node.
     base: u32,
-    /// Number of the consumption in front of which it is done.
+    /// Number of the consumption before which it is done.
     pub(super) before: u16,
     /// Consumptions that a hit saves.
     pub(super) saves: u16,
@@ -125,7 +125,7 @@ pub(super) struct LookupPlan {
 }
 
 impl Plan {
-    /// Every cache that steps name, with the most room that one of them gives it.
+    /// All caches that steps name, with the largest capacity that one of them gives.
     pub(super) fn add_caches(&mut self, tad: &Tad) {
         let mut instances = 0;
         for step in tad.requests.iter().flat_map(|request| &request.steps) {
@@ -167,12 +167,11 @@ impl Plan {
 }
 
 impl Engine<'_> {
-    /// Whether a part finds what it wants in the cache of its node.
+    /// Whether a part finds its key in the cache of its node.
     pub(super) fn hits(&mut self, part: u32, lookup: &LookupPlan, client: u32) -> bool {
         let entry = self.slab.parts[part as usize];
         let header = &self.slab.requests[entry.request as usize];
-        // All that names this request and no other: when it was issued, and by whom in that
-        // instant.
+        // Identifies this request: when it was issued, and by which load in that instant.
         let mut dice = Rng::new(header.issued_ns ^ (u64::from(entry.request) << 40) ^ self.seed);
         let key = match &lookup.wanted {
             KeyPlan::Uniform => dice.below(u64::from(lookup.keys)) as u32,
@@ -205,8 +204,8 @@ mod tests {
         assert_eq!((lru.hits, lru.misses), (4, 4));
     }
 
-    /// Che's approximation: a key of probability p is there with 1 - exp(-p t), where t is such
-    /// that these sum up to the room. For 100 of 1,000 keys by Zipf's law it is exact within a
+    /// Che's approximation: a key of probability p is cached with 1 - exp(-p t), where t is such
+    /// that the sum is the capacity. For 100 of 1,000 keys by Zipf's law it is exact within a
     /// percent.
     #[test]
     fn the_hit_ratio_is_that_of_ches_approximation() {

@@ -1,17 +1,17 @@
 //! What happens next.
 //!
-//! A four-ary heap of 128-bit keys: the time in the upper half, then a number that counts events,
-//! so that events of one instant keep their order, then what happens. Four-ary, because a level
-//! of it is one cache line, and this heap is where most of a simulation's time goes.
+//! A four-ary heap of 128-bit keys: the time in the upper half, then a counter, so that events of
+//! one instant keep their order, then the event. Four-ary, because one of its levels is one cache
+//! line, and most of a simulation's time is spent here.
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A part of a request has consumed what it wanted (or its turn at it is over).
+    /// A part of a request has consumed its amount (or its turn is over).
     Used(u32),
     /// A load issues its next request.
     Arrive(u32),
-    /// A queue may look again: a rate limit allows it.
+    /// A queue may check again: a rate limit allows it.
     Wake(u32),
     /// A controller looks.
     Control(u32),
@@ -61,14 +61,14 @@ pub(super) const INDEX_MAX: u32 = MASK;
 #[derive(Debug, Default)]
 pub(super) struct Calendar {
     heap: Vec<u128>,
-    /// The root was taken and nothing was put in its place yet. What happens next usually makes
-    /// another event, which then goes there: one way through the heap instead of two.
+    /// The root was taken and not yet replaced. The next step usually adds another event, which
+    /// goes there: one pass through the heap instead of two.
     hole: bool,
     made: u32,
 }
 
 impl Calendar {
-    /// Something will happen at `at_ns`.
+    /// Adds an event at `at_ns`.
     pub(super) fn push(&mut self, at_ns: u64, event: Event) {
         let key = u128::from(at_ns) << 64 | u128::from(self.made) << 32 | u128::from(event.pack());
         self.made = self.made.wrapping_add(1);
@@ -89,7 +89,7 @@ impl Calendar {
         self.heap[at] = key;
     }
 
-    /// What happens next, and when.
+    /// The next event and its time.
     pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
         if self.hole {
             self.hole = false;

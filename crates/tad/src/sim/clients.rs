@@ -1,4 +1,4 @@
-//! Clients: who issues the next request, and when.
+//! Clients: when each issues its next request.
 
 use super::calendar::Event;
 use super::engine::{Engine, Todo};
@@ -14,12 +14,12 @@ const START_SPREAD_NS: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadState {
     active: bool,
-    /// Nodes to which the threads belong that are about to issue a request, in the order in which
-    /// they will; only with [`Entry::Each`].
+    /// Nodes of the threads that are about to issue a request, in the order in which they will;
+    /// only with [`Entry::Each`].
     homes: VecDeque<u32>,
     /// Requests that belonged to no thread.
     homeless: u32,
-    /// Threads of a closed loop that are to go on as another load's, and whose.
+    /// Threads of a closed loop that will move to another load, and that load.
     leaving: u32,
     successor: u32,
 }
@@ -61,7 +61,7 @@ impl Engine<'_> {
         self.calendar.push(self.now_ns + gap_ns, Event::Arrive(load));
     }
 
-    /// The time of a load has come.
+    /// A load is due.
     pub(super) fn arrive(&mut self, load: u32) {
         let home = self.loads[load as usize].homes.pop_front();
         if !self.loads[load as usize].active {
@@ -79,14 +79,14 @@ impl Engine<'_> {
         self.next_arrival(load, false);
     }
 
-    /// A thread will issue a load's request after all that are about to already.
+    /// A thread will issue a load's request, after all that are about to.
     fn come_home(&mut self, load: u32, node: u32) {
         if self.plan.loads[load as usize].entry == Entry::Each {
             self.loads[load as usize].homes.push_back(node);
         }
     }
 
-    /// A request of a load that began on a node was answered: its thread goes on.
+    /// A request of a load that began on a node was answered: its thread continues.
     pub(super) fn proceed(&mut self, load: u32, node: u32) {
         let Arrivals::Closed { think_ns, .. } = self.plan.loads[load as usize].arrivals else {
             return;
@@ -110,7 +110,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Replaces a client's loads. Threads of closed loops finish what they are at first.
+    /// Replaces a client's loads. Threads of closed loops first finish their requests.
     pub(super) fn change_loads(&mut self, client: u32, fresh: &[u32]) {
         let ending: Vec<u32> = (0..self.loads.len() as u32)
             .filter(|load| {
@@ -143,7 +143,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Issues a request, of a thread that belongs to a node if that matters.
+    /// Issues a request, for a thread that belongs to a node if that matters.
     fn issue(&mut self, load: u32, home: Option<u32>) {
         let plan = &self.plan.loads[load as usize];
         let first = plan.first;

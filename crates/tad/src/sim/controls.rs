@@ -1,8 +1,8 @@
 //! Indirect remedies: control logic beside the queues.
 //!
-//! Two kinds. *Guards* stand at a stage's queue and say for each client whether a part of its may
-//! be started; they look at each decision. *Controllers* look once in a period, at what was used
-//! since, and set what the guards and the schedulers go by.
+//! Two kinds. *Guards* at a stage's queue decide for each client whether a part of it may be
+//! started, at each decision. *Controllers* run once in a period, evaluate the use since the last
+//! run, and set the parameters of guards and schedulers.
 
 mod controllers;
 
@@ -45,17 +45,17 @@ struct Bound {
     limit: u32,
 }
 
-/// Of a rate limit: each client's bucket, in nanoseconds of the protected resource.
+/// For a rate limit: each client's bucket, in nanoseconds of the protected resource.
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
     pub(super) buckets: [Bucket; CLIENTS],
-    /// What a request costs down there; zero while that is not known.
+    /// Cost of a request at the protected resource; zero while unknown.
     pub(super) cost_ns: [u64; CLIENTS],
-    /// Parts that were started since the controller looked.
+    /// Parts that were started since the controller's last run.
     pub(super) started: [u64; CLIENTS],
 }
 
-/// Of a set of stages that back off: the clients that are ahead, as bits, by node.
+/// For a set of stages that back off: the clients that are ahead, as bits, by node.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) stages: Vec<StageId>,
@@ -66,7 +66,7 @@ pub(super) struct Held {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Permit {
     pub(super) clients: u16,
-    /// The same for parts that are mistaken for others.
+    /// The same for mispredicted parts.
     mistaken: u16,
 }
 
@@ -74,20 +74,20 @@ impl Permit {
     const ALL: Permit = Permit { clients: u16::MAX, mistaken: u16::MAX };
     const NONE: Permit = Permit { clients: 0, mistaken: 0 };
 
-    /// Whether it may work on what is in a list of a client.
+    /// Whether it may work on parts in a list of a client.
     pub(super) fn allows(self, client: usize, list: usize) -> bool {
         let bits = if list == MISTAKEN { self.mistaken } else { self.clients };
         bits & (1 << client) != 0
     }
 }
 
-/// What guards a stage instance.
+/// The guards of a stage instance.
 #[derive(Clone, Debug, Default)]
 struct Guard {
     limit: Option<Limit>,
     congestion: Option<Congestion>,
     bound: Option<Bound>,
-    /// Of a stage whose threads are shared: how long a part of each client has one, on average.
+    /// For a stage whose threads are shared: the mean time for which a part of each client has one.
     thread_ns: Option<[u64; CLIENTS]>,
     /// Number of the set of stages with which it backs off.
     back_off: Option<usize>,
@@ -114,13 +114,13 @@ pub(super) struct Controls {
     pub(super) held: Vec<Held>,
     /// Weight of each client.
     weights: [f64; CLIENTS],
-    /// Of each queue: whether any of its members has a guard.
+    /// For each queue: whether any of its members has a guard.
     scratch: Vec<Permit>,
     /// Queues that will be woken.
     waking: Vec<u32>,
-    /// Stage instances that look again when something leaves a stage.
+    /// Stage instances that check again when a part leaves a stage.
     watchers: Vec<Vec<u32>>,
-    /// Stage instances that look again when a resource instance becomes idle.
+    /// Stage instances that check again when a resource instance becomes idle.
     idlers: Vec<Vec<u32>>,
 }
 
@@ -234,8 +234,7 @@ impl Controls {
         }
     }
 
-    /// Marks the queues and resources that it cares about, so that all others are passed without a
-    /// question.
+    /// Marks the queues and resources that it uses, so that all others skip the check.
     pub(super) fn mark(
         &self,
         instances: &[StageInstance],
@@ -263,8 +262,8 @@ impl Controls {
         self.guards.get_mut(self.guard_of[place as usize] as usize)
     }
 
-    /// What [`Engine::permit`] found: for each member of the queue the clients that it may work
-    /// for. Empty if it has no guard.
+    /// The result of [`Engine::permit`]: for each member of the queue the clients that it may work
+    /// for. Empty without a guard.
     pub(super) fn permits(&self) -> &[Permit] {
         &self.scratch
     }
@@ -277,13 +276,13 @@ impl Controls {
         }
     }
 
-    /// How long a part of a client that is started will have its thread, as far as that is known;
-    /// of a stage whose threads are shared.
+    /// Expected time for which a part of a client will have its thread, for a stage whose threads
+    /// are shared.
     pub(super) fn thread_ns(&self, place: u32, client: usize) -> Option<u64> {
         Some(self.guard(place)?.thread_ns.as_ref()?[client])
     }
 
-    /// A part of a client had its thread for so long: what of that was not expected.
+    /// A part of a client had its thread for this long. Returns the unexpected part of that time.
     pub(super) fn thread_held(&mut self, place: u32, client: usize, ns: u64) -> Option<u64> {
         let known = &mut self.guard_mut(place)?.thread_ns.as_mut()?[client];
         let more = ns.saturating_sub(*known);
@@ -291,8 +290,8 @@ impl Controls {
         Some(more)
     }
 
-    /// Whether a part is predicted not to block at a stage instance although it may. That is a
-    /// property of the part: it is not predicted again and again until the prediction fails.
+    /// Whether a part is wrongly predicted not to block at a stage instance. It is a property of
+    /// the part: the prediction is not repeated until it fails.
     pub(super) fn mistakes(&self, place: u32, order: u64) -> bool {
         let congestion = self.guard(place).and_then(|guard| guard.congestion.as_ref());
         congestion.is_some_and(|congestion| {
@@ -319,7 +318,7 @@ impl Controls {
         }
     }
 
-    /// It is over, one way or the other.
+    /// The speculation has ended, with or without success.
     pub(super) fn speculation_ended(&mut self, place: u32) {
         if let Some(speculation) = self.guard_mut(place).and_then(|g| g.speculation.as_mut()) {
             speculation.busy -= 1;
@@ -367,7 +366,7 @@ impl Engine<'_> {
         }
         let held = guard.back_off.map_or(0, |number| {
             let held = self.controls.held[number].by_node[instance.node as usize];
-            // Nobody else is there for whom to hold it back.
+            // No other client is there for whom to hold it back.
             if self.present(number, instance.node) & !held == 0 { 0 } else { held }
         });
         let Some(guard) = self.controls.guards.get_mut(guard_number) else {
@@ -401,7 +400,7 @@ impl Engine<'_> {
         permit
     }
 
-    /// The clients that have something waiting or worked on at a set of stages of a node, as bits.
+    /// The clients with parts waiting or in service at a set of stages of a node, as bits.
     pub(super) fn present(&self, number: usize, node: u32) -> u16 {
         let mut bits = 0;
         for &stage in &self.controls.held[number].stages {

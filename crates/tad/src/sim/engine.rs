@@ -1,4 +1,4 @@
-//! A simulation under way: its state, and how time goes on.
+//! A running simulation: its state, and the passing of time.
 
 use super::CLIENTS;
 use super::cache::Lru;
@@ -23,14 +23,14 @@ pub(super) struct StageInstance {
     pub(super) node: u32,
     /// Its queue; none for a stage on demand.
     pub(super) queue: u32,
-    /// Which of the queue's members it is.
+    /// Its index among the queue's members.
     pub(super) member: u32,
     pub(super) busy: u32,
     /// Threads that it has.
     pub(super) limit: u32,
-    /// Parts that wait here or are worked on.
+    /// Parts that wait here or are in service.
     pub(super) present: u32,
-    /// Threads that each client has.
+    /// Threads that serve each client.
     pub(super) serving: [u32; CLIENTS],
 }
 
@@ -41,7 +41,7 @@ impl StageInstance {
     }
 }
 
-/// Something to do at this instant.
+/// Work to do at this instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Todo {
     /// A request's first part goes to a node.
@@ -50,9 +50,9 @@ pub(super) enum Todo {
     Submit(u32, u32),
     /// A part goes on.
     Advance(u32),
-    /// A queue looks whether it can start something.
+    /// A queue checks whether it can start a part.
     Dispatch(u32),
-    /// A load's thread whose request began on a node goes on.
+    /// A load's thread continues; its request began on this node.
     Proceed(u32, u32),
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Engine<'a> {
     pub(super) order: u64,
 }
 
-/// Simulates. `progress` gets the fraction of simulated time that is over, now and then.
+/// Simulates. `progress` gets the finished fraction of simulated time, now and then.
 pub fn run(
     tad: &Tad,
     scenario: &Scenario,
@@ -151,7 +151,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Makes the events that everything starts from.
+    /// Makes the initial events.
     pub(super) fn begin_all(&mut self) {
         self.start_loads();
         self.calendar.push(self.scenario.warmup_ns, Event::Count);
@@ -162,8 +162,8 @@ impl<'a> Engine<'a> {
         self.start_controls();
     }
 
-    /// Lets the next event happen, and everything that follows from it at the same instant. Says
-    /// when that was; nothing at the end of the simulated time.
+    /// Processes the next event, and everything that follows from it at the same instant. Returns
+    /// its time; nothing at the end of the simulated time.
     pub(super) fn step(&mut self) -> Result<Option<u64>, SimError> {
         let Some((at_ns, event)) = self.calendar.pop() else { return Ok(None) };
         if at_ns > self.scenario.duration_ns {
@@ -206,7 +206,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Does all that is to be done at this instant.
+    /// Does all work of this instant.
     fn settle(&mut self) {
         while let Some(todo) = self.todo.pop_front() {
             match todo {

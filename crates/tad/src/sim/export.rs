@@ -1,8 +1,8 @@
-//! A system and a scenario as plain tables, for another simulator to run the very same.
+//! Exports a system and a scenario as plain tables, for another simulator to run the same.
 //!
-//! Everything is resolved: amounts are numbers, and stages, resources and steps are named by their
-//! place in the lists. What only this simulator has — control logic beside the queues, disks with
-//! an arm, resources that preempt — is refused, and not left out silently.
+//! Everything is resolved: amounts are numbers, and stages, resources and steps are indices into
+//! the lists. Features that only this simulator has (control logic beside the queues, disks with an
+//! arm, preemptive resources) are refused, not left out silently.
 
 use super::plan::{KeyPlan, Plan, SimError, StepPlan};
 use crate::model::{Device, Discipline, Place, Policy, Tad};
@@ -15,7 +15,7 @@ pub enum ExportError {
     /// It cannot even be simulated.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// The other side does not have it.
+    /// The exported form does not support it.
     #[error("the exported form has no {0}")]
     Missing(&'static str),
 }

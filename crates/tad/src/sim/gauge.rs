@@ -4,9 +4,9 @@ use super::CLIENTS;
 
 /// See the module.
 ///
-/// The integral of a number that steps up at `t1` and down at `t2` is `t2 - t1`: each step adds or
-/// takes the time at which it is made, and what has not stepped down yet is completed when somebody
-/// asks. A step is two additions; sums wrap in between and are right in the end.
+/// The integral of a number that steps up at `t1` and down at `t2` is `t2 - t1`. So each step adds
+/// or subtracts its time, and a read completes open steps. A step is two additions; sums may wrap
+/// in between, and are right in the end.
 #[derive(Clone, Debug)]
 pub(super) struct Gauge {
     by_client: [Cell; CLIENTS],

@@ -1,9 +1,9 @@
-//! What a simulation found.
+//! Results of a simulation.
 
 use serde::Serialize;
 
-/// Results of one run. Rates and means are over the time after the warm-up; series have one value
-/// for each bucket of `sample_ns` from the very start.
+/// Results of one run. Rates and means cover the time after the warm-up; series have one value for
+/// each bucket of `sample_ns` from the start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// System.
@@ -18,7 +18,7 @@ pub struct Outcome {
     pub sample_s: f64,
     /// Events that were simulated.
     pub events: u64,
-    /// Parts of requests that were done, from the very start.
+    /// Parts of requests that were done, from the start.
     pub parts: u64,
     /// Most requests in flight at a time.
     pub in_flight_max: u32,
@@ -34,20 +34,20 @@ pub struct Outcome {
     pub caches: Vec<CacheOutcome>,
 }
 
-/// How a cache did, all nodes together.
+/// Results of a cache, all nodes together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheOutcome {
     /// Name.
     pub name: String,
     /// Kind of node.
     pub node: String,
-    /// Look-ups that found what they wanted.
+    /// Look-ups that found their key.
     pub hits: u64,
     /// Look-ups that did not. Those on speculation, which come again, are not counted.
     pub misses: u64,
 }
 
-/// What a client was given.
+/// A client's results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientOutcome {
     /// Name.
@@ -62,7 +62,7 @@ pub struct ClientOutcome {
     pub series_per_s: Vec<f64>,
 }
 
-/// What one of a client's loads was given.
+/// Results of one of a client's loads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOutcome {
     /// Name.
@@ -73,7 +73,7 @@ pub struct LoadOutcome {
     pub throughput_per_s: f64,
     /// Mean latency.
     pub latency_ms_mean: f64,
-    /// Median, within 12.5 %; so the other two.
+    /// Median, within 12.5 %, as the other two.
     pub latency_ms_p50: f64,
     /// 95th percentile.
     pub latency_ms_p95: f64,
@@ -83,7 +83,7 @@ pub struct LoadOutcome {
     pub latency_ms_max: f64,
 }
 
-/// How a resource was used.
+/// Use of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResourceOutcome {
     /// Name.
@@ -98,7 +98,7 @@ pub struct ResourceOutcome {
     pub series: Vec<[f64; 3]>,
 }
 
-/// What happened at a stage.
+/// Results of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageOutcome {
     /// Name.
@@ -111,8 +111,8 @@ pub struct StageOutcome {
     pub serving_series: Vec<Vec<f64>>,
     /// Those that waited, over time.
     pub waiting_series: Vec<Vec<f64>>,
-    /// Work that it had to give to each client because nobody else waited there, as a part of the
-    /// time of all of its nodes' resources that it was given in: forced work (Fig. 4.4).
+    /// Forced work (Fig. 4.4): work given to each client because no other waited there. It is a
+    /// part of the time of all its nodes' resources.
     pub forced_s: Vec<f64>,
 }
 

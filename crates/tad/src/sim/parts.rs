@@ -6,12 +6,12 @@ use super::plan::{StagePlan, StepPlan};
 use super::slab::{NONE, Phase, Trial};
 use crate::model::Place;
 
-/// `index % count` for what is mostly below `count` already, without a division then.
+/// `index % count` for an index that is mostly below `count`: avoids the division then.
 fn wrap(index: u32, count: u32) -> u32 {
     if index < count { index } else { index % count }
 }
 
-/// Which of a stage's instances on a node serves a partition.
+/// The stage instance on a node that serves a partition.
 fn instance_of(stage: &StagePlan, partition: u32) -> u32 {
     if stage.instances == 1 { 0 } else { partition / stage.nodes % stage.instances }
 }
@@ -131,7 +131,7 @@ impl<'a> Engine<'a> {
         let (place, submitted) = (slot.place, slot.submitted);
         let entry = &mut self.queues[queue as usize];
         entry.in_service += 1;
-        // What comes after the wait was charged before it.
+        // Consumption after the wait was charged before it.
         if !submitted {
             entry.charge_known(client, &planned.known_ns);
         }
@@ -153,9 +153,9 @@ impl<'a> Engine<'a> {
         self.begin(part, place);
     }
 
-    /// Threads that are shared are one more resource: all of them together are the whole of it.
-    /// What a part will need is charged when it starts, or else the stage would be full of parts of
-    /// a client before the first of them is done.
+    /// Shared threads are one more resource: all of them together are its capacity. A part's
+    /// expected need is charged when it starts. Otherwise a client's parts would fill the stage
+    /// before the first of them is done.
     pub(super) fn lend_thread(&mut self, part: u32, place: u32, client: usize) {
         self.slab.parts[part as usize].begun_ns = self.now_ns;
         self.charge_thread(place, client, self.controls.thread_ns(place, client));
@@ -177,7 +177,7 @@ impl<'a> Engine<'a> {
         self.todo.push_back(Todo::Advance(part));
     }
 
-    /// The thread of a part, if it has one, goes on to something else.
+    /// The thread of a part, if it has one, becomes free.
     pub(super) fn release(&mut self, part: u32) {
         let client = self.client_of(part);
         let entry = &mut self.slab.parts[part as usize];
@@ -222,7 +222,7 @@ impl<'a> Engine<'a> {
                 if self.plan.stages[planned.stage as usize].asynchronous {
                     self.release(part);
                 } else if entry.threaded && entry.trial != Trial::UnderWay {
-                    // Stages that share a queue bound what is worked on, not what waits for it.
+                    // Stages that share a queue limit the parts in service, not those that wait.
                     let queue = self.instances[entry.place as usize].queue;
                     let entry = &mut self.queues[queue as usize];
                     entry.in_service -= 1;
@@ -239,7 +239,7 @@ impl<'a> Engine<'a> {
         self.done(part, planned);
     }
 
-    /// A part that blocked need not wait any longer.
+    /// A blocked part can continue.
     fn resume(&mut self, part: u32) {
         let planned = self.step_of(part);
         if !self.plan.stages[planned.stage as usize].asynchronous {
@@ -255,7 +255,7 @@ impl<'a> Engine<'a> {
         let place = self.slab.parts[part as usize].place;
         let bounded = self.instances[place as usize].queue != NONE;
         if bounded && planned.uses.len() > usize::from(planned.after) {
-            // There is work left, and a thread to be found for it.
+            // There is work left, and it needs a thread.
             self.enqueue(part, place);
         } else {
             self.begin(part, place);

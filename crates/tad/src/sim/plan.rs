@@ -1,4 +1,4 @@
-//! A system and a scenario, worked out into the tables that the engine runs from.
+//! A system and a scenario, compiled into the engine's tables.
 
 use super::cache::{CachePlan, LookupPlan};
 use super::{CLIENTS, RESOURCES};
@@ -10,10 +10,10 @@ use std::ops::Range;
 /// Why something cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// More clients than the schedulers can tell apart.
+    /// More clients than the schedulers support.
     #[error("{0} clients: at most {CLIENTS} can be simulated")]
     Clients(usize),
-    /// More resources on a kind of node than the schedulers can tell apart.
+    /// More resources on a kind of node than the schedulers support.
     #[error("node \"{node}\" has {resources} resources: at most {RESOURCES} can be simulated")]
     Resources {
         /// Kind of node.
@@ -46,11 +46,11 @@ pub enum SimError {
 pub(super) struct UsePlan {
     pub(super) resource: u32,
     pub(super) amount: u64,
-    /// The queue did not know of it.
+    /// The queue did not know of this use.
     pub(super) unknown: bool,
 }
 
-/// A step as one load issues it.
+/// A step, for one load.
 #[derive(Clone, Debug)]
 pub(super) struct StepPlan {
     pub(super) load: u32,
@@ -60,7 +60,7 @@ pub(super) struct StepPlan {
     pub(super) stage: u32,
     pub(super) place: Place,
     pub(super) uses: Vec<UsePlan>,
-    /// Where in `uses` the part after the wait begins.
+    /// Index in `uses` of the consumption after the wait.
     pub(super) after: u16,
     pub(super) submits: Vec<u32>,
     pub(super) lookup: Option<LookupPlan>,
@@ -69,7 +69,7 @@ pub(super) struct StepPlan {
     pub(super) waited_by: Vec<u32>,
     pub(super) then: Vec<u32>,
     pub(super) answers: bool,
-    /// What the queue knows that it will cost: nanoseconds of each of the node's resources.
+    /// The cost known to the queue: nanoseconds of each of the node's resources.
     pub(super) known_ns: [u64; RESOURCES],
     /// The sum of that.
     pub(super) known_sum_ns: u64,
@@ -87,7 +87,7 @@ pub(super) struct LoadPlan {
     pub(super) arrivals: Arrivals,
     pub(super) entry: Entry,
     pub(super) keys: KeyPlan,
-    /// Issued from the start, and not after a change.
+    /// Issued from the start, not after a change.
     pub(super) initial: bool,
 }
 
@@ -124,10 +124,10 @@ pub(super) struct ResourcePlan {
 pub(super) struct Plan {
     pub(super) stages: Vec<StagePlan>,
     pub(super) resources: Vec<ResourcePlan>,
-    /// Steps of all loads, so that a part of a request can name its own by one number.
+    /// Steps of all loads, so that a part of a request can refer to its own by one number.
     pub(super) steps: Vec<StepPlan>,
     pub(super) loads: Vec<LoadPlan>,
-    /// Loads of each change that brings some, by index of the change.
+    /// Loads of each change that has some, by index of the change.
     pub(super) change_loads: Vec<Vec<u32>>,
     pub(super) stage_instances: u32,
     pub(super) resource_instances: u32,
@@ -206,7 +206,7 @@ impl Plan {
                 quantum_ns,
             });
             used[resource.node] += 1;
-            // One number is left for a stage's threads, which may be shared like a resource.
+            // One number is reserved for a stage's threads, which may be shared like a resource.
             if used[resource.node] as usize >= RESOURCES {
                 return Err(SimError::Resources {
                     node: tad.nodes[resource.node].name.clone(),
@@ -254,7 +254,7 @@ impl Plan {
                         let (_, count) = saves.get_or_insert((uses.len() as u16, 0));
                         *count += 1;
                     }
-                    // What a hit may save is not known before the look-up.
+                    // What a hit may save is unknown before the look-up.
                     let unknown =
                         saved || stage.uses.iter().any(|u| u.resource == each.resource && u.may);
                     let resource = &tad.resources[each.resource];
@@ -343,7 +343,7 @@ impl Plan {
     }
 }
 
-/// How a load wants so many partitions, or keys.
+/// The distribution of a load's partitions, or keys.
 fn key_plan(keys: Keys, count: u32) -> KeyPlan {
     match keys {
         Keys::Uniform => KeyPlan::Uniform,

@@ -1,9 +1,8 @@
 //! The queue in front of a stage, or of several stages that share a scheduler.
 //!
-//! A queue keeps one list for each client and stage; the policy chooses the client, age chooses
-//! among the lists of a client. With speculation there are two lists: of those that have not been
-//! tried, and of those that were tried and put back. A third one has those that a guard mistakes
-//! for others.
+//! A queue keeps one list for each client and stage. The policy chooses the client, and age chooses
+//! among a client's lists. With speculation there are two lists: parts that have not been tried,
+//! and parts that were tried and put back. A third has parts that a guard mispredicts.
 
 use super::slab::{NONE, Slab, Trial};
 use super::{CLIENTS, RESOURCES};
@@ -11,7 +10,7 @@ use crate::model::Policy;
 use headworks_policy::drr::Drr;
 use headworks_policy::fair::{Fair, WEIGHT_ONE};
 
-/// What deficit round robin gives to a client of weight one in a turn.
+/// Deficit round robin's quantum of a client of weight one.
 const QUANTUM_NS: u32 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +20,7 @@ struct List {
     count: u32,
 }
 
-/// Place of the list of parts that a guard mistakes for others.
+/// Index of the list of mispredicted parts.
 pub(super) const MISTAKEN: usize = 2;
 
 const EMPTY: List = List { head: NONE, tail: NONE, count: 0 };
@@ -37,12 +36,12 @@ pub(super) struct Queue {
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
-    /// Members that must serve in the order in which parts came, whoever they are of. Only queues
-    /// of several stages need it: that of a single one has an order as its policy.
+    /// Members that must serve in order of arrival, over all clients. Only queues of several stages
+    /// need it: the queue of a single one has an order as its policy.
     ordered: Vec<bool>,
-    /// For each member and client: those not tried, those tried, those that were mistaken.
+    /// For each member and client: untried, tried, and mispredicted parts.
     lists: Vec<[[List; 3]; CLIENTS]>,
-    /// Number of tries on speculation, and that of the last one of each client.
+    /// Number of tries on speculation, and each client's latest.
     tries: u64,
     tried_last: [u64; CLIENTS],
     /// Parts that wait, by client.
@@ -52,7 +51,7 @@ pub(super) struct Queue {
     pub(super) in_service: u32,
     /// Bound on them.
     pub(super) concurrency: u32,
-    /// A guard says for whom its members may work.
+    /// A guard limits the clients of its members.
     pub(super) guarded: bool,
     /// A member starts parts on speculation.
     pub(super) speculates: bool,
@@ -88,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// A member must keep the order of all clients' parts.
+    /// A member must keep the order over all clients' parts.
     pub(super) fn keep_order(&mut self, member: usize) {
         self.ordered[member] = true;
     }
@@ -155,7 +154,7 @@ impl Queue {
         part
     }
 
-    /// The oldest part of a client at any member that `open` lets work for it.
+    /// The oldest part of a client at any member for which `open` allows it.
     fn oldest(
         &self,
         slab: &Slab,
@@ -180,8 +179,8 @@ impl Queue {
         best
     }
 
-    /// Takes the part to serve next: its member and itself. `open` says whether a member may work
-    /// for a client, and on which of its lists.
+    /// Takes the part to serve next, with its member. `open` tells whether a member may work for a
+    /// client, and on which of its lists.
     pub(super) fn next(
         &mut self,
         slab: &mut Slab,
@@ -226,7 +225,7 @@ impl Queue {
         Some((member, part))
     }
 
-    /// The same for a queue of one member that may work for everybody: every waiting part can go.
+    /// The same for a queue of one member without a guard: every waiting part may go.
     pub(super) fn next_of_one(&mut self, slab: &mut Slab) -> Option<u32> {
         if self.total == 0 || self.in_service >= self.concurrency {
             return None;
@@ -245,8 +244,7 @@ impl Queue {
         Some(self.take(slab, 0, client, tried))
     }
 
-    /// The age of the oldest part of a client that has some, at the only member, and whether it was
-    /// tried.
+    /// The age of a client's oldest part at the only member, and whether it was tried.
     fn oldest_of_one(&self, slab: &Slab, client: usize) -> (u64, usize) {
         let [fresh, tried, _] = &self.lists[0][client];
         let order = |list: &List| slab.parts[list.head as usize].order;
@@ -259,9 +257,9 @@ impl Queue {
         (order(fresh), 0)
     }
 
-    /// Takes a part of a member that was not tried, of the client that was tried longest ago among
-    /// those that may be served (`permits`, as bits). What was idle is given away for nothing, so
-    /// no account says who is behind.
+    /// Takes an untried part of a member, of the client that was tried longest ago among those
+    /// permitted (`permits`, as bits). Idle time is free, so no account tells which client is
+    /// behind.
     pub(super) fn next_untried(
         &mut self,
         slab: &mut Slab,
@@ -278,7 +276,7 @@ impl Queue {
         Some(self.take(slab, member, client, 0))
     }
 
-    /// Whether nobody but this client waits.
+    /// Whether only this client waits.
     pub(super) fn only(&self, client: usize) -> bool {
         self.waiting[client] == self.total
     }
@@ -294,7 +292,7 @@ impl Queue {
         }
     }
 
-    /// The client was given threads, in nanoseconds of all of them. Fair queueing by several
+    /// The client was given threads, in nanoseconds of all of them. Fair queueing over several
     /// resources remembers how little of each was used: a client that begins to block after a
     /// minute of short requests would have a minute's credit of threads.
     pub(super) fn charge_threads(&mut self, client: usize, cost_ns: u64) {
@@ -306,8 +304,8 @@ impl Queue {
         }
     }
 
-    /// A part of the client starts: the cost that is known, and a mite so that parts which cost
-    /// nothing take turns too.
+    /// A part of the client starts. Charges the known cost, and a little more, so that parts
+    /// without cost take turns too.
     pub(super) fn charge_known(&mut self, client: usize, known_ns: &[u64; RESOURCES]) {
         if self.policy == Policy::Stride {
             self.fair.charge(client, 0, 1_000_000);

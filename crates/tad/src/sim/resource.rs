@@ -1,4 +1,4 @@
-//! Resources: servers at which parts of requests queue.
+//! Resources: servers where parts of requests queue.
 
 use super::gauge::Gauge;
 use super::rng::Rng;
@@ -8,20 +8,20 @@ use std::collections::VecDeque;
 /// A resource of one node.
 #[derive(Debug)]
 pub(super) struct ResourceInstance {
-    /// Which resource of the plan.
+    /// Its index in the plan.
     pub(super) resource: u32,
     pub(super) ns_per_unit: f64,
     servers: u32,
     pub(super) busy: u32,
     pub(super) queue: VecDeque<u32>,
     device: Device,
-    /// Whom a disk with an arm served last, and where.
+    /// The last client of a disk with an arm, and the position.
     last: (u32, f64),
-    /// Somebody waits for it to become idle.
+    /// A control waits for it to become idle.
     pub(super) watched: bool,
     /// Servers that work for each client.
     pub(super) used: Gauge,
-    /// Time for which parts waited for it, from the very start.
+    /// Time for which parts waited for it, from the start.
     pub(super) waited_ns: u64,
     changed_ns: u64,
 }
@@ -48,7 +48,7 @@ impl ResourceInstance {
         self.busy < self.servers
     }
 
-    /// Whether nobody uses it and nobody wants to.
+    /// Whether no part uses it or waits for it.
     pub(super) fn idle(&self) -> bool {
         self.busy == 0
     }

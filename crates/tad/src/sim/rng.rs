@@ -1,8 +1,8 @@
-//! Random numbers, and the law of ranks.
+//! Random numbers, and Zipf's law.
 
 pub(crate) use headworks_policy::random::Random as Rng;
 
-/// Ranks by Zipf's law, by their cumulated probabilities.
+/// Ranks by Zipf's law, by their cumulative probabilities.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf(Vec<f64>);
 

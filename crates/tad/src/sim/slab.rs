@@ -1,11 +1,11 @@
-//! Requests in flight and their parts. Memory is linear in what is in flight.
+//! Requests in flight and their parts. Memory is proportional to the requests in flight.
 
 use super::plan::{SimError, StepPlan};
 
 /// No index.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a part of a request is about.
+/// State of a part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Not submitted.
@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Done,
 }
 
-/// How a part fares with being started on speculation.
+/// State of a part's speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
     /// Not tried.
@@ -31,8 +31,8 @@ pub(super) enum Trial {
     Failed,
 }
 
-/// A part of a request. Most of what a simulation touches is these, so they are kept small and know
-/// by themselves what they are: what comes next is found without a look at the request.
+/// A part of a request. A simulation mostly touches these, so they are small and self-contained:
+/// the next step is found without the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     /// Request.
@@ -45,9 +45,9 @@ pub(super) struct Part {
     pub(super) next: u32,
     /// Its age among those that wait.
     pub(super) order: u64,
-    /// When its thread took it; only where threads are shared.
+    /// When it got its thread; only where threads are shared.
     pub(super) begun_ns: u64,
-    /// What is left of the consumption under way, in nanoseconds.
+    /// Rest of the current consumption, in nanoseconds.
     pub(super) left_ns: u64,
     /// Next consumption.
     pub(super) at: u16,
@@ -57,7 +57,7 @@ pub(super) struct Part {
     pub(super) trial: Trial,
     /// It has a thread of its stage.
     pub(super) threaded: bool,
-    /// What it submits before it waits was submitted.
+    /// The steps that it submits before its wait were submitted.
     pub(super) submitted: bool,
 }
 

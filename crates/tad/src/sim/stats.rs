@@ -23,7 +23,7 @@ struct LoadStats {
     series: Vec<u64>,
 }
 
-/// What is counted at a stage.
+/// Counters of a stage.
 #[derive(Clone, Debug)]
 pub(super) struct StageStats {
     pub(super) waiting: Gauge,
@@ -158,7 +158,7 @@ impl Stats {
         }
     }
 
-    /// The warm-up is over: what was counted so far does not count.
+    /// The warm-up is over: earlier counts are dropped.
     pub(super) fn count(&mut self, resources: &[ResourceInstance], now_ns: u64) {
         self.counted_from_ns = now_ns;
         for load in &mut self.loads {

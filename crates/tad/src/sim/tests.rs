@@ -1,4 +1,4 @@
-//! Laws that hold in every system, checked after every event of random ones.
+//! Laws of every system, checked after every event of random ones.
 
 use super::engine::Engine;
 use super::plan::Plan;
@@ -21,7 +21,7 @@ struct StageSpec {
     instances: u32,
 }
 
-/// A step: its stage is its number, so that what waits for another never waits for itself.
+/// A step: its stage is its number, so that none waits for itself.
 #[derive(Clone, Debug)]
 struct StepSpec {
     cpu_us: u64,
@@ -187,7 +187,7 @@ fn scenario(clients: &[(usize, u32, u32)]) -> Scenario {
     }
 }
 
-/// What must be so after each event.
+/// Invariants after each event.
 fn check(engine: &Engine<'_>, tad: &Tad, scenario: &Scenario) -> Result<(), TestCaseError> {
     for instance in &engine.instances {
         let serving: u32 = instance.serving.iter().sum();
@@ -269,7 +269,8 @@ proptest! {
             }
         }
         for (client, &(_, threads, _)) in outcome.clients.iter().zip(&threads) {
-            // Little's law; off by what was begun before the warm-up ended or is under way.
+            // Little's law, except for requests that began before the end of the warm-up or are
+            // still in flight.
             let load = &client.loads[0];
             if load.answered > 50 * u64::from(threads) {
                 let inside = load.throughput_per_s * load.latency_ms_mean / 1e3;

@@ -1,4 +1,4 @@
-//! What parts consume: resources serve them one after the other, and speculation uses what is idle.
+//! Consumption by parts: resources serve them one after the other, and speculation uses idle ones.
 
 use super::calendar::Event;
 use super::engine::{Engine, Todo};
@@ -54,7 +54,7 @@ impl Engine<'_> {
         self.resources[resource as usize].used.up(client, self.now_ns);
     }
 
-    /// A server is done with a part, or its turn is over.
+    /// A server has finished a part, or its turn is over.
     pub(super) fn used(&mut self, part: u32) {
         let planned = self.step_of(part);
         let entry = &mut self.slab.parts[part as usize];
@@ -83,7 +83,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A part that was started on speculation turns out to need more than was idle.
+    /// A part that was started on speculation turns out to need more than the idle resource.
     pub(super) fn put_back(&mut self, part: u32) {
         self.stats.aborted += 1;
         let place = self.slab.parts[part as usize].place;
@@ -94,9 +94,9 @@ impl Engine<'_> {
         self.enqueue(part, place);
     }
 
-    /// Starts parts on speculation, if that is configured and something is idle. A part that turns
-    /// out to wait for another stage is not put back: that is no resource of this stage's (section
-    /// 4.3.2), and the thread that tried it waits like any other.
+    /// Starts parts on speculation, if that is configured and the resource is idle. A part that
+    /// turns out to wait for another stage is not put back: that is not a resource of this stage
+    /// (section 4.3.2), and the thread that tried it waits like any other.
     pub(super) fn speculate(&mut self, queue: u32) {
         for member in 0..self.queues[queue as usize].members.len() {
             let place = self.queues[queue as usize].members[member];
@@ -104,7 +104,7 @@ impl Engine<'_> {
                 if !self.resources[resource as usize].idle() {
                     break;
                 }
-                // What may not be started may not be tried either.
+                // A part that may not be started may not be tried either.
                 self.permit(queue);
                 let permits = self.controls.permits().get(member).map_or(u16::MAX, |p| p.clients);
                 let entry = &mut self.queues[queue as usize];

@@ -1,4 +1,4 @@
-//! What passed through an engine.
+//! Counters of an engine.
 
 use headworks_policy::block::Operation;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Counts {
     pub discard: Count,
     /// Zeroing.
     pub write_zeroes: Count,
-    /// Requests that were joined to another one.
+    /// Requests that were merged into another one.
     pub merged: u64,
     /// Requests that are not answered yet.
     pub outstanding: u64,

@@ -1,4 +1,4 @@
-//! One request, carried out on the store, with what is to go wrong.
+//! Carries out one request on the store, with its fault if it has one.
 
 use super::Submission;
 use crate::buffer::Buffer;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
 use std::io;
 
-/// Does what the submission asks; its data is in it afterwards.
+/// Does what the submission asks; afterwards its buffer holds the data.
 pub(super) fn perform(
     store: &dyn Store,
     submission: &mut Submission,
@@ -33,7 +33,7 @@ fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
     match submission.operation {
         Operation::Read => {
             if submission.data.len() as u64 != len {
-                // Reads are far shorter than memory is long: see TRANSFER_BYTES_MAX.
+                // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
                 submission.data = Buffer::new(len as usize);
             }
             store.read(offset, &mut submission.data)

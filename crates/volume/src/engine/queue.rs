@@ -1,7 +1,7 @@
-//! What waits and what is at the device: a state machine without clock, thread or store.
+//! Queued requests and commands at the device: a state machine without clock, thread or store.
 //!
-//! Requests beyond what the scheduler can name wait before the queue, in the order of their coming.
-//! Flushes go past the scheduler: nothing that waits concerns them.
+//! Requests for which the scheduler has no index left wait before the queue, in order of arrival.
+//! Flushes skip the scheduler: queued requests do not concern them.
 
 use super::Submission;
 use crate::layer::Fault;
@@ -13,25 +13,25 @@ use headworks_policy::block::{
 use std::collections::VecDeque;
 use std::io;
 
-/// Commands that a device without a model takes at a time.
+/// Depth of a device without a model.
 pub(super) const RAW_DEPTH: u32 = 32;
 
-/// A submission on its way.
+/// A submission in progress.
 pub(super) struct Part {
     pub(super) submission: Submission,
     /// When it was submitted.
     pub(super) came: Nanos,
     pub(super) fault: Option<Fault>,
-    /// What the store said, once it has.
+    /// The store's result, once it is known.
     pub(super) result: io::Result<()>,
 }
 
 /// A command at the device: one submission, or several that were merged.
 pub(super) struct Job {
-    /// Its name in the queue; none for flushes and without a queue.
+    /// Its index in the queue; none for flushes and without a queue.
     pub(super) index: Option<Index>,
     pub(super) started: Nanos,
-    /// When the device is done.
+    /// When the device completes it.
     pub(super) due: Nanos,
     pub(super) first: Part,
     pub(super) merged: Vec<Part>,
@@ -61,7 +61,7 @@ pub(super) enum Next {
     Start(Box<Job>),
     /// Ask again at this time.
     Wait(Nanos),
-    /// Nothing can go before something is added or finished.
+    /// Nothing can start before something is added or finished.
     Idle,
 }
 
@@ -87,7 +87,7 @@ impl Queue {
             depth,
             in_flight: 0,
             slots: (0..REQUESTS).map(|_| None).collect(),
-            // Indices are below REQUESTS, which fits.
+            // Indices are below REQUESTS, so they fit.
             free: (0..REQUESTS as Index).rev().collect(),
             before: VecDeque::new(),
             flushes: VecDeque::new(),
@@ -183,7 +183,7 @@ impl Queue {
         Next::Start(Box::new(Job { index, started: now, due, first, merged }))
     }
 
-    /// The device is done with a command.
+    /// The device has completed a command.
     pub(super) fn finish(&mut self, now: Nanos, index: Option<Index>, started: Nanos) {
         self.in_flight -= 1;
         if let Some(index) = index {

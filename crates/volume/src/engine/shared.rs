@@ -1,4 +1,4 @@
-//! The engine proper: what submitters, the timer and the workers do to the queue together.
+//! The engine's core: what submitters, the timer and the workers do to the queue together.
 
 #![expect(
     clippy::vec_box,
@@ -22,14 +22,14 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The queue and the time at which it is asked again anyway.
+/// The queue, and the time of the next call of the scheduler that it asked for.
 struct Queued {
     queue: Queue,
     asked_at: Option<Nanos>,
 }
 
 /// Held by the engine's threads: a panic in one ends the process. A queue without its thread would
-/// leave its users hanging for ever; without the process they get errors.
+/// leave its users hanging; without the process they get errors.
 pub(super) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -46,15 +46,15 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) timer: Timer,
     pub(super) workers: Workers,
-    /// None if requests go to the store in the order of their coming and as fast as it is.
+    /// None if requests go straight to the store, in order of arrival.
     queued: Option<Mutex<Queued>>,
     layers: Mutex<Vec<Box<dyn Layer>>>,
     has_layers: bool,
     inline: bool,
     counters: Counters,
-    /// Submitted and not answered; those done within `submit` are not in it.
+    /// Submitted and not answered, without those done within `submit`.
     outstanding: AtomicU64,
-    /// Nanoseconds by which completions are told before their time.
+    /// Nanoseconds by which completions are reported early.
     lead_ns: AtomicU64,
     idle: Mutex<()>,
     became_idle: Condvar,
@@ -87,12 +87,12 @@ impl Shared {
         }
     }
 
-    /// There is nothing to decide and nothing to wait for.
+    /// Whether there is nothing to decide and nothing to wait for.
     pub(super) fn is_direct(&self) -> bool {
         self.inline && self.queued.is_none() && !self.has_layers
     }
 
-    /// Each thread calls the store itself, without a queue.
+    /// Whether each thread calls the store itself, without a queue.
     pub(super) fn is_inline(&self) -> bool {
         self.inline
     }
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// What the layers say: until when to hold it, and what is to go wrong.
+    /// The layers' verdicts: how long to hold the request, and its fault.
     fn admit(&self, came: Nanos, request: &Request) -> (Nanos, Option<Fault>) {
         let (mut at, mut fault) = (came, None);
         if self.has_layers {
@@ -150,7 +150,7 @@ impl Shared {
         (at, fault)
     }
 
-    /// The layers let a request go.
+    /// The layers let a request through.
     pub(super) fn enter(shared: &Arc<Shared>, part: Part) {
         let Some(queued) = &shared.queued else {
             let now = clock::now();
@@ -167,7 +167,7 @@ impl Shared {
         Shared::begin(shared, jobs);
     }
 
-    /// The scheduler wanted to be asked again.
+    /// The scheduler asked to be called again.
     pub(super) fn ask(shared: &Arc<Shared>) {
         let Some(queued) = &shared.queued else { return };
         let mut queued = lock(queued);
@@ -178,7 +178,7 @@ impl Shared {
         Shared::begin(shared, jobs);
     }
 
-    /// Everything that can go to the device.
+    /// Takes all commands that can start.
     fn pump(&self, queued: &mut Queued, now: Nanos) -> Vec<Box<Job>> {
         let mut jobs = Vec::new();
         loop {
@@ -188,7 +188,7 @@ impl Shared {
                 Next::Wait(until) => {
                     if queued.asked_at.is_none_or(|at| until < at) {
                         queued.asked_at = Some(until);
-                        // A scheduler that says "now" must not keep us here.
+                        // A scheduler that answers "now" must not keep this loop running.
                         self.timer.push(until.max(now + Nanos(1)), Event::Ask);
                     }
                     break;
@@ -198,7 +198,7 @@ impl Shared {
         jobs
     }
 
-    /// Has commands carried out that were given to the device.
+    /// Carries out commands that were given to the device.
     fn begin(shared: &Arc<Shared>, jobs: Vec<Box<Job>>) {
         if !shared.inline {
             for job in jobs {
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// One command, on a worker.
+    /// Carries out one command, on a worker.
     pub(super) fn work(shared: &Arc<Shared>, job: Box<Job>) {
         if let Some(job) = shared.carry_out(job) {
             let jobs = shared.settle(job);
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Calls the store. The command comes back if the device is done with it by then.
+    /// Calls the store. Returns the command if the device has completed it by then.
     fn carry_out(&self, mut job: Box<Job>) -> Option<Box<Job>> {
         for part in job.parts_mut() {
             part.result = perform(&*self.store, &mut part.submission, part.fault);
@@ -236,13 +236,14 @@ impl Shared {
         Some(job)
     }
 
-    /// The device is done with a command, says the timer.
+    /// The timer reports that the device has completed a command.
     pub(super) fn finish(shared: &Arc<Shared>, job: Box<Job>) {
         let jobs = shared.settle(job);
         Shared::begin(shared, jobs);
     }
 
-    /// Takes a command off the device and answers its requests; what goes there instead.
+    /// Takes a command off the device and answers its requests. Returns the commands that start
+    /// instead.
     fn settle(&self, job: Box<Job>) -> Vec<Box<Job>> {
         let jobs = self.queued.as_ref().map_or_else(Vec::new, |queued| {
             let mut queued = lock(queued);
@@ -292,7 +293,7 @@ impl Shared {
             return None;
         }
         let result = self.store.read(offset, into);
-        // Callers read what a request may be long: see TRANSFER_BYTES_MAX.
+        // A read is limited by TRANSFER_BYTES_MAX.
         self.counters.add(Operation::Read, into.len() as u32, result.is_err());
         Some(result)
     }

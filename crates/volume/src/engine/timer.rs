@@ -1,7 +1,7 @@
-//! Things that happen at a time, and the thread that sees to it.
+//! Events at given times, and the thread that runs them.
 //!
-//! The thread sleeps with the finest timer slack and wakes a little early, by as much as it was
-//! late before; the rest of the way it watches the clock.
+//! The thread sleeps with the finest timer slack, and wakes early by as much as it was late before.
+//! Then it watches the clock.
 
 use super::queue::{Job, Part};
 use super::shared::{AbortOnPanic, Shared};
@@ -16,17 +16,17 @@ use std::time::Duration;
 
 /// What is to happen.
 pub(super) enum Event {
-    /// The device is done with this.
+    /// The device completes this.
     Finish(Box<Job>),
     /// The layers let this go.
     Enter(Box<Part>),
-    /// The scheduler wants to be asked again.
+    /// The scheduler asked to be called again.
     Ask,
 }
 
 struct Entry {
     at: Nanos,
-    /// Those of the same time happen in the order of their coming.
+    /// Events of the same time happen in the order in which they were added.
     number: u64,
     event: Event,
 }
@@ -46,7 +46,7 @@ impl PartialOrd for Entry {
 }
 
 impl Ord for Entry {
-    /// The heap gives the greatest: that is the earliest.
+    /// The heap returns its greatest element: the earliest event.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }
@@ -71,7 +71,7 @@ impl Timer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is to happen at `at`.
+    /// Adds an event at `at`.
     pub(super) fn push(&self, at: Nanos, event: Event) {
         let mut state = self.lock();
         let first = state.heap.peek().is_none_or(|entry| at < entry.at);
@@ -84,7 +84,7 @@ impl Timer {
         }
     }
 
-    /// Ends the thread; what is left never happens.
+    /// Ends the thread; the remaining events never happen.
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.earlier.notify_all();
@@ -132,13 +132,13 @@ fn watch(at: Nanos) {
     }
 }
 
-/// How much too late sleeps end, and so how early they should.
+/// How late sleeps end, and so how early they should.
 struct Early {
     late: Nanos,
 }
 
 impl Early {
-    /// Watching the clock for longer would cost more processor than its exactness is worth.
+    /// Watching the clock for longer would cost more processor time than the precision is worth.
     const MAX: Nanos = Nanos::from_micros(40);
 
     fn margin(&self) -> Nanos {

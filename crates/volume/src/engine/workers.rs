@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads of one engine: as many commands as a slow store is given at a time.
+/// Threads of one engine: a slow store gets as many commands at a time.
 pub(super) const WORKERS: usize = 32;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Workers {
         self.more.notify_one();
     }
 
-    /// Ends the threads once nothing is left.
+    /// Ends the threads once all commands are done.
     pub(super) fn stop(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
         self.more.notify_all();

@@ -1,11 +1,11 @@
-//! `delay`: every request of a kind waits for a while before it goes on.
+//! `delay`: every request of a kind waits for a time before it goes on.
 
 use super::settings::{LayerError, Settings};
 use super::{Layer, Verdict};
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request};
 
-/// How long each kind of request waits. Any number of them wait at the same time.
+/// How long each kind of request waits. Any number of requests wait at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delay {
     of: [Nanos; 5],

@@ -1,4 +1,4 @@
-//! `error`: requests that fail, are written half, or come back with a bit inverted.
+//! `error`: requests that fail, are partly written, or come back with a bit inverted.
 
 use super::settings::{LayerError, Settings};
 use super::{Fault, Layer, Verdict};
@@ -14,14 +14,14 @@ enum Kind {
     Flip,
 }
 
-/// Which requests go wrong, and how.
+/// Which requests get a fault, and which fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     kind: Kind,
     only: Option<Operation>,
     /// First and last sector.
     sectors: (u64, u64),
-    /// Those to let pass first.
+    /// Requests to let pass first.
     skip: u64,
     /// Those left to go wrong.
     count: u64,
@@ -36,7 +36,7 @@ impl Faults {
         "error:op=write,sector=1000-2000,count=3,kind=eio,probability=0.1,seed=7";
 
     /// From text: `kind=` eio (default), enospc, torn, flip; `op=` read, write, flush, discard,
-    /// zero; `sector=FIRST-LAST`; `skip=` the first so many; `count=` at most so many;
+    /// zero; `sector=FIRST-LAST`; `skip=` requests to let pass first; `count=` most faults;
     /// `probability=`; `seed=`.
     pub(super) fn parse(text: &str) -> Result<Faults, LayerError> {
         let mut settings = Settings::new(text, Self::EXAMPLE)?;
@@ -98,7 +98,7 @@ impl Layer for Faults {
         if self.count == 0 || !self.concerns(request) {
             return Verdict::default();
         }
-        // One number for each request, so that the same requests fail whatever the count is.
+        // One random number for each request, so that the same requests fail whatever the count is.
         let hit = self.random.unit() < self.probability;
         if self.skip > 0 {
             self.skip -= 1;

@@ -1,11 +1,12 @@
 //! `powercut`: a volatile write cache that can lose its power.
 //!
 //! Writes stay in the cache until a flush, a write with FUA of the same sectors, or until the cache
-//! is full: then blocks chosen at random are written out, as a disk does by itself. At a power cut
-//! every sector that was not written out is, by the seed, dropped, kept, or torn: its first bytes
-//! new, the rest as before. From then on everything fails with EIO until the power comes back.
+//! is full. Then randomly chosen blocks are written out, as a disk does by itself. At a power cut
+//! every sector still in the cache is dropped, kept, or torn, by the seed: a torn one has its first
+//! bytes new and the rest as before. From then on everything fails with EIO until the power comes
+//! back.
 //!
-//! Discards, and zeroing of more than 1 MiB, go past the cache: they are durable early, which a
+//! Discards, and zeroing of more than 1 MiB, bypass the cache. They are durable early, which a
 //! device may always do.
 
 use super::settings::{LayerError, Settings};
@@ -18,30 +19,30 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bytes of a block of the cache: eight sectors, a bit for each.
+/// Bytes of a block in the cache: eight sectors, one bit each.
 const BLOCK_BYTES: u64 = 4096;
 const SECTOR: usize = SECTOR_BYTES as usize;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Zeroing of up to so many bytes goes through the cache.
+/// Zeroing of up to this many bytes goes through the cache.
 const ZEROES_BYTES_MAX: u64 = 1 << 20;
 
-/// Most that is written out at a time.
+/// Most bytes that are written out at a time.
 const OUT_BYTES_MAX: usize = 1 << 20;
 
 /// How a power cut goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerCutSettings {
-    /// Decides about every sector up to the first cut, the next number up to the second one, and so
-    /// on. Without it a number is drawn at each mount; the cut tells which.
+    /// Seed for the fate of every sector at the first cut; each later cut uses the next number.
+    /// Without it each mount draws a seed, which the cut reports.
     pub seed: Option<u64>,
-    /// Bytes that wait for a flush at most. More loses more at a cut.
+    /// Most bytes that wait for a flush. A larger cache loses more at a cut.
     pub cache_bytes: u64,
     /// Fraction of the unflushed sectors that are kept.
     pub keep: f64,
     /// Fraction that are torn.
     pub torn: f64,
-    /// The power goes at this write, counted from the start.
+    /// The power is cut at this write, counted from the start.
     pub after_writes: Option<u64>,
 }
 
@@ -90,7 +91,7 @@ pub struct CutReport {
     pub kept: u64,
     /// Half of each.
     pub torn: u64,
-    /// The seed that decided: with `powercut:seed=…` the same writes meet the same fate.
+    /// The seed that was used: with `powercut:seed=…` the same writes have the same fate.
     #[serde(default)]
     pub seed: u64,
 }
@@ -135,7 +136,7 @@ fn blocks(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     })
 }
 
-/// A seed that no mount had before: short enough to be typed.
+/// A new random seed, short enough to be typed.
 fn drawn() -> u64 {
     let mut seed = 0u32;
     // SAFETY: writes four bytes to a number of four bytes.
@@ -215,7 +216,7 @@ impl PowerCut {
                 let at = number * BLOCK_BYTES + from as u64;
                 let mut bytes = Buffer::copy_of(&block.data[from..from + SECTOR]);
                 let written = if fate < self.settings.torn {
-                    // From 1 to one less than all bytes are new.
+                    // From one byte to all but one are new.
                     let new = 1 + state.random.below(SECTOR_BYTES - 1) as usize;
                     let mut old = Buffer::new(SECTOR);
                     self.under.read(at, &mut old).is_ok() && {
@@ -231,7 +232,7 @@ impl PowerCut {
                     false
                 };
                 if written {
-                    // A store that fails here loses the sector: this is a power cut.
+                    // An error of the store here loses the sector, as a power cut may.
                     let _ = self.under.write(at, &bytes, false);
                 }
             }
@@ -242,7 +243,7 @@ impl PowerCut {
         report
     }
 
-    /// Writes one block out and forgets it.
+    /// Writes one block out and removes it from the cache.
     fn write_out(&self, state: &mut State, number: u64) -> io::Result<()> {
         let Some(block) = state.cache.get(&number) else { return Ok(()) };
         let mut sector = 0;
@@ -262,7 +263,7 @@ impl PowerCut {
         Ok(())
     }
 
-    /// Writes everything out, neighbouring whole blocks together.
+    /// Writes the whole cache out, with neighbouring blocks in one write.
     fn write_all_out(&self, state: &mut State) -> io::Result<()> {
         let mut run = Buffer::new(OUT_BYTES_MAX);
         while let Some(first) = state.cache.keys().next().copied() {
@@ -330,7 +331,7 @@ impl PowerCut {
         Ok(())
     }
 
-    /// Counts a write; the power may go before it is done.
+    /// Counts a write; the power may be cut before it is done.
     fn count(&self, state: &mut State) -> io::Result<()> {
         state.writes += 1;
         if self.settings.after_writes == Some(state.writes) {

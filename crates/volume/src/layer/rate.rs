@@ -1,4 +1,4 @@
-//! `rate`: so many bytes and so many requests a second, in the order of their coming.
+//! `rate`: limits bytes and requests a second, in order of arrival.
 
 use super::settings::{LayerError, Settings};
 use super::{Layer, Verdict};
@@ -6,7 +6,7 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request, SECTOR_BYTES};
 use headworks_policy::bucket::Bucket;
 
-/// Token buckets of bytes and of requests. Only data counts: reads, writes and zeroing; the others
+/// Token buckets of bytes and of requests. Only reads, writes and zeroing count; other requests
 /// pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
@@ -20,8 +20,8 @@ impl Rate {
     /// An example of valid settings.
     pub(super) const EXAMPLE: &'static str = "rate:bytes=100M,requests=2000,op=write";
 
-    /// From text: `bytes=` and `requests=` a second, `burst=` bytes at once (default: a tenth of a
-    /// second's worth), `op=` if only one kind is limited.
+    /// From text: `bytes=` and `requests=` a second, `burst=` in bytes (default: a tenth of a
+    /// second's worth), `op=` to limit only one kind.
     pub(super) fn parse(text: &str) -> Result<Rate, LayerError> {
         let mut settings = Settings::new(text, Self::EXAMPLE)?;
         let bytes = settings.take_bytes("bytes")?;
@@ -61,7 +61,8 @@ impl Layer for Rate {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         for (bucket, tokens) in [(&mut self.bytes, bytes), (&mut self.requests, 1)] {
             if let Some(bucket) = bucket {
-                // What came before has taken its tokens, perhaps into debt: the wait covers it.
+                // Earlier requests have taken their tokens, perhaps into debt: the wait includes
+                // it.
                 wait = wait.max(bucket.wait(now));
                 bucket.take(tokens);
             }

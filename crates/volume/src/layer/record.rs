@@ -1,9 +1,8 @@
-//! `record` and its other half: a trace of every request as text, and reading it again.
+//! `record`: writes a trace of every request as text, and reads it back.
 //!
-//! One line for each request, in the order of their answers:
-//! `OPERATION SECTOR SECTORS CAME_NS LATENCY_NS FLAGS CAUSE`. OPERATION is R, W, F, D or Z; times
-//! count from the first line's clock; FLAGS is made of `f` (FUA), `s` (somebody waits) and `e`
-//! (failed), or `-`.
+//! One line for each request, in the order of their answers: `OPERATION SECTOR SECTORS CAME_NS
+//! LATENCY_NS FLAGS CAUSE`. OPERATION is R, W, F, D or Z. Times count from the start of the trace.
+//! FLAGS has `f` (FUA), `s` (a thread waits for it) and `e` (failed), or `-`.
 
 use super::{Layer, Verdict};
 use headworks_policy::Nanos;
@@ -21,7 +20,7 @@ const LETTERS: [(char, Operation); 5] = [
     ('Z', Operation::WriteZeroes),
 ];
 
-/// Writes a trace. Lines that cannot be written are counted, and the volume goes on.
+/// Writes a trace. Failed writes of lines are counted, and the volume goes on.
 pub struct Recorder {
     out: BufWriter<Box<dyn Write + Send>>,
     began: Option<Nanos>,
@@ -98,10 +97,10 @@ pub struct Traced {
     pub failed: bool,
 }
 
-/// Reads a trace, sorted by the times of coming.
+/// Reads a trace, sorted by time of arrival.
 ///
 /// # Errors
-/// InvalidData, with the number of the line, if it is no trace.
+/// InvalidData, with the number of the line, if it is not a trace.
 pub fn read_trace(from: impl BufRead) -> io::Result<Vec<Traced>> {
     let mut list = Vec::new();
     for (number, line) in from.lines().enumerate() {

@@ -14,7 +14,7 @@ pub struct LayerError {
     pub example: &'static str,
 }
 
-/// The keys of one layer, taken one by one; whatever is left at the end is unknown.
+/// The keys of one layer, taken one by one; keys left at the end are unknown.
 pub(super) struct Settings<'a> {
     text: &'a str,
     example: &'static str,

@@ -1,9 +1,9 @@
-//! From a few measurements of a device to a model of it.
+//! Fits a model to a few measurements of a device.
 //!
 //! # What is measured
 //! Random reads and writes of one size at depth 1 and at depth N, sequential bandwidth, a flush
-//! after a single write; for a disk, access times over some distances. A measurement of a
-//! real device fills in [`Probes`]; [`Probes::of`] measures a model, to show that the two agree.
+//! after a single write; for a disk, access times over some distances. A measurement of a real
+//! device fills in [`Probes`]. [`Probes::of`] measures a model, for comparison.
 //!
 //! # What follows
 //! *Flash.* Sequential reading gives the link. Latency at depth 1 is the sum of controller, die,
@@ -17,9 +17,10 @@
 //! half a revolution. What the queue gains is `ln(T₁ / T_N) / ln N` of the times to position; what
 //! sorting gains for cached writes is their share of T₁.
 //!
-//! What cannot be seen from outside is assumed: pages of 16 KiB, channels of 1.2 GB/s, a power of
-//! two of dies, and four fifths of the time before a transfer on the die. Dies are assumed to turn
-//! from programs to reads in no time: what a mixed load loses is put down to the number of dies.
+//! What cannot be measured from outside is assumed: pages of 16 KiB, channels of 1.2 GB/s, a power
+//! of two of dies, and four fifths of the time before a transfer on the die. Dies are assumed to
+//! switch from programs to reads in no time: the loss in a mixed load is attributed to the number
+//! of dies.
 
 use super::{Device, Model, hdd, ssd};
 use crate::sim::{Job, Outcome, Pattern, run};
@@ -31,7 +32,7 @@ use headworks_policy::block::{Noop, Operation, SECTOR_BYTES};
 pub struct Mixed {
     /// Percent of the requests that are reads, 1 to 99.
     pub reads_percent: u8,
-    /// Reads and writes a second together, when they no longer become slower.
+    /// Reads and writes a second together, in the steady state.
     pub iops: f64,
 }
 
@@ -50,7 +51,7 @@ pub struct Probes {
     pub read_iops: f64,
     /// Mean latency of a random write at depth 1 in a burst that the cache holds.
     pub write_us: f64,
-    /// Random writes a second at depth N, when they no longer become slower.
+    /// Random writes a second at depth N, in the steady state.
     pub write_iops: f64,
     /// Sequential reading at the first sectors, in requests of 1 MiB.
     pub sequential_read_mb_per_s: f64,
@@ -71,13 +72,13 @@ pub struct Probes {
     pub seeks: Vec<(f64, f64)>,
 }
 
-/// Measurements that make no device.
+/// Why measurements fit no device.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CalibrateError {
     /// A figure that must be above zero is not.
     #[error("the probe `{0}` is {1}: it must be above zero; measure it again on an idle device")]
     NotPositive(&'static str, f64),
-    /// The depth does not tell a queue from a single request.
+    /// The deep measurements are not deep enough.
     #[error("the deep probes were made at depth {0}: use at least 8, better 32")]
     Shallow(u16),
     /// A seek curve needs more points.
@@ -100,7 +101,7 @@ pub fn fit(probes: &Probes) -> Result<Device, CalibrateError> {
         ("sequential_write_mb_per_s", probes.sequential_write_mb_per_s),
     ];
     for (name, value) in positive {
-        // Also refuses what is no number.
+        // Also refuses NaN.
         if !matches!(value.partial_cmp(&0.0), Some(std::cmp::Ordering::Greater)) {
             return Err(CalibrateError::NotPositive(name, value));
         }
@@ -116,7 +117,7 @@ pub fn fit(probes: &Probes) -> Result<Device, CalibrateError> {
 
 const PAGE_BYTES: f64 = 16_384.0;
 const CHANNEL_MB_PER_S: f64 = 1_200.0;
-/// A link below this is SATA, on which reads and writes share a wire.
+/// A slower link is SATA, on which reads and writes share a wire.
 const SATA_MB_PER_S: f64 = 700.0;
 
 fn fit_ssd(probes: &Probes) -> ssd::Parameters {
@@ -145,7 +146,7 @@ fn fit_ssd(probes: &Probes) -> ssd::Parameters {
         parameters.cache_kib = probes.cache_kib.unwrap_or(4_096).max(16);
         parameters
     };
-    // What a link or a bisection lets pass may fall short by a part in two hundred.
+    // A link or a bisection may fall short by half a percent.
     let goal = if link_bound { 0.995 * probes.read_iops } else { probes.read_iops };
     let iops = |parameters: &ssd::Parameters| {
         deep(&Device::Ssd(*parameters), Operation::Read, probes, Nanos::from_millis(150))
@@ -169,8 +170,8 @@ fn fit_ssd(probes: &Probes) -> ssd::Parameters {
     parameters
 }
 
-/// More dies, each of which programs for longer: the same writes a second, and longer waits for
-/// reads that come meanwhile.
+/// More dies with longer programs: the same writes a second, but reads that come meanwhile wait
+/// longer.
 fn fit_mixed(parameters: ssd::Parameters, probes: &Probes, mixed: Mixed) -> ssd::Parameters {
     let least = parameters.ways;
     let with = |ways: u32| {
@@ -208,15 +209,15 @@ fn fit_writes(parameters: &mut ssd::Parameters, probes: &Probes) {
     parameters.clean_us = (page_us - parameters.program_us) * f64::from(parameters.clean_pages);
     let moved_us = f64::from(probes.block_bytes) / parameters.link_mb_per_s;
     parameters.write_us = (probes.write_us - moved_us).max(0.0);
-    // A flush that is faster than a program did not wait for one: the cache is durable.
+    // A flush faster than a program did not wait for one: the cache is durable.
     parameters.power_loss_protected = probes.flush_us < 0.5 * parameters.program_us;
-    // Between single writes the drive has time to clean: a flush waits for the program only.
+    // Between single writes the drive has time to clean, so a flush waits only for the program.
     let program_us = (parameters.program_us - probes.write_us).max(0.0);
     let waited_us = if parameters.power_loss_protected { 0.0 } else { program_us };
     parameters.flush_us = (probes.flush_us - waited_us).max(0.0);
 }
 
-/// The largest value for which `enough` holds, which it does up to some point.
+/// The largest value for which `enough` holds; it must hold up to some point and not beyond.
 fn bisect(mut low: f64, mut high: f64, enough: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..12 {
         let middle = (low + high) / 2.0;
@@ -267,7 +268,7 @@ fn fit_hdd(probes: &Probes) -> Result<hdd::Parameters, CalibrateError> {
     Ok(parameters)
 }
 
-/// Mean time of a megabyte, in seconds, over tracks whose speed falls evenly.
+/// Mean time of a megabyte, in seconds, over tracks whose speed falls linearly.
 fn mean_inverse(outer: f64, inner: f64) -> f64 {
     if outer - inner < 1e-6 { 1.0 / outer } else { (outer / inner).ln() / (outer - inner) }
 }

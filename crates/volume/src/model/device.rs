@@ -3,7 +3,7 @@
 use super::raw::Raw;
 use super::{DeviceError, Model, file, hdd, ssd};
 
-/// A device, not in use yet.
+/// The description of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Device {
     /// No model: as fast as the volume itself.
@@ -15,7 +15,7 @@ pub enum Device {
 }
 
 /// The devices of LRU-C, Table 1: name and file. They read and write random pages of 16 KiB at a
-/// depth of 32 as published there; what else they do is said, with its source, in the files.
+/// depth of 32 as published there. The files give the source of everything else.
 pub const PRESETS: [(&str, &str); 5] = [
     ("ssd-a", include_str!("../../devices/ssd-a.toml")),
     ("ssd-b", include_str!("../../devices/ssd-b.toml")),
@@ -31,11 +31,11 @@ impl Device {
             return Some(Device::Raw);
         }
         let (name, text) = PRESETS.iter().find(|(preset, _)| *preset == name)?;
-        // A test reads every one of them.
+        // A test reads all of them.
         Device::from_toml(text, name).ok()
     }
 
-    /// Reads a device file. `name` is what errors call it.
+    /// Reads a device file. `name` is its name in errors.
     pub fn from_toml(text: &str, name: &str) -> Result<Device, DeviceError> {
         file::read(text, name)
     }
@@ -53,7 +53,7 @@ impl Device {
         }
     }
 
-    /// Whether a scheduler should mind seeks.
+    /// Whether seeks matter to a scheduler.
     pub const fn is_rotational(&self) -> bool {
         matches!(self, Device::Hdd(_))
     }

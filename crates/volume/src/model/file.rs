@@ -1,4 +1,4 @@
-//! Device files: TOML with one section, `[ssd]` or `[hdd]`, and a word about the device.
+//! Device files: TOML with one section, `[ssd]` or `[hdd]`, and a line about the device.
 
 use super::parameters::{Field, Form};
 use super::{Device, hdd, ssd};
@@ -50,7 +50,7 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
             ("ssd" | "hdd", DeValue::Table(section)) => {
                 if found.is_some() {
                     let problem = "the file describes two devices".to_owned();
-                    let mend = "Keep `[ssd]` or `[hdd]` and move the other to a file of its own.";
+                    let mend = "Keep `[ssd]` or `[hdd]` and move the other to a separate file.";
                     return Err(reader.error(&key.span(), problem, mend.to_owned()));
                 }
                 found = Some((word == "ssd", key.span(), section));
@@ -150,7 +150,7 @@ fn number(field: &Field, value: &DeValue<'_>) -> Result<f64, (String, String)> {
         (Form::Flag, _) => None,
         (_, DeValue::Integer(integer)) => {
             let digits = i64::from_str_radix(integer.as_str(), integer.radix());
-            // What no f64 holds exactly is out of every range.
+            // A number that f64 cannot hold exactly is out of every range.
             digits.ok().map(|whole| whole as f64)
         }
         (Form::Number, DeValue::Float(float)) => float.as_str().parse::<f64>().ok(),
@@ -193,7 +193,7 @@ fn suggest(word: &str, fields: &[Field]) -> String {
     }
 }
 
-/// Insertions, removals and replacements that make one word of the other.
+/// Insertions, removals and replacements between two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -215,7 +215,7 @@ pub fn write(about: &str, section: &str, fields: &[Field], numbers: &[f64]) -> S
         let value = match field.form {
             Form::Flag => (*number != 0.0).to_string(),
             Form::Whole => format!("{number:.0}"),
-            // Four digits after the point: a tenth of a nanosecond, if it is microseconds.
+            // Four digits after the point: a tenth of a nanosecond, for microseconds.
             Form::Number => ((number * 1e4).round() / 1e4).to_string(),
         };
         // Writing to a string does not fail.

@@ -6,21 +6,21 @@
 //!   d for its coasting on long ones (Ruemmler and Wilkes, An introduction to disk drive modeling).
 //!   With `seek_sqrt_ms = 0` it is the model that AFQ estimates with: seek proportional to the
 //!   distance, transfer proportional to the size (Split, section 2.5.1).
-//! * **Rotation.** Evenly from nothing to one revolution, drawn from the seed.
+//! * **Rotation.** Uniform from zero to one revolution, drawn from the seed.
 //! * **Transfer.** From `outer_mb_per_s` at the first sector to `inner_mb_per_s` at the last. An
-//!   access that goes on where the last one ended costs its transfer only.
-//! * **Queue.** A disk picks the nearest of the n commands it has. A model that names the
-//!   completion when the command is given cannot reorder, so what reordering gains is a factor: the
-//!   time to position shrinks to n^-`queue_gain` of itself. Throughput at a depth is right; within
-//!   a queue, commands complete in the order in which they came.
-//! * **Write cache.** A write is complete after `write_us` and its transfer over the link when
-//!   there is room. Cached writes go to the platter when the arm has nothing to read, sorted, hence
-//!   at `write_gain` of the time to position. When the cache is full, a write waits for the oldest.
-//!   FLUSH waits for all; FUA goes past the cache.
+//!   access that continues the last one costs only its transfer.
+//! * **Queue.** A disk picks the nearest of its n commands. A model that returns the completion
+//!   when the command comes cannot reorder. So the gain of reordering is a factor: the time to
+//!   position shrinks to n^-`queue_gain` of itself. Throughput at a depth is right; within a queue,
+//!   commands complete in order of arrival.
+//! * **Write cache.** If there is room, a write is complete after `write_us` and its transfer over
+//!   the link. Cached writes go to the platter while the arm has nothing to read. They are sorted,
+//!   hence at `write_gain` of the time to position. When the cache is full, a write waits for the
+//!   oldest. FLUSH waits for all; FUA bypasses the cache.
 //!
 //! # Span
-//! Distances are fractions of `span_gib`, or of the volume if that is 0: a small volume then
-//! behaves as the whole disk would, and an experiment on 10 GiB has the seeks of a terabyte.
+//! Distances are fractions of `span_gib`, or of the volume if that is 0. A small volume then
+//! behaves like the whole disk, and an experiment on 10 GiB has the seeks of a terabyte.
 //!
 //! # Worked example
 //! Settle 1 ms, √ 9 ms, linear 6.6 ms, 7,200 rpm: a random access positions in 1 + 9 · 8/15 + 6.6 /
@@ -67,7 +67,7 @@ parameters! {
     span_gib: f64, 0.0..=1e9, Some(0.0);
 }
 
-/// Cached writes at a time, however small they are: memory is bounded.
+/// Most cached writes, however small they are: memory is bounded.
 const DIRTY_MOST: usize = 1 << 20;
 
 /// A write in the cache.
@@ -90,9 +90,9 @@ pub struct Hdd {
     head: u64,
     /// Sector after the last cached write.
     last_write: u64,
-    /// When the arm is done with what it has begun.
+    /// When the arm has finished all that it has begun.
     arm_free_ns: u64,
-    /// Completions of the commands that wait for the arm, in their order.
+    /// Completions of the commands that wait for the arm, in order.
     outstanding: VecDeque<u64>,
     /// Cached writes, oldest first.
     dirty: VecDeque<Dirty>,
@@ -141,7 +141,7 @@ impl Hdd {
         transfer_ns(bytes, p.outer_mb_per_s + (p.inner_mb_per_s - p.outer_mb_per_s) * inward)
     }
 
-    /// What the arm has begun by `now` of its own accord.
+    /// Brings the arm's own work up to `now`.
     fn advance(&mut self, now_ns: u64) {
         while self.arm_free_ns < now_ns && self.drain_one().is_some() {}
         while self.outstanding.front().is_some_and(|done_ns| *done_ns <= now_ns) {
@@ -149,7 +149,7 @@ impl Hdd {
         }
     }
 
-    /// Begins the oldest cached write; answers when.
+    /// Begins the oldest cached write; returns when.
     fn drain_one(&mut self) -> Option<u64> {
         let dirty = self.dirty.pop_front()?;
         self.dirty_bytes -= dirty.bytes;
@@ -217,7 +217,7 @@ impl Model for Hdd {
                 self.access(now.0, command.sector, bytes)
             }
             Operation::Flush => self.flush(now.0),
-            // A disk has nothing to do with what is no longer needed.
+            // A disk ignores discards.
             Operation::Discard => now.0 + ns(self.parameters.controller_us),
         };
         Nanos(done_ns.max(now.0))

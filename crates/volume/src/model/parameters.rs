@@ -1,7 +1,7 @@
 //! Parameters of a model: one list of names, units, ranges and defaults, for the reader of device
 //! files, for their writer and for the model.
 
-/// What a device file may say of one parameter.
+/// One parameter of a device file.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Key in the file, with its unit at the end.
@@ -12,7 +12,7 @@ pub struct Field {
     pub least: f64,
     /// Largest value.
     pub most: f64,
-    /// Value when the file does not say; without one the key must be there.
+    /// Value if the file has none; without a default the key is required.
     pub default: Option<f64>,
     /// How it is written.
     pub form: Form,

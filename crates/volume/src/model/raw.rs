@@ -1,4 +1,4 @@
-//! No model at all: every command completes at once. What is left is the cost of the volume itself.
+//! No model: every command completes at once. Only the cost of the volume itself remains.
 
 use super::{Command, Model};
 use headworks_policy::Nanos;

@@ -5,50 +5,49 @@
 //! single write sooner than a read. Both are true of every flash drive, and databases feel both.
 //!
 //! # The model
-//! * **Dies.** `channels × ways` dies work side by side, each on one page at a time. Page p lies on
-//!   die p mod n. A read occupies its die for `read_us` and the transfer over its channel; two
+//! * **Dies.** `channels × ways` dies work in parallel, each on one page at a time. Page p lies on
+//!   die p mod n. A read occupies its die for `read_us` and the transfer over its channel. Two
 //!   reads of one die wait for each other, which is why 32 outstanding reads do not use 32 dies.
 //! * **Link, channels and controller** have a speed. They are reserved when a command comes and
-//!   therefore bound the throughput; two commands that would meet on them by chance do not delay
+//!   therefore bound the throughput. Two commands that would meet on them by chance do not delay
 //!   each other.
 //! * **Write cache.** A write is complete `write_us` after its transfer if the cache has room. The
-//!   cache gives its pages to the dies in turn, whenever a die has nothing to read; a page leaves
-//!   the cache when its program begins. When the cache is full, a write waits until one does: then
-//!   the drive is as fast as its dies program.
-//! * **Cleaning.** A die has `spare_pages` erased pages at most. A random write uses one; a die
-//!   without any first cleans for `clean_us`, which makes `clean_pages`. What was used is made up
-//!   in idle time. A write that goes on where an earlier one ended uses whole blocks, which are
-//!   erased without copying: it costs no spare pages. A discard makes spare pages of what it frees.
-//!   Steady random writing thus takes `program_us + clean_us / clean_pages` of a die for each page.
-//! * **FLUSH** waits for every page in the cache, then for `flush_us`. **FUA** goes past the
-//!   cache. A drive with capacitors (`power_loss_protected`) does neither: its cache is durable.
+//!   cache gives its pages to the dies in turn, whenever a die has nothing to read. A page leaves
+//!   the cache when its program begins. When the cache is full, a write waits for such a page: the
+//!   drive is then as fast as its dies program.
+//! * **Cleaning.** A die has `spare_pages` erased pages at most. A random write uses one. A die
+//!   without any first cleans for `clean_us`, which makes `clean_pages`. Idle time restores the
+//!   pages used. A write that continues an earlier one fills whole blocks, which are erased without
+//!   copying: it costs no spare pages. A discard makes spare pages of the range it frees. Steady
+//!   random writing thus takes `program_us + clean_us / clean_pages` of a die for each page.
+//! * **FLUSH** waits for every page in the cache, then for `flush_us`. **FUA** bypasses the cache.
+//!   A drive with capacitors (`power_loss_protected`) does neither: its cache is durable.
 //!
 //! # Reads beside writes
 //! SSD-A does 43,464 requests a second when two of three are reads (LRU-C, Table 5). Its rates for
-//! reads alone and writes alone (Table 1), added up by their shares, would allow 1 / (0.66 /
-//! 190,622 + 0.34 / 33,866) = 74,063: a mix has 0.587 of what its parts promise. Two parameters
-//! show that:
+//! reads alone and writes alone (Table 1), weighted by their shares, would allow 1 / (0.66 /
+//! 190,622 + 0.34 / 33,866) = 74,063. So the mix reaches 0.587 of what its parts would allow. Two
+//! parameters model that:
 //! * A program or a cleaning that has begun is not interrupted, and reads of the die wait for it.
-//!   With **many dies that program for long** the requests that a host keeps outstanding are soon
-//!   all such reads, while most dies idle. This limit rises with the depth.
+//!   With **many dies and long programs**, soon all outstanding requests are such reads, while most
+//!   dies idle. This limit rises with the depth.
 //! * A **turnaround**: a die that has programmed or cleaned stays busy for `turnaround_us` before
-//!   it reads. That is lost time: the limit is one of the drive, at whatever depth keeps its dies
-//!   busy. Suspended programs and erases, programs of several planes or pages that reads break
-//!   apart, and whatever else a die loses are in it together, fitted as a whole and not published
-//!   one by one; it is therefore longer than any of them. A die that has been idle as long has
-//!   turned by itself. Reads alone and writes alone never turn. Writes that come many at a time
-//!   turn a die less often than as many that come one by one between reads.
+//!   it reads. That is lost time: it limits the drive at any depth that keeps its dies busy. It
+//!   stands for suspended programs and erases, multi-plane programs that reads break up, and other
+//!   losses of a die. These are fitted together, as none is published on its own, so it is longer
+//!   than any of them. A die that has been idle as long needs no turnaround. Reads alone and writes
+//!   alone never turn. Writes in groups turn a die less often than single writes between reads.
 //!
-//! SSD-A's preset has the first, fitted to Table 5. For the others no mixed load is published: they
-//! have the turnaround with which the same mix at the same depth, 32, has the same 0.587 of what
-//! its parts promise.
+//! SSD-A's preset uses the first, fitted to Table 5. For the other drives no mixed load is
+//! published. Their turnaround gives the same mix at the same depth, 32, the same 0.587 of what its
+//! parts would allow.
 //!
 //! # Details
-//! A page of less than `page_bytes` is gathered with others before it is programmed. Reads of what
-//! is still in the cache are not faster.
+//! Writes of less than `page_bytes` are gathered into a page before it is programmed. Reads of data
+//! still in the cache are not faster.
 //!
-//! # What it does not show
-//! SLC caches (the figures are those of sustained writes), wear, heat, and reads that disturb.
+//! # What it does not model
+//! SLC caches (the figures are those of sustained writes), wear, heat, and read disturb.
 //!
 //! # Worked example
 //! 8 dies, program 250 µs, cleaning 1,850 µs for a page: 8 dies / 2.1 ms = 3,810 random pages a
@@ -70,17 +69,17 @@ parameters! {
     ways: u32, 1.0..=64.0, None;
     /// Unit of a read or program on a die, a multiple of 512.
     page_bytes: u32, 512.0..=1_048_576.0, Some(16_384.0);
-    /// Time of the controller for each read, not occupying anything.
+    /// Time of the controller for each read. It does not block other reads.
     controller_us: f64, 0.0..=1e6, None;
-    /// Time of the controller for each read, one after the other: what limits drives whose dies and
-    /// link could do more (a map that is not in memory of the drive's own).
+    /// Time of the controller for each read, one read at a time. It limits drives whose dies and
+    /// link could do more (for example without their own memory for the map).
     command_us: f64, 0.0..=1e6, Some(0.0);
     /// Time of a die to read a page.
     read_us: f64, 0.0..=1e6, None;
     /// Time of a die to program a page.
     program_us: f64, 0.0..=1e6, None;
-    /// Time of a die between a program or a cleaning and the next read, if they follow each other
-    /// at once: what mixed loads cost beyond their parts. 0 if they cost nothing.
+    /// Time of a die between a program or a cleaning and a read that follows at once: the cost of
+    /// mixed loads beyond their parts. 0 for none.
     turnaround_us: f64, 0.0..=1e6, Some(0.0);
     /// Time of a die for one step of cleaning: copies, and a share of an erase.
     clean_us: f64, 0.0..=1e8, None;
@@ -106,24 +105,24 @@ parameters! {
     discard_us: f64, 0.0..=1e7, Some(100.0);
     /// The cache survives a power cut.
     power_loss_protected: bool, 0.0..=1.0, Some(0.0);
-    /// Times on a die vary evenly by this fraction, up and down.
+    /// Times on a die vary uniformly by this fraction, up and down.
     spread: f64, 0.0..=0.9, Some(0.1);
 }
 
-/// Streams of sequential writes that the drive tells apart.
+/// Sequential write streams that the drive distinguishes.
 const STREAMS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
-    /// When it is done with what it has begun.
+    /// When it has finished all that it has begun.
     free_ns: u64,
-    /// Pages in the cache that it will program, at random places and in sequence.
+    /// Pages in the cache for this die: random and sequential ones.
     pending: [u32; 2],
     /// Erased pages.
     spare: u32,
-    /// Pages that cleaning in idle time will make up for.
+    /// Pages that cleaning in idle time will restore.
     owed: u32,
-    /// What it did last was a program or a cleaning.
+    /// Its last operation was a program or a cleaning.
     wrote: bool,
 }
 
@@ -140,7 +139,7 @@ pub struct Ssd {
     random: Random,
     dies: Vec<Die>,
     channel_free_ns: Vec<u64>,
-    /// Controller, for the part of reads that it does one after the other.
+    /// The controller's serial part of reads.
     command_free_ns: u64,
     /// Link, for reads and for writes.
     link_free_ns: [u64; 2],
@@ -155,8 +154,8 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// A drive in use for long, with an empty cache: no die has spare pages but what a cleaning
-    /// left, each at another point between two cleanings.
+    /// A drive after long use, with an empty cache. No die has spare pages beyond its last
+    /// cleaning's, and each die is at another point between two cleanings.
     pub fn new(parameters: Parameters, seed: u64) -> Self {
         let dies = parameters.channels as usize * parameters.ways as usize;
         let cache_bytes = u64::from(parameters.cache_kib) * 1024;
@@ -186,7 +185,7 @@ impl Ssd {
         ns(us * (1.0 + swing))
     }
 
-    /// Programs one page, and cleans before if it must.
+    /// Programs one page, and cleans first if it must.
     fn program(&mut self, die: usize, sequential: bool) {
         let mut cost_ns = self.vary(self.parameters.program_us);
         if !sequential {
@@ -203,7 +202,7 @@ impl Ssd {
         die.wrote = true;
     }
 
-    /// Makes spare pages; answers the time.
+    /// Makes spare pages; returns the time.
     fn clean(&mut self, die: usize) -> u64 {
         let pages = self.parameters.clean_pages;
         let die = &mut self.dies[die];
@@ -213,7 +212,7 @@ impl Ssd {
         ns(self.parameters.clean_us)
     }
 
-    /// Programs a page of the cache. The die is free at some time.
+    /// Programs a page of the cache. The die must become free at some time.
     fn drain_one(&mut self, die: usize) {
         let which = usize::from(self.dies[die].pending[0] == 0);
         self.dies[die].pending[which] -= 1;
@@ -221,7 +220,7 @@ impl Ssd {
         self.program(die, which == 1);
     }
 
-    /// What the die has begun by `now` of its own accord.
+    /// Brings the die's own work up to `now`.
     fn advance(&mut self, die: usize, now_ns: u64) {
         while self.dies[die].free_ns < now_ns {
             let state = &self.dies[die];
@@ -244,7 +243,7 @@ impl Ssd {
         }
     }
 
-    /// Reserves the link; answers when the transfer would end if it began at once.
+    /// Reserves the link; returns when the transfer would end if it began at once.
     fn transfer(&mut self, now_ns: u64, bytes: u64, write: bool) -> u64 {
         let side = usize::from(write && !self.parameters.half_duplex);
         let time_ns = transfer_ns(bytes, self.parameters.link_mb_per_s);
@@ -284,7 +283,7 @@ impl Ssd {
         all_ns.max(tail_ns).max(link_ns).max(channel_ns).max(command_ns)
     }
 
-    /// Whether the write goes on where an earlier one ended. Remembers where it ends.
+    /// Whether the write continues an earlier one. Remembers where it ends.
     fn is_sequential(&mut self, sector: u64, end: u64) -> bool {
         let stream = self.streams.iter().position(|stream| *stream == sector);
         let slot = stream.unwrap_or(self.next_stream);
@@ -319,7 +318,7 @@ impl Ssd {
         arrived_ns.max(room_ns) + ns(self.parameters.write_us)
     }
 
-    /// Waits until the cache has room for a page; answers when. The die that is free first begins
+    /// Waits until the cache has room for a page; returns when. The die that is free first begins
     /// its next page.
     fn make_room(&mut self) -> u64 {
         let mut room_ns = 0;

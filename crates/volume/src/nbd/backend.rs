@@ -1,4 +1,4 @@
-//! What the front end asks of whatever lies behind an export.
+//! What the front end needs of an export's volume.
 
 use std::io;
 
@@ -6,15 +6,15 @@ use super::link::Ticket;
 use crate::buffer::Buffer;
 use crate::store::Extent;
 
-/// What is to be done. Ranges are inside the volume and whole sectors.
+/// An operation. Ranges are inside the volume and whole sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Fill the buffer that came along from `offset`.
+    /// Fill the given buffer from `offset`.
     Read {
         /// First byte.
         offset: u64,
     },
-    /// Write the buffer that came along to `offset`.
+    /// Write the given buffer to `offset`.
     Write {
         /// First byte.
         offset: u64,
@@ -43,30 +43,30 @@ pub enum Work {
     },
 }
 
-/// What lies behind an export. Called from one thread for each connection.
+/// The volume of an export. Called from one thread for each connection.
 pub trait Backend: Send + Sync {
     /// Size in bytes, a multiple of 512. Does not change.
     fn size_bytes(&self) -> u64;
 
-    /// Starts `work`; [`Ticket::done`] tells its end, from any thread, perhaps before this returns,
-    /// and gives the buffer back. A ticket that is dropped is a failed request. May block for as
-    /// long as its queue is full.
+    /// Starts `work`. [`Ticket::done`] reports its end and gives the buffer back, from any thread,
+    /// perhaps before this returns. A dropped ticket is a failed request. May block while its queue
+    /// is full.
     fn submit(&self, work: Work, data: Buffer, ticket: Ticket);
 
-    /// Reads at once, on this thread; `None` if that cannot be: then submit.
+    /// Reads at once, on this thread. `None` if that is not possible: then submit.
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
         let _ = (offset, into);
         None
     }
 
-    /// Writes at once, on this thread; `None` if that cannot be: then submit.
+    /// Writes at once, on this thread. `None` if that is not possible: then submit.
     fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
         let _ = (offset, from, fua);
         None
     }
 
-    /// What is allocated in the range, as [`crate::store::Store::extents`] tells it: in order,
-    /// without gaps, at least one extent, perhaps fewer bytes than asked for.
+    /// The allocated parts of the range, as [`crate::store::Store::extents`] returns them: in
+    /// order, without gaps, at least one extent, perhaps fewer bytes than asked for.
     ///
     /// # Errors
     /// Those of the store.

@@ -23,21 +23,21 @@ use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
 use crate::spin::{SPIN_TIME, SpinHistory};
 
-/// Replies that wait before they are sent in the middle of a batch of requests.
+/// Unsent replies after which they are sent, even in the middle of a batch of requests.
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// Replies that wait for a slow client before no more of its requests are taken in. More would not
-/// make it faster, and would not stay in the cache between the copy from the store and that to the
+/// Unsent replies of a slow client after which no more of its requests are read. More would not
+/// make it faster, and would leave the cache between the copy from the store and the one to the
 /// socket.
 const UNSENT_BYTES_MAX: u64 = 2 << 20;
 
-/// Serves the client behind `socket` to its end.
+/// Serves the client of `socket` to its end.
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let mut intake = Intake::default();
     let Ok(agreement) = shake_hands(shared, &socket, &mut intake) else { return };
     let export = &shared.exports.list()[agreement.export];
     let patience = shared.limits.patience;
-    // Numbers of connections are used again after four billion.
+    // Numbers of connections are reused after four billion.
     let cause = (id % u64::from(u32::MAX)) as u32 + 1;
     let link = Link::new(socket, agreement.mode, cause, export.volume.clone(), patience);
     let link = Arc::new(link);
@@ -55,7 +55,8 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     }
 }
 
-/// The thread that sends when nobody else may wait. It goes with the reader, even if that panics.
+/// The thread that sends when no other thread may wait. It ends with the reader, even if that
+/// panics.
 struct Writer<'a>(Option<JoinHandle<()>>, &'a Link);
 
 impl Writer<'_> {
@@ -70,13 +71,13 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         self.1.abandon();
         if let Some(thread) = self.0.take() {
-            // It panics only with a bug of ours, which was reported then.
+            // It panics only by a bug of ours, which was reported then.
             let _ = thread.join();
         }
     }
 }
 
-/// Agrees with the client on an export.
+/// Negotiates an export with the client.
 fn shake_hands(shared: &Shared, socket: &OwnedFd, intake: &mut Intake) -> io::Result<Agreement> {
     let deadline = Instant::now() + shared.limits.handshake;
     set_socket_timeout(socket, Timeout::Send, Some(shared.limits.handshake))?;
@@ -118,12 +119,12 @@ fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for bytes of the client; zero is its end.
+/// Waits for bytes of the client; zero marks its end.
 fn receive(socket: &OwnedFd, intake: &mut Intake, how: RecvFlags) -> Result<usize, Errno> {
     loop {
         let received = match intake.space() {
             Space::Any(space) => recv(socket, space, how),
-            // One call instead of one for each piece that the socket's buffer holds.
+            // One call, instead of one for each piece that the socket's buffer holds.
             Space::All(space) => recv(socket, space, how | RecvFlags::WAITALL),
         };
         match received {
@@ -143,7 +144,7 @@ struct Reader<'a> {
     export: &'a Export,
     link: &'a Arc<Link>,
     intake: Intake,
-    /// This thread has the token, and the socket took no more.
+    /// This thread has the token, and the socket's buffer is full.
     stalled: bool,
     spins: SpinHistory,
 }
@@ -174,7 +175,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Sends what is there, if that is this thread's business.
+    /// Sends what there is, if this thread may.
     fn flush(&mut self) {
         let flushed = if self.stalled { self.link.send() } else { self.link.flush() };
         self.stalled = flushed == Flushed::Stalled;
@@ -208,8 +209,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Sends, or lets the writer do so while this thread makes the next reply, if that is asked for
-    /// already.
+    /// Sends. If more requests are there already, the writer sends while this thread works on the
+    /// next reply.
     fn flush_or_share(&mut self) {
         if self.intake.unread().is_empty() {
             self.flush();
@@ -220,7 +221,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Waits for more of the client, and sends meanwhile what is to be sent. False at its end.
+    /// Waits for more of the client, and sends meanwhile. False at its end.
     fn fetch(&mut self) -> bool {
         while self.stalled {
             let ready = self.link.wait_writable(true);
@@ -236,7 +237,8 @@ impl Reader<'_> {
         match looked.unwrap_or_else(|| receive(&self.link.socket, &mut self.intake, blocking)) {
             Ok(0) => false,
             Ok(_) => true,
-            // A client may rest between its requests for as long as it likes, not within one.
+            // A client may be silent between its requests for as long as it likes, but not within
+            // one.
             Err(Errno::AGAIN) => self.intake.at_rest(),
             Err(_) => false,
         }
@@ -264,7 +266,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Answers what was asked, and waits for the answers to go out.
+    /// Answers the open requests, and waits for the answers to go out.
     fn leave(&mut self) {
         self.flush();
         if self.stalled {
@@ -312,7 +314,7 @@ fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>)
             let work = Work::WriteZeroes { offset, len, fua, unmap };
             volume.submit(work, Buffer::default(), link.admit(job, 0));
         }
-        // Nothing here is nearer than the store.
+        // No cache is nearer than the store.
         Ask::Cache => link.answer_later(Reply::done(to), 0),
         Ask::BlockStatus { one } => {
             let reply = match volume.extents(offset, len) {

@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::engine::{Engine, Submission};
 use crate::store::Extent;
 
-/// Ranges are cut at multiples of this: whole chunks of any store, and a 32-bit length.
+/// Ranges are cut at multiples of this: whole chunks of any store, with a 32-bit length.
 const PIECE_BYTES: u64 = 2 << 30;
 
 impl Backend for Arc<Engine> {
@@ -58,7 +58,7 @@ impl Backend for Arc<Engine> {
     }
 }
 
-/// A range that is longer than a submission: its pieces go one after the other.
+/// A range longer than a submission: its pieces run one after the other.
 struct Pieces {
     engine: Arc<Engine>,
     work: Work,
@@ -72,7 +72,7 @@ struct Left {
     done: Option<Box<dyn FnOnce(io::Result<Buffer>) + Send>>,
 }
 
-/// Where the submission of a piece stands.
+/// State of a piece's submission.
 const SUBMITTING: u8 = 0;
 const SUBMITTED: u8 = 1;
 const COMPLETED: u8 = 2;
@@ -90,8 +90,8 @@ impl Pieces {
         Arc::new(Pieces { engine: engine.clone(), work, cause, end, left }).go_on();
     }
 
-    /// Submits piece after piece. A completion within `submit` lets the loop go on, so that the
-    /// stack does not grow with their number; a later one calls this again.
+    /// Submits piece after piece. A completion within `submit` continues the loop, so that the
+    /// stack does not grow; a later one calls this again.
     fn go_on(self: Arc<Pieces>) {
         loop {
             let (offset, len) = {

@@ -1,4 +1,4 @@
-//! What a server offers: volumes under names.
+//! Exports: the volumes of a server, by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::backend::Backend;
 use super::wire::{STRING_BYTES_MAX, transmission_flag as flag};
 
-/// Exports that one server offers at most.
+/// Most exports of one server.
 pub const EXPORTS_MAX: usize = 1024;
 
 /// Smallest block: the sector. Offsets and lengths of requests are multiples of it.
 pub const BLOCK_BYTES_MIN: u32 = 512;
 
-/// Block that costs no read before a write.
+/// Smallest block that is written without a read first.
 pub const BLOCK_BYTES_PREFERRED: u32 = 4096;
 
-/// How requests and replies look on a connection, by what the client asked for.
+/// The form of requests and replies on a connection, as the client chose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Compact requests, replies without chunks.
@@ -27,7 +27,7 @@ pub enum Mode {
     Extended,
 }
 
-/// What a client may know of an export.
+/// Facts of an export for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Size in bytes.
@@ -43,7 +43,7 @@ pub struct Facts {
 impl Facts {
     /// The transmission flags of the export for a connection in `mode`.
     pub fn flags(&self, mode: Mode) -> u16 {
-        // A flush of the engine covers every write that was answered, on whatever connection.
+        // A flush of the engine covers every answered write, on any connection.
         let mut flags = flag::HAS_FLAGS
             | flag::SEND_FLUSH
             | flag::SEND_FUA
@@ -85,7 +85,7 @@ impl Export {
         Export { name: name.into(), description: String::new(), facts, volume }
     }
 
-    /// Words for a human who lists the exports.
+    /// A description for people who list the exports.
     pub fn description(mut self, words: impl Into<String>) -> Export {
         self.description = words.into();
         self
@@ -97,14 +97,14 @@ impl Export {
         self
     }
 
-    /// Whether clients should order their requests by place. Default: no.
+    /// Whether clients should sort their requests by position. Default: no.
     pub fn rotational(mut self, yes: bool) -> Export {
         self.facts.rotational = yes;
         self
     }
 
-    /// Whether zeroing is faster than writing zeros: else a client that wants only fast zeroing is
-    /// refused, and writes. Default: no.
+    /// Whether zeroing is faster than writing zeros. If not, a client that wants only fast zeroing
+    /// is refused, and writes instead. Default: no.
     pub fn fast_zeroes(mut self, yes: bool) -> Export {
         self.facts.fast_zeroes = yes;
         self
@@ -144,7 +144,7 @@ pub enum ExportError {
         /// Its length.
         bytes: usize,
     },
-    /// A NUL byte, which no client can send.
+    /// A NUL byte, which clients cannot send.
     #[error("the {0} of an export contains a NUL byte, which the protocol forbids: remove it")]
     Nul(&'static str),
     /// Not whole sectors.
@@ -212,13 +212,13 @@ impl Exports {
         Ok(self)
     }
 
-    /// All of them, in the order that clients see.
+    /// All exports, in the order that clients see.
     pub fn list(&self) -> &[Export] {
         &self.list
     }
 
-    /// The place of the export that a client named. An empty name is the default export, unless
-    /// one is really called so.
+    /// Index of the export that a client named. An empty name means the default export, unless an
+    /// export has that name.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let named = self.list.iter().position(|export| export.name.as_bytes() == name);
         let default = || (name.is_empty() && !self.list.is_empty()).then_some(self.default);

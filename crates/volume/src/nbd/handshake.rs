@@ -1,8 +1,8 @@
-//! The fixed newstyle handshake: bytes of the client in, bytes of the server out, at its end an
-//! [`Agreement`]. Pure.
+//! The fixed newstyle handshake: client bytes in, server bytes out, and an [`Agreement`] at its
+//! end. Pure.
 //!
-//! Whatever a client sends, the handshake takes one option at a time, keeps nothing of it, answers
-//! in a bounded number of bytes and ends after [`OPTIONS_MAX`] options.
+//! Whatever a client sends, the handshake takes one option at a time, stores none of it, answers
+//! with a bounded number of bytes and ends after [`OPTIONS_MAX`] options.
 
 use super::export::{BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, Exports, Mode};
 use super::options::{self, Malformed};
@@ -13,17 +13,17 @@ use super::wire::{
     option_reply as rep,
 };
 
-/// Data of an option that is read. Every sensible option is shorter; a longer one is thrown away
-/// and refused.
+/// Most data of an option that is read. All useful options are shorter; a longer one is skipped and
+/// refused.
 pub const OPTION_DATA_BYTES_MAX: usize = 32 << 10;
 
-/// Data of an option that is thrown away. A client that announces more is cut off.
+/// Most data of an option that is skipped. A client that announces more is disconnected.
 pub const OPTION_SKIPPED_BYTES_MAX: u32 = 16 << 20;
 
 /// Options that a client may send before it takes an export.
 pub const OPTIONS_MAX: u32 = 1000;
 
-/// What the server says first.
+/// The server's first bytes.
 pub fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&INIT_MAGIC.to_be_bytes());
@@ -32,16 +32,16 @@ pub fn greeting() -> [u8; 18] {
     bytes
 }
 
-/// Where a handshake stands.
+/// State of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More bytes are needed.
     More,
-    /// Something was taken in; what was answered goes out before the next call.
+    /// Progress was made; the answers go out before the next call.
     Again,
     /// The client took an export; requests follow.
     Agreed(Agreement),
-    /// The connection ends, after what was answered went out.
+    /// The connection ends once the answers have gone out.
     Close(&'static str),
 }
 
@@ -79,9 +79,9 @@ impl Default for Handshake {
 }
 
 impl Handshake {
-    /// Takes one step with the `input` at hand: how many bytes it used up, and where it stands.
-    /// Answers are appended to `out`. Asks for [`Step::More`] only when `input` is shorter than
-    /// [`OPTION_DATA_BYTES_MAX`] and the head of an option.
+    /// Takes one step with `input`. Returns how many bytes it used and the state after it; appends
+    /// answers to `out`. Returns [`Step::More`] only if `input` is shorter than an option's head
+    /// and [`OPTION_DATA_BYTES_MAX`].
     pub fn step(&mut self, exports: &Exports, input: &[u8], out: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::Flags => self.flags(input),
@@ -122,7 +122,7 @@ impl Handshake {
         if magic != OPTION_MAGIC {
             return (OPTION_BYTES, self.close("an option does not begin with its magic number"));
         }
-        // Without fixed newstyle there is no way to say no.
+        // Without fixed newstyle a refusal is not possible.
         if !self.fixed && option != option::EXPORT_NAME {
             return (OPTION_BYTES, self.close("an option before the client agreed to options"));
         }
@@ -176,7 +176,7 @@ impl Handshake {
     }
 
     fn export_name(&mut self, exports: &Exports, name: &[u8], out: &mut Vec<u8>) -> Step {
-        // The protocol has no answer to a wrong name here but to hang up.
+        // For a wrong name the protocol has no answer here; the server hangs up.
         if self.mode == Mode::Extended {
             return self.close("an export by its old option after extended headers");
         }
@@ -254,7 +254,7 @@ impl Handshake {
     fn contexts(&mut self, exports: &Exports, option: u32, data: &[u8], out: &mut Vec<u8>) {
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // What was chosen before is gone, even if this fails.
+            // An earlier choice is void, even if this one fails.
             self.allocation = None;
         }
         if self.mode == Mode::Simple {
@@ -271,7 +271,7 @@ impl Handshake {
         let exact = asked.queries.iter().any(|query| *query == BASE_ALLOCATION.as_bytes());
         let all = asked.queries.is_empty() || asked.queries.contains(&&b"base:"[..]);
         if exact || (!set && all) {
-            // A list gives no numbers.
+            // A list has no numbers.
             let id = if set { BASE_ALLOCATION_ID } else { 0 };
             let mut payload = id.to_be_bytes().to_vec();
             payload.extend(BASE_ALLOCATION.as_bytes());

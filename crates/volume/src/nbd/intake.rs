@@ -1,25 +1,24 @@
-//! The client's stream in the transmission phase, cut into events. Knows no socket: the caller
-//! reads into [`Intake::space`] and says how many bytes came.
+//! The client's stream in the transmission phase, cut into events. It has no socket: the caller
+//! reads into [`Intake::space`] and passes the number of bytes.
 //!
-//! Headers and small payloads come through one buffer, so that one call fetches many pipelined
-//! requests, and a payload that is all there is handed out where it lies. What is still to come of
-//! a large one goes straight into a buffer of its own.
+//! Headers and small payloads come through one buffer, so one call reads many pipelined requests. A
+//! complete payload is returned in place. The rest of a large one is read directly into its own
+//! buffer.
 
 use crate::buffer::Buffer;
 
 use super::export::Facts;
 use super::request::{self, Agreement, Job, Parsed, Refusal};
 
-/// Bytes that one call fetches: more is fewer calls, but more bytes of large payloads that are
-/// copied.
+/// Bytes for one call. More means fewer calls, but more copied bytes of large payloads.
 pub const INTAKE_BYTES: usize = 64 << 10;
 
-/// From here on a payload is large: gathered in a buffer of its own, in one call. Smaller ones and
-/// a header fit twice into the intake.
+/// Payloads from this size on are large and read into their own buffer, in one call. Two smaller
+/// ones and a header fit into the intake.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// Bytes that one call fetches after a large payload: another one may follow, and what comes along
-/// with its header is copied.
+/// Bytes for one call after a large payload: another may follow, and what comes with its header is
+/// copied.
 const AFTER_LARGE_BYTES: usize = 4 << 10;
 
 /// The payload of a write.
@@ -27,20 +26,20 @@ const AFTER_LARGE_BYTES: usize = 4 << 10;
 pub enum Payload<'a> {
     /// It came in one piece, and lies in the intake.
     Here(&'a [u8]),
-    /// It is large, and was gathered.
+    /// It is large, and has its own buffer.
     Gathered(Buffer),
 }
 
 /// What a client did.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A valid request; the payload is a write's, else empty.
+    /// A valid request; the payload is that of a write, else empty.
     Job(Job, Payload<'a>),
     /// A request that gets an error.
     Refused(Refusal),
     /// The client leaves.
     Leave,
-    /// The stream makes no sense: the connection ends.
+    /// The stream is invalid: the connection ends.
     Broken(&'static str),
 }
 
@@ -63,12 +62,12 @@ pub struct Intake {
     after_large: bool,
 }
 
-/// Where bytes of the client go.
+/// Where the client's next bytes go.
 #[derive(Debug)]
 pub enum Space<'a> {
     /// Whatever comes.
     Any(&'a mut [u8]),
-    /// The rest of a large payload: nothing can be done before all of it is there.
+    /// The rest of a large payload: its request needs all of it.
     All(&'a mut [u8]),
 }
 
@@ -80,7 +79,7 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// Where the next bytes go. Not empty. Only after [`Intake::next`] gave `None`.
+    /// Where the next bytes go. Not empty. Only after [`Intake::next`] returned `None`.
     pub fn space(&mut self) -> Space<'_> {
         self.make_room();
         if let State::Payload { data, filled, .. } = &mut self.state {
@@ -91,7 +90,7 @@ impl Intake {
         Space::Any(&mut buffer[..len])
     }
 
-    /// `count` bytes came into the space.
+    /// `count` bytes were read into the space.
     pub fn came(&mut self, count: usize) {
         if let State::Payload { data, filled, .. } = &mut self.state {
             *filled = (*filled + count).min(data.len());
@@ -110,13 +109,13 @@ impl Intake {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// Whether the client stopped between two requests, where it may rest for as long as it likes.
+    /// Whether the client stopped between two requests, where it may be silent for as long as it
+    /// likes.
     pub fn at_rest(&self) -> bool {
         matches!(self.state, State::Header | State::Over) && self.start == self.end
     }
 
-    /// The next event, if its bytes are all here. After [`Event::Leave`] and [`Event::Broken`] none
-    /// follows.
+    /// The next event, if it is complete. [`Event::Leave`] and [`Event::Broken`] are the last.
     pub fn next(&mut self, agreement: &Agreement, facts: &Facts) -> Option<Event<'_>> {
         if matches!(self.state, State::Header) {
             match request::parse(agreement, facts, self.unread()) {
@@ -158,7 +157,7 @@ impl Intake {
         }
     }
 
-    /// A job's header is here, and perhaps its payload.
+    /// A job's header is complete, and perhaps its payload.
     fn begin(&mut self, agreement: &Agreement, job: Job) -> Option<Event<'_>> {
         let header = request::header_bytes(agreement.mode);
         let carries = job.ask == request::Ask::Write;
@@ -180,7 +179,7 @@ impl Intake {
         None
     }
 
-    /// Moves what is unread to the front when the room behind it gets short: less than half of the
+    /// Moves unread bytes to the front if the room behind them is short: less than half of the
     /// buffer, an option or a small payload.
     fn make_room(&mut self) {
         if self.start == self.end {

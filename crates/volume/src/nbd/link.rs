@@ -1,12 +1,12 @@
-//! The server's end of a connection in the transmission phase: what is in flight, and the way of
-//! replies back to the client.
+//! The server's end of a connection in the transmission phase: requests in flight, and the path of
+//! replies to the client.
 //!
 //! # The token
-//! One thread at a time sends. Adding a reply while none does, a thread takes the *token* and sends
-//! what there is, without waiting for the client: the connection's reader at the end of a batch of
-//! requests, or a thread of the engine that completed something. If the socket takes no more, a
-//! thread of the engine passes the token to the connection's writer, whose business waiting is. So
-//! nothing is left lying: a reply is added under the lock under which the token is given back.
+//! One thread at a time sends. A thread that adds a reply while none sends takes the *token* and
+//! sends what there is, without waiting for the client. This is the reader at the end of a batch,
+//! or a thread of the engine that completed something. If the socket is full, a thread of the
+//! engine passes the token to the connection's writer, which may wait. So no reply is left over:
+//! replies are added under the same lock under which the token is given back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,15 +26,15 @@ use super::request::Job;
 use super::wire::Error;
 use crate::buffer::Buffer;
 
-/// Replies up to this many bytes are sent by the thread that completed them; more is the writer's,
-/// so that copying to a socket does not hold up the engine.
+/// Most bytes of replies that the completing thread sends itself. The writer sends more, so that
+/// copying to a socket does not hold up the engine.
 const INLINE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Free,
     Taken,
-    /// For the writer, who has not taken it yet.
+    /// Passed to the writer, which has not taken it yet.
     Passed,
 }
 
@@ -42,36 +42,36 @@ enum Token {
 struct State {
     replies: VecDeque<Outgoing>,
     token: Token,
-    /// Requests that were taken in and whose replies have not gone out, and their bytes.
+    /// Requests in flight, and their bytes: read, and not yet answered to the client.
     requests: u32,
     bytes: u64,
-    /// Bytes of those whose replies have not gone out but are there.
+    /// Bytes of the unsent replies.
     unsent_bytes: u64,
-    /// Nobody reads replies any more.
+    /// The client no longer reads replies.
     dead: bool,
-    /// No reply will come any more: the writer may go.
+    /// No more replies will come: the writer may end.
     over: bool,
-    /// Somebody waits for requests to be over.
+    /// A thread waits for requests to finish.
     waited_for: bool,
 }
 
-/// What is in flight on a connection.
+/// The load of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Load {
-    /// Requests that were taken in and whose replies have not gone out.
+    /// Requests in flight: read, and not yet answered to the client.
     pub(super) requests: u32,
     /// Their payloads.
     pub(super) bytes: u64,
-    /// Those of them whose replies are there and wait for the client.
+    /// Bytes of the replies that wait for the client.
     pub(super) unsent_bytes: u64,
 }
 
-/// What came of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
-    /// Nothing is left, or it is another thread's business.
+    /// Nothing is left, or another thread sends it.
     Clear,
-    /// The socket takes no more; the caller has the token.
+    /// The socket is full; the caller has the token.
     Stalled,
 }
 
@@ -127,7 +127,7 @@ impl Link {
         Load { requests, bytes, unsent_bytes }
     }
 
-    /// Takes in a request that counts for `charge` bytes and will be answered by the ticket.
+    /// Admits a request that counts for `charge` bytes; the ticket will answer it.
     pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64) -> Ticket {
         let mut state = self.lock();
         state.requests += 1;
@@ -150,7 +150,7 @@ impl Link {
         state.replies.push_back(Outgoing { reply, charge });
     }
 
-    /// Adds the reply of a request that was admitted, and sends it if nobody else does.
+    /// Adds the reply of an admitted request, and sends it unless another thread sends.
     fn answer(&self, reply: Reply, charge: u64) {
         let mut state = self.lock();
         if state.dead {
@@ -175,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Sends what was added, if nobody else does.
+    /// Sends the added replies, unless another thread sends.
     pub(super) fn flush(&self) -> Flushed {
         let mut state = self.lock();
         if state.token != Token::Free || state.replies.is_empty() {
@@ -186,7 +186,7 @@ impl Link {
         self.send()
     }
 
-    /// Sends what was added. The caller has the token, and keeps it when the socket takes no more.
+    /// Sends the added replies. The caller has the token, and keeps it if the socket is full.
     pub(super) fn send(&self) -> Flushed {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Has the writer send what was added, if nobody else does.
+    /// Has the writer send the added replies, unless another thread sends.
     pub(super) fn flush_elsewhere(&self) {
         let mut state = self.lock();
         if state.token == Token::Free && !state.replies.is_empty() {
@@ -222,7 +222,7 @@ impl Link {
         }
     }
 
-    /// Gives the caller's token to the writer.
+    /// Passes the caller's token to the writer.
     pub(super) fn pass_token(&self) {
         self.pass(&mut self.lock());
     }
@@ -232,8 +232,8 @@ impl Link {
         self.writer.notify_one();
     }
 
-    /// Waits until the socket takes more (or, with `or_read`, until the client sends something).
-    /// What it may do is told; nothing after the connection's patience: then it is hung up.
+    /// Waits until the socket has room (or, with `or_read`, until the client sends something).
+    /// Returns which. Nothing after the connection's timeout, which hangs it up.
     pub(super) fn wait_writable(&self, or_read: bool) -> PollFlags {
         let mut wanted = PollFlags::OUT;
         if or_read {
@@ -273,7 +273,7 @@ impl Link {
         }
     }
 
-    /// Waits until less than `most` is in flight, in each respect. Not with the token.
+    /// Waits until the load is below `most` in every respect. Not with the token.
     pub(super) fn wait_below(&self, most: Load) {
         let mut state = self.lock();
         while state.requests >= most.requests
@@ -285,21 +285,21 @@ impl Link {
         }
     }
 
-    /// Waits until nothing is in flight: every request was answered, and the answers went out or
-    /// nobody wants them. Not with the token.
+    /// Waits until nothing is in flight: every request is answered, and the answers have gone out
+    /// or the client is gone. Not with the token.
     pub(super) fn finish(&self) {
         self.wait_below(Load { requests: 1, bytes: u64::MAX, unsent_bytes: u64::MAX });
     }
 
-    /// Nobody reads requests any more: the writer goes, the client is hung up, and what is still in
-    /// flight ends without an answer.
+    /// Requests are no longer read. The writer ends, the client is hung up, and requests in flight
+    /// end without an answer.
     pub(super) fn abandon(&self) {
         self.hang_up();
         self.lock().over = true;
         self.writer.notify_one();
     }
 
-    /// Ends the connection: replies are dropped, the reader wakes.
+    /// Ends the connection: replies are dropped, and the reader wakes up.
     pub(super) fn hang_up(&self) {
         let mut state = self.lock();
         state.dead = true;
@@ -315,7 +315,7 @@ impl Link {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// The client is heard no more; replies still go out.
+    /// Stops reading from the client; replies still go out.
     pub(super) fn stop_reading(&self) {
         let _ = shutdown(&self.socket, Shutdown::Read);
     }
@@ -341,12 +341,12 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Who is to be charged: a number of the connection, not zero, the same for all its requests.
+    /// The account to charge: a number of the connection, not zero, the same for all its requests.
     pub fn cause(&self) -> u32 {
         self.link.as_ref().map_or(0, |link| link.cause)
     }
 
-    /// The request is over: the buffer is what was read, or what came along with the request.
+    /// The request is over. The buffer holds the data read, or is the one of the request.
     pub fn done(mut self, result: io::Result<Buffer>) {
         let reply = match result {
             Ok(_) if self.flush_after => {

@@ -14,17 +14,17 @@
 //! completes a request.
 //!
 //! # What a client may rely on
-//! * Requests in flight at the same time are carried out in any order, and answered in any.
-//! * A flush covers every write that was answered before it came, on whatever connection.
+//! * Requests in flight at the same time are carried out and answered in any order.
+//! * A flush covers every write that was answered before it came, on any connection.
 //! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
 //!
-//! # Who may come
-//! Every process that reaches the socket: there is no TLS and no login. A Unix socket has the
-//! permissions that the process's umask leaves; a TCP port belongs on a trusted network.
+//! # Access
+//! Every process that reaches the socket may connect: there is no TLS and no login. A Unix socket
+//! has the permissions of the process's umask; a TCP port belongs on a trusted network.
 //!
 //! # What a client cannot do
-//! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;
-//! stop it by saying something wrong, or by saying nothing.
+//! Access another export than the one it chose; make the server use more than its [`Limits`] allow;
+//! stop it by invalid bytes, or by silence.
 
 mod backend;
 mod connection;

@@ -1,4 +1,4 @@
-//! Data of the options that have a form. Pure.
+//! Options with structured data. Pure.
 
 use super::wire::{self, STRING_BYTES_MAX};
 
@@ -8,7 +8,7 @@ pub const QUERIES_MAX: usize = 128;
 /// What is wrong with an option's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Lengths that do not add up.
+    /// Lengths that do not match.
     Shape,
     /// A string beyond the protocol's limit.
     Name,
@@ -36,14 +36,14 @@ impl Info<'_> {
 pub struct Contexts<'a> {
     /// The export.
     pub name: &'a [u8],
-    /// What is looked for.
+    /// The queries.
     pub queries: Vec<&'a [u8]>,
 }
 
-/// Reads the data of `INFO` and `GO`: name, number of wishes, wishes.
+/// Reads the data of `INFO` and `GO`: name, number of requests, requests.
 ///
 /// # Errors
-/// Lengths that do not add up, a name that is too long.
+/// Lengths that do not match, a name that is too long.
 pub fn info(data: &[u8]) -> Result<Info<'_>, Malformed> {
     let (name, rest) = string(data)?;
     let count = usize::from(wire::u16_at(rest, 0).ok_or(Malformed::Shape)?);
@@ -57,13 +57,13 @@ pub fn info(data: &[u8]) -> Result<Info<'_>, Malformed> {
 /// Reads the data of the options about metadata contexts: name, number of queries, queries.
 ///
 /// # Errors
-/// Lengths that do not add up, strings that are too long, too many queries.
+/// Lengths that do not match, strings that are too long, too many queries.
 pub fn contexts(data: &[u8]) -> Result<Contexts<'_>, Malformed> {
     let (name, rest) = string(data)?;
     let count = usize::try_from(wire::u32_at(rest, 0).ok_or(Malformed::Shape)?);
     let mut rest = &rest[4..];
     let count = count.map_err(|_| Malformed::Queries)?;
-    // Each has a length of four bytes: what cannot be there is not counted on.
+    // Each has a length of four bytes, so a larger count is impossible.
     if count > rest.len() / 4 {
         return Err(Malformed::Shape);
     }
@@ -79,7 +79,7 @@ pub fn contexts(data: &[u8]) -> Result<Contexts<'_>, Malformed> {
     if rest.is_empty() { Ok(Contexts { name, queries }) } else { Err(Malformed::Shape) }
 }
 
-/// A string behind its 32-bit length, and what follows it.
+/// A string after its 32-bit length, and the bytes after it.
 fn string(data: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let len = wire::u32_at(data, 0).ok_or(Malformed::Shape)?;
     let len = usize::try_from(len).map_err(|_| Malformed::Shape)?;

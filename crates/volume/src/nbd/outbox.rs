@@ -1,4 +1,4 @@
-//! Replies on their way to the socket, as many by one call as there are.
+//! Replies on their way to the socket, as many as possible in one call.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,18 +9,18 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::reply::Reply;
 
-/// Parts of replies that go out by one call: the kernel takes 1,024, and 64 replies save all there
-/// is to save.
+/// Most parts of replies in one call: the kernel takes 1,024, and more than 64 replies save
+/// nothing.
 const PARTS_MAX: usize = 128;
 
-/// A reply and the bytes that its request counts for.
+/// A reply, and the bytes that its request counts for.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) reply: Reply,
     pub(super) charge: u64,
 }
 
-/// Requests and bytes that are over.
+/// Requests and bytes that are done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) requests: u32,
@@ -31,7 +31,7 @@ pub(super) struct Sent {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) replies: VecDeque<Outgoing>,
-    /// Bytes of the first reply that went out.
+    /// Bytes of the first reply that were sent.
     gone: usize,
     pub(super) sent: Sent,
 }
@@ -40,7 +40,7 @@ impl Batch {
     /// Sends what the socket takes without waiting.
     ///
     /// # Errors
-    /// `EAGAIN` when it takes no more; anything else is the end of the connection.
+    /// `EAGAIN` when it is full; any other ends the connection.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while !self.replies.is_empty() {
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
@@ -79,7 +79,7 @@ impl Batch {
         }
     }
 
-    /// Forgets everything: nobody reads it any more.
+    /// Drops all replies: the client no longer reads them.
     pub(super) fn clear(&mut self) {
         while !self.replies.is_empty() {
             self.drop_first();

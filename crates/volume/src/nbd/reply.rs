@@ -1,4 +1,4 @@
-//! Replies of the transmission phase, from what happened to bytes. Pure.
+//! Replies of the transmission phase, from results to bytes. Pure.
 
 use super::export::{BLOCK_BYTES_MIN, Mode};
 use super::wire::{
@@ -8,13 +8,13 @@ use super::wire::{
 use crate::buffer::Buffer;
 use crate::store::Extent;
 
-/// Longest extent that a compact reply can name: the longest 32-bit length of whole blocks.
+/// Longest extent in a compact reply: the longest 32-bit length of whole blocks.
 const EXTENT_BYTES_MAX: u64 = (u32::MAX - u32::MAX % BLOCK_BYTES_MIN) as u64;
 
 /// Room for the longest head: an extended header and the fixed part of an error.
 const HEAD_BYTES: usize = 40;
 
-/// What follows the head of a reply.
+/// The part of a reply after its head.
 #[derive(Debug)]
 pub enum Body {
     /// Nothing.
@@ -40,7 +40,7 @@ pub struct Reply {
 pub struct To {
     /// Form of the connection's replies.
     pub mode: Mode,
-    /// The client's name for the request.
+    /// The request's cookie, chosen by the client.
     pub cookie: u64,
     /// The request's offset.
     pub offset: u64,
@@ -66,7 +66,7 @@ impl Reply {
     /// Success without data.
     pub fn done(to: To) -> Reply {
         match to.mode {
-            // A simple reply is allowed to everything but reads, and is the shorter one.
+            // Anything but a read may have a simple reply, which is shorter.
             Mode::Simple | Mode::Structured => Reply::simple(to, 0, Body::None),
             Mode::Extended => Reply::chunk(to, chunk::NONE, 0, Body::None),
         }
@@ -99,8 +99,8 @@ impl Reply {
         reply
     }
 
-    /// The extents from the request's offset on, cut to `len` bytes, and to the first of them when
-    /// `one` is wanted. They are not empty and cover no more than whole blocks.
+    /// The extents from the request's offset on, cut to `len` bytes; only the first if `one` is
+    /// set. They are not empty and cover only whole blocks.
     pub fn extents(to: To, len: u64, one: bool, extents: &[Extent]) -> Reply {
         let extended = to.mode == Mode::Extended;
         let mut left = len;
@@ -111,8 +111,8 @@ impl Reply {
                 break;
             }
             let flags = if extent.allocated { 0 } else { state::HOLE | state::ZERO };
-            // A compact reply that cannot name a whole extent ends there, and the client asks
-            // again.
+            // If a compact reply cannot express the whole extent, it ends there, and the client
+            // asks again.
             let most = if extended { u64::MAX } else { EXTENT_BYTES_MAX };
             let here = extent.len.min(left).min(most);
             if extended {
@@ -144,7 +144,7 @@ impl Reply {
         reply
     }
 
-    /// A chunk, the only one of its reply, with `len` bytes after its header.
+    /// The only chunk of its reply, with `len` bytes after its header.
     fn chunk(to: To, kind: u16, len: usize, body: Body) -> Reply {
         let mut reply = Reply { head: [0; HEAD_BYTES], head_len: 0, body };
         let extended = to.mode == Mode::Extended;

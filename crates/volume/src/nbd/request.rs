@@ -1,4 +1,4 @@
-//! Requests of the transmission phase: from bytes to a job, or to the reason why not. Pure.
+//! Requests of the transmission phase: from bytes to a job or an error. Pure.
 
 use super::export::{BLOCK_BYTES_MIN, Facts, Mode};
 use super::wire::{
@@ -6,14 +6,14 @@ use super::wire::{
     REQUEST_MAGIC, command, command_flag as flag,
 };
 
-/// Payload that is still read, to be thrown away, of a write that is too long: the client gets an
-/// error and may go on. One that announces more is cut off.
+/// Most payload of a write too long that is read and dropped. The client gets an error and may go
+/// on. If it announces more, it is disconnected.
 pub const SKIPPED_BYTES_MAX: u64 = 2 * PAYLOAD_BYTES_MAX;
 
-/// How a connection was agreed on.
+/// The result of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// Place of the export in the server's list.
+    /// Index of the export in the server's list.
     pub export: usize,
     /// Form of requests and replies.
     pub mode: Mode,
@@ -21,7 +21,7 @@ pub struct Agreement {
     pub allocation: bool,
 }
 
-/// What a valid request asks.
+/// The operation of a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Bytes to the client.
@@ -51,7 +51,7 @@ pub enum Ask {
 pub struct Job {
     /// What is asked.
     pub ask: Ask,
-    /// The client's name for the request.
+    /// The request's cookie, chosen by the client.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
@@ -61,10 +61,10 @@ pub struct Job {
     pub fua: bool,
 }
 
-/// A request that gets an error for an answer.
+/// A request that is answered with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The client's name for the request.
+    /// The request's cookie, chosen by the client.
     pub cookie: u64,
     /// The request's offset, which an extended reply repeats.
     pub offset: u64,
@@ -74,18 +74,18 @@ pub struct Refusal {
     pub words: &'static str,
 }
 
-/// What the bytes at the head of the stream are.
+/// The first request in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// Less than a header.
     Incomplete,
     /// A job; for a write `len` bytes of payload follow.
     Job(Job),
-    /// No job. `skip` bytes of payload follow and are to be thrown away before the answer.
+    /// Not a job. `skip` bytes of payload follow; they are dropped before the answer.
     Refused(Refusal, u64),
-    /// The client leaves, and waits for what it asked before.
+    /// The client leaves, and waits for its open requests.
     Leave,
-    /// The stream makes no sense any more.
+    /// The stream is invalid.
     Broken(&'static str),
 }
 
@@ -94,10 +94,10 @@ pub fn header_bytes(mode: Mode) -> usize {
     if mode == Mode::Extended { EXTENDED_REQUEST_BYTES } else { REQUEST_BYTES }
 }
 
-/// Reads the header at the head of `bytes` and checks it against the export.
+/// Reads the header at the start of `bytes` and checks it against the export.
 pub fn parse(agreement: &Agreement, facts: &Facts, bytes: &[u8]) -> Parsed {
     if bytes.len() < header_bytes(agreement.mode) {
-        // A client that does not speak NBD shows it in its first bytes.
+        // A client that does not speak NBD is recognised by its first bytes.
         return Parsed::Incomplete;
     }
     let extended = agreement.mode == Mode::Extended;
@@ -152,7 +152,7 @@ type Refused = (Error, &'static str);
 fn check(agreement: &Agreement, facts: &Facts, header: &Header) -> Result<Job, Refused> {
     let &Header { flags, kind, cookie, offset, len, payload } = header;
     let extended = agreement.mode == Mode::Extended;
-    // FUA is allowed on everything, and means nothing to what writes nothing.
+    // FUA is allowed on every command, and has no effect on those that do not write.
     let allowed = flag::FUA
         | match kind {
             command::READ if agreement.mode != Mode::Simple => flag::DF,

@@ -1,4 +1,4 @@
-//! Listening, the threads of connections, and their end.
+//! Listening, the connections' threads, and their end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,19 +22,19 @@ use super::link::Link;
 /// Send buffer of a Unix socket.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
-/// What one server allows its clients together and each of them.
+/// Limits for each client and for all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. Each may hold about 72 MiB of payloads (32 MiB of requests in flight,
-    /// one more of each direction, and buffers) and two threads; more are hung up at once.
+    /// Most connections. Each may hold about 72 MiB of payloads (32 MiB of requests in flight, one
+    /// more in each direction, and buffers) and two threads. More connections are hung up at once.
     /// Default 64.
     pub connections: usize,
-    /// Requests of one connection in flight. More wait in its socket. Default 256.
+    /// Most requests in flight on one connection. More wait in its socket. Default 256.
     pub requests: u32,
     /// How long a handshake may take. Default 10 s.
     pub handshake: Duration,
-    /// How long a client may leave a request unfinished or its replies unread before it is hung up.
-    /// Between requests it may rest for ever. Default 30 s.
+    /// How long a client may leave a request unfinished, or its replies unread, before it is hung
+    /// up. Between requests it may be silent for ever. Default 30 s.
     pub patience: Duration,
 }
 
@@ -52,11 +52,11 @@ impl Default for Limits {
 /// Figures of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections, those in their handshake included.
+    /// Connections, including those in the handshake.
     pub connections: usize,
     /// Connections since the start.
     pub accepted: u64,
-    /// Connections that were hung up at once, because there were too many.
+    /// Connections over the limit, which were hung up at once.
     pub turned_away: u64,
     /// Requests in flight.
     pub requests: u64,
@@ -64,7 +64,7 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// Stops a server, and tells its figures, from another thread.
+/// Stops a server, and reads its figures, from another thread.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<StopInner>);
 
@@ -79,7 +79,7 @@ struct StopInner {
 #[derive(Default)]
 struct Links {
     next: u64,
-    /// Every connection has an entry; those in the transmission phase have a link.
+    /// All connections; those in the transmission phase have a link.
     all: BTreeMap<u64, Entry>,
     accepted: u64,
     turned_away: u64,
@@ -98,10 +98,10 @@ impl std::fmt::Debug for Links {
 }
 
 impl Stop {
-    /// For a server that is to be started.
+    /// For a server that is about to start.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// If no descriptor is free.
     pub fn new() -> io::Result<Stop> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Stop(Arc::new(StopInner {
@@ -112,10 +112,10 @@ impl Stop {
         })))
     }
 
-    /// Ends the server: no new connections, no new requests; what is in flight is answered.
+    /// Ends the server: no new connections and no new requests; requests in flight are answered.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Release);
-        // The counter of a fresh eventfd cannot overflow by additions of one.
+        // An eventfd's counter cannot overflow by a few additions of one.
         let _ = rustix::io::write(&self.0.wake, &1_u64.to_ne_bytes());
     }
 
@@ -153,15 +153,15 @@ pub struct Listener {
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpListener),
-    /// The inode tells whether the file is still ours when it is to be removed.
+    /// The inode tells at the end whether the file is still ours to remove.
     Unix(UnixListener, PathBuf, u64),
 }
 
 impl Listener {
-    /// Listens on a TCP port; port 0 is any free one. NBD has 10809.
+    /// Listens on a TCP port; port 0 means any free one. NBD's port is 10809.
     ///
     /// # Errors
-    /// The address is in use, or not this machine's.
+    /// The address is in use, or does not belong to this machine.
     pub fn tcp(address: impl ToSocketAddrs) -> io::Result<Listener> {
         Ok(Listener { kind: Kind::Tcp(TcpListener::bind(address)?) })
     }
@@ -169,7 +169,7 @@ impl Listener {
     /// Listens on a Unix socket. A socket that a dead server left behind is replaced.
     ///
     /// # Errors
-    /// Somebody serves there, something else than a socket is there, or the folder is missing.
+    /// A server is there already, the path is not a socket, or the directory is missing.
     pub fn unix(path: impl AsRef<Path>) -> io::Result<Listener> {
         let path = path.as_ref();
         if let Ok(found) = std::fs::symlink_metadata(path) {
@@ -204,9 +204,10 @@ impl Listener {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
-                // A client that is gone already shows it at its first read; no option is vital.
+                // A client that is gone is noticed at its first read; the options are not
+                // essential.
                 let _ = stream.set_nodelay(true);
-                // A peer whose machine vanished is noticed after two minutes.
+                // A peer whose machine has vanished is noticed after two minutes.
                 let _ = sockopt::set_socket_keepalive(&stream, true);
                 let _ = sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60));
                 let _ = sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(10));
@@ -215,8 +216,8 @@ impl Listener {
             }
             Kind::Unix(listener, ..) => {
                 let (stream, _) = listener.accept()?;
-                // Large replies go out in fewer pieces. The kernel cuts it to its limit, and a TCP
-                // socket sizes its own.
+                // Large replies go out in fewer pieces. The kernel caps the size, and TCP sockets
+                // size themselves.
                 let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
                 Ok(stream.into())
             }
@@ -245,7 +246,7 @@ impl Drop for Listener {
         if let Kind::Unix(_, path, inode) = &self.kind
             && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
-            // If it is gone already, nothing is left to do.
+            // If it is gone already, that is fine.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -274,7 +275,7 @@ impl Shared {
     }
 }
 
-/// Forgets a connection however its thread ends.
+/// Removes a connection, however its thread ends.
 struct Registered<'a>(&'a Shared, u64);
 
 impl Drop for Registered<'_> {
@@ -283,11 +284,11 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves `exports` to clients of `listener`, until `stop` is set. Then every request that
-/// was taken in is answered, and no thread of the server is left.
+/// Serves `exports` to clients of `listener` until `stop` is set. On return every request that was
+/// read is answered, and no thread of the server is left.
 ///
 /// # Errors
-/// The listener fails. Failures of single clients end their connections only.
+/// The listener fails. Errors of a client end only its connection.
 pub fn serve(listener: Listener, exports: Exports, limits: Limits, stop: &Stop) -> io::Result<()> {
     let shared = Arc::new(Shared { exports, limits, stop: stop.clone() });
     listener.set_nonblocking()?;
@@ -312,20 +313,20 @@ fn accept_all(listener: &Listener, shared: &Arc<Shared>) -> io::Result<()> {
             Ok(socket) => welcome(shared, socket),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => match error.raw_os_error() {
-                // The listener is no listener: there is nothing to wait for.
+                // The listener is broken: nothing will ever come.
                 Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EOPNOTSUPP) => {
                     return Err(error);
                 }
                 Some(libc::ECONNABORTED | libc::EINTR) => {}
-                // No descriptor or memory is left, or the network is down for that client. Some
-                // connection will end; until then nobody else comes in.
+                // No descriptor or memory is free, or the network is down for that client. Some
+                // connection will end; until then no client is accepted.
                 _ => std::thread::sleep(Duration::from_millis(100)),
             },
         }
     }
 }
 
-/// Gives a client its thread, or turns it away.
+/// Gives a client its thread, or refuses it.
 fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
     let id = {
         let mut links = shared.stop.lock();
@@ -346,12 +347,12 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
         connection::serve(&thread_shared, id, socket);
     });
     if spawned.is_err() {
-        // No thread, no entry: the socket went with the closure.
+        // Without a thread there is no entry: the socket was closed with the closure.
         shared.unregister(id);
     }
 }
 
-/// Ends every connection, with its answers if the client takes them in time.
+/// Ends every connection. Answers still go out if the client reads them in time.
 fn end_all(shared: &Shared) {
     let deadline = Instant::now() + shared.limits.patience;
     let mut links = shared.stop.lock();
@@ -359,7 +360,7 @@ fn end_all(shared: &Shared) {
         let late = Instant::now() >= deadline;
         for entry in links.all.values() {
             match entry {
-                // A handshake has nothing to lose.
+                // A handshake can be cut.
                 Entry::Handshake(socket) => {
                     let _ = shutdown(socket, Shutdown::Both);
                 }
@@ -367,7 +368,7 @@ fn end_all(shared: &Shared) {
                 Entry::Link(link) => link.stop_reading(),
             }
         }
-        // A link between handshake and transmission is closed in the next pass.
+        // A connection between handshake and transmission is closed in the next pass.
         let wait = Duration::from_millis(20);
         let waited = shared.stop.0.ended.wait_timeout(links, wait);
         links = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -41,7 +41,7 @@ pub mod handshake_flag {
 
 /// Options of a client.
 pub mod option {
-    /// Take this export, without a word if it cannot be.
+    /// Choose this export; without an answer if that fails.
     pub const EXPORT_NAME: u32 = 1;
     /// Leave.
     pub const ABORT: u32 = 2;
@@ -75,11 +75,11 @@ pub mod option_reply {
     pub const META_CONTEXT: u32 = 4;
     /// This server does not know the option.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
-    /// The option's data make no sense.
+    /// The option's data are invalid.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
-    /// More than the server wants to read or answer.
+    /// More than the server reads or answers.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
     /// Not after extended headers.
     pub const ERR_EXT_HEADER_REQD: u32 = (1 << 31) + 10;
@@ -199,7 +199,7 @@ pub enum Error {
     Io = 5,
     /// No memory.
     NoMem = 12,
-    /// The request makes no sense.
+    /// The request is invalid.
     Inval = 22,
     /// Beyond the end, or no room left.
     NoSpc = 28,

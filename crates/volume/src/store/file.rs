@@ -1,7 +1,7 @@
 //! A volume in a file or on a block device.
 //!
-//! Requests go past the page cache (`O_DIRECT`) where the file system allows it for the volume's
-//! sectors, and through it otherwise: [`File::is_direct`]. Either way a write is durable after
+//! Requests bypass the page cache (`O_DIRECT`) where the file system allows that for the volume's
+//! sectors, and use it otherwise: [`File::is_direct`]. Either way a write is durable after
 //! `fdatasync`, and with `fua` by `RWF_DSYNC`.
 
 use super::{Extent, Store, push_extent};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Zeros written at a time where the file system cannot zero by itself.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// Extents told by one call.
+/// Most extents of one call.
 const EXTENTS_MAX: usize = 1024;
 
 /// Why a file or device cannot hold a volume.
@@ -36,7 +36,7 @@ pub enum OpenError {
         /// What it is called.
         path: PathBuf,
     },
-    /// Somebody else uses it.
+    /// Another process uses it.
     #[error(
         "{path} is in use by another volume or program\n  \
          find it: headworks volume list; fuser -v {path}"
@@ -45,7 +45,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The kernel writes nothing to it.
+    /// The kernel refuses writes.
     #[error(
         "{path} is set read-only, and a volume is written to\n  make it writable: blockdev --setrw {path}"
     )]
@@ -108,7 +108,7 @@ impl File {
         if !device && !meta.is_file() {
             return Err(OpenError::Kind { path: path.to_owned() });
         }
-        // For a block device: nobody has it mounted, nobody else opens it so.
+        // For a block device: it is neither mounted nor opened exclusively elsewhere.
         let exclusive = if device { libc::O_EXCL } else { 0 };
         let open = |flags| {
             OpenOptions::new().read(true).write(true).custom_flags(flags | exclusive).open(path)
@@ -129,7 +129,7 @@ impl File {
         Ok(File { file, size, direct, device })
     }
 
-    /// Requests go past the page cache.
+    /// Requests bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
@@ -214,7 +214,7 @@ impl File {
     }
 }
 
-/// Whether a block device is set read-only. The kernel lets it be opened for writing all the same.
+/// Whether a block device is set read-only. The kernel still lets it be opened for writing.
 fn is_read_only(file: &std::fs::File) -> bool {
     /// `BLKROGET` of linux/fs.h.
     const BLKROGET: libc::c_ulong = 0x125E;
@@ -224,14 +224,14 @@ fn is_read_only(file: &std::fs::File) -> bool {
     done == 0 && read_only != 0
 }
 
-/// What the kernel says about the size of a block device.
+/// The kernel's size of a block device.
 fn device_size(file: &std::fs::File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut file = file;
     file.seek(SeekFrom::End(0))
 }
 
-/// Turns direct I/O on if it takes single sectors, and says whether it did.
+/// Turns direct I/O on if single sectors work with it; returns whether it did.
 fn make_direct(file: &std::fs::File) -> bool {
     let set = |on: bool| {
         // SAFETY: reads and sets the flags of an open descriptor.
@@ -242,7 +242,7 @@ fn make_direct(file: &std::fs::File) -> bool {
         }
     };
     let mut sector = Buffer::new(SECTOR_BYTES as usize);
-    // Whatever lies there; a file shorter than a sector holds no volume.
+    // Any contents will do; a file shorter than a sector holds no volume.
     let works = set(true) && file.read_at(&mut sector, SECTOR_BYTES).is_ok();
     if !works {
         set(false);
@@ -288,7 +288,7 @@ impl Store for File {
             return Ok(());
         }
         match self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len) {
-            // Advice that cannot be taken is no failure.
+            // Advice that the kernel cannot follow is not an error.
             Err(error) if unsupported(&error) => Ok(()),
             other => other,
         }
@@ -358,7 +358,7 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str, size: u64) -> Scratch {
-            // Beside the build's results: a real file system, where /tmp may be memory.
+            // Beside the build's output: a real file system, where /tmp may be memory.
             let dir = std::env::current_exe().unwrap().parent().unwrap().to_owned();
             let path = dir.join(format!("store-{name}-{}", std::process::id()));
             std::fs::File::create(&path).unwrap().set_len(size).unwrap();
@@ -422,7 +422,7 @@ mod tests {
         let list = store.extents(MIB, 6 * MIB).unwrap();
         assert_eq!(list.iter().map(|extent| extent.len).sum::<u64>(), 6 * MIB);
         let data: Vec<_> = list.iter().filter(|extent| extent.allocated).collect();
-        // A file system without holes tells one extent of everything.
+        // A file system without holes reports one extent for everything.
         if list.len() > 1 {
             assert_eq!((data[0].offset, data[0].len), (2 * MIB, MIB));
         }

@@ -1,9 +1,9 @@
-//! A volume in memory: as sparse as its contents, gone with its process.
+//! A volume in memory: as sparse as its contents, and gone with its process.
 //!
 //! The bytes lie in chunks of 64 KiB, made at the first write. Chunks are spread over shards, each
-//! with a lock of its own, so that a copy of a sector is never seen half done. A volume's size
-//! costs nothing; what is stored costs its chunks, about 0.1 % for their table, and never more than
-//! the limit: what goes beyond gets ENOSPC.
+//! with its own lock, so a half-done copy of a sector is never seen. A volume's size costs nothing.
+//! Stored data cost their chunks, about 0.1 % for the table, and never exceed the limit: writes
+//! beyond it get ENOSPC.
 
 use super::{Extent, Store, push_extent};
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Shards: neighbouring chunks lie in different ones.
 const SHARDS: u64 = 256;
 
-/// Extents told by one call.
+/// Most extents of one call.
 const EXTENTS_MAX: usize = 1024;
 
 type Chunk = Box<[u8]>;
 type Table = HashMap<u64, Chunk, BuildHasherDefault<Mix>>;
 
-/// Numbers of chunks are dense: one multiplication spreads them well enough.
+/// Numbers of chunks are dense, so one multiplication spreads them well enough.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -124,7 +124,7 @@ impl Memory {
 
     /// Zeros a range: whole chunks are given back, parts of them are cleared.
     fn clear(&self, offset: u64, len: u64) {
-        // A range over much of a sparse volume: look at what is there, not at what could be.
+        // For a range over much of a sparse volume, go through the existing chunks only.
         if len / CHUNK_BYTES > self.chunks.load(Ordering::Relaxed) + SHARDS {
             let (first, last) = (offset.div_ceil(CHUNK_BYTES), (offset + len) / CHUNK_BYTES);
             for shard in &self.shards {
@@ -207,8 +207,8 @@ impl Store for Memory {
 
     fn write_zeroes(&self, offset: u64, len: u64, _fua: bool, unmap: bool) -> io::Result<()> {
         self.check(offset, len)?;
-        // Without `unmap` the space should stay taken; taking it for zeros serves nobody here, a
-        // write into the range may find the memory full all the same.
+        // Without `unmap` the space should stay allocated. Allocating zeros has no use here, as a
+        // later write may find the memory full anyway.
         let _ = unmap;
         self.clear(offset, len);
         Ok(())

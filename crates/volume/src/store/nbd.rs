@@ -2,16 +2,15 @@
 //!
 //! # Durability
 //! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after
-//! the write. `io` never says that something is durable that the server did not.
+//! the write. `io` never reports something as durable before the server did.
 //!
-//! # When the server goes
-//! Requests in flight were not answered, so each may be carried out twice, and they are asked again
-//! on a new connection, for up to the store's patience; those that got no answer for as long as
-//! that fail with EIO. But a server that comes back may have lost writes that it answered and that
-//! were not flushed: then this store is like a drive that lost its cache. If any
-//! write was answered since the last flush, everything fails with EIO from then on, until the
-//! volume is started anew and the file system plays its journal back. After a flush nothing can be
-//! lost, and the volume's users notice only a pause.
+//! # When the server is lost
+//! Requests in flight are unanswered, so each may be done twice. They are repeated on a new
+//! connection, for up to the store's timeout; then they fail with EIO. But a server that comes back
+//! may have lost answered writes that were not flushed: this store is then like a drive that lost
+//! its cache. If any write was answered since the last flush, everything fails with EIO from then
+//! on. It lasts until the volume is started again and the file system replays its journal. After a
+//! flush nothing can be lost, and the volume's users notice only a pause.
 
 mod address;
 mod connection;
@@ -54,7 +53,7 @@ pub enum NbdError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// Nobody answers, or not well.
+    /// The server cannot be reached, or answers wrongly.
     #[error("cannot reach {address}: {source}\n  is its server running? look: nbdinfo '{address}'")]
     Connect {
         /// The export.
@@ -70,7 +69,7 @@ pub enum NbdError {
         /// The export.
         address: Address,
     },
-    /// The server does not want.
+    /// The server refuses.
     #[error("cannot use {address}: {problem}")]
     Refused {
         /// The export.
@@ -98,7 +97,7 @@ pub enum NbdError {
         /// The volume's.
         needs: u64,
     },
-    /// The server takes no blocks as small as the volume's.
+    /// The server's smallest block is larger than the volume's.
     #[error(
         "{address} takes blocks of {least} bytes at least\n  create the volume with --block {least}"
     )]
@@ -110,12 +109,12 @@ pub enum NbdError {
     },
 }
 
-/// How it stands with the connection.
+/// State of the connection.
 struct Line {
     current: Arc<Connection>,
-    /// Since when nobody could be reached.
+    /// Since when the server could not be reached.
     away_since: Option<Instant>,
-    /// Nothing is served any more.
+    /// All requests fail from here on.
     failed: bool,
 }
 
@@ -126,24 +125,25 @@ pub struct Nbd {
     block: u32,
     patience: Duration,
     line: Mutex<Line>,
-    /// Writes that were answered and that only a flush makes durable.
+    /// Answered writes that are durable only after a flush.
     answered: AtomicU64,
-    /// Those of them that a flush covered.
+    /// Answered writes that a flush has covered.
     flushed: AtomicU64,
-    /// What is the matter, in words.
+    /// The problem, as a message.
     trouble: Mutex<Option<String>>,
 }
 
 impl Nbd {
-    /// Takes an export for a volume of `size` bytes in blocks of `block` bytes.
+    /// Opens an export for a volume of `size` bytes in blocks of `block` bytes.
     ///
     /// # Errors
-    /// If nobody answers, or the export cannot be written, is too small, or takes no such blocks.
+    /// If the server cannot be reached, or the export is read-only, too small, or does not take
+    /// such blocks.
     pub fn open(address: Address, size: u64, block: u32) -> Result<Nbd, NbdError> {
         Nbd::open_with(address, size, block, OUTAGE_TIMEOUT)
     }
 
-    /// The same with another patience, for the server's silence and for its absence.
+    /// The same with another timeout for the server's silence and absence.
     ///
     /// # Errors
     /// As [`Nbd::open`].
@@ -177,7 +177,8 @@ impl Nbd {
         self.lock().current.terms.can(what)
     }
 
-    /// Asks until it is answered, on as many connections as it takes. Which one it was.
+    /// Repeats a request until it is answered, on as many connections as needed. Returns the last
+    /// one.
     fn call(&self, ask: &Ask, into: &mut [u8]) -> io::Result<Arc<Connection>> {
         loop {
             let connection = {
@@ -190,7 +191,7 @@ impl Nbd {
             match connection.call(ask, into) {
                 Ok(()) => return Ok(connection),
                 Err(Failure::Server(libc::ESHUTDOWN)) => {
-                    // It will take no more, on this connection.
+                    // The server takes no more requests on this connection.
                     connection.end(&io::Error::other("the server is being shut down"));
                     self.reconnect(
                         &connection,
@@ -200,8 +201,7 @@ impl Nbd {
                 Err(Failure::Server(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Err(Failure::Lost(error)) => {
                     self.reconnect(&connection, &error)?;
-                    // It had its time. Asked again, a server that hangs would be waited for
-                    // forever.
+                    // Its time is over. Repeating it would wait forever for a server that hangs.
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
                         return Err(eio());
                     }
@@ -210,9 +210,9 @@ impl Nbd {
         }
     }
 
-    /// Asks for a change of the export. One that is not `durable` by its answer is noted, so that a
-    /// connection that breaks is known to have lost it perhaps; if it broke before the note was
-    /// made, the change is asked for again.
+    /// Asks for a change of the export. A change that is not `durable` by its answer is noted. So a
+    /// broken connection is known to have perhaps lost it. If the connection broke before the note
+    /// was made, the change is repeated.
     fn change(&self, ask: &Ask, durable: bool) -> io::Result<()> {
         loop {
             let used = self.call(ask, &mut [])?;
@@ -230,7 +230,7 @@ impl Nbd {
         }
     }
 
-    /// Says once what is the matter.
+    /// Reports a problem once.
     fn say(&self, words: String) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.as_ref() != Some(&words) {
@@ -239,7 +239,7 @@ impl Nbd {
         }
     }
 
-    /// Replaces a connection that is over, if nobody else did.
+    /// Replaces a connection that is over, unless another thread did.
     fn reconnect(&self, old: &Arc<Connection>, why: &io::Error) -> io::Result<()> {
         let mut line = self.lock();
         if line.failed {
@@ -292,7 +292,7 @@ impl Nbd {
 
     fn longest(&self) -> usize {
         let longest = self.lock().current.terms.payload_bytes_max;
-        // Whole blocks of any size that a volume may have.
+        // A multiple of all block sizes of volumes.
         (longest - longest % 4096) as usize
     }
 
@@ -327,7 +327,7 @@ impl Nbd {
         Ok(())
     }
 
-    /// Whether durability is asked for with the command; the caller flushes if not.
+    /// Whether durability is part of the command; if not, the caller flushes.
     fn fua_flag(&self, fua: bool) -> (u16, bool) {
         let native = fua && self.can(flag::SEND_FUA);
         (if native { command_flag::FUA } else { 0 }, fua && !native)
@@ -397,9 +397,9 @@ impl Store for Nbd {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check(offset, len)?;
-        // Advice: a server that does not take it is not asked.
+        // Advice: a server without trims gets none.
         if self.can(flag::SEND_TRIM) {
-            // What a trimmed range holds is not promised, so nothing of it can be lost.
+            // The contents of a trimmed range are undefined, so nothing can be lost.
             self.over_range((command::TRIM, 0), offset, len, true)?;
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! A user's connection: it counts what it asks for, and is fit for another try after every error.
+//! A user's connection: it counts its requests, and is usable again after every error.
 
 use super::{Database, DbError, Dialect, ErrorKind, Row, Session, Value};
 
-/// A connection that counts the requests it makes: each statement is one, and begin and end of a
-/// transaction too.
+/// A connection that counts its requests: each statement is one, and so are begin and end of a
+/// transaction.
 pub struct Connection {
     database: Database,
     session: Box<dyn Session>,
@@ -21,8 +21,8 @@ impl Connection {
         self.requests
     }
 
-    /// Lets `work` have its way, once. After an error nothing is left of what it began, and the
-    /// connection can be used again: it was rolled back, or opened anew.
+    /// Runs `work` once. After an error all that it began is rolled back or the connection is
+    /// reopened, so it can be used again.
     pub fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut dyn Session) -> Result<T, DbError>,
@@ -30,7 +30,7 @@ impl Connection {
         let result = work(self);
         if let Err(error) = &result {
             // After a lock timeout MariaDB has undone only the statement, so always roll back. If
-            // that fails, the connection is of no use.
+            // that fails, the connection is useless.
             if error.kind == ErrorKind::Connection || self.rollback().is_err() {
                 self.session = self.database.connect()?;
             }

@@ -1,8 +1,8 @@
-//! What can go wrong, sorted by what a client does about it.
+//! Errors, sorted by the client's reaction.
 
 use serde::{Deserialize, Serialize};
 
-/// What a client does about an error depends on this alone.
+/// Determines the client's reaction to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -64,7 +64,7 @@ impl ErrorKind {
 pub struct DbError {
     /// What to do about it.
     pub kind: ErrorKind,
-    /// What happened, in the server's words.
+    /// The server's message.
     pub message: String,
 }
 

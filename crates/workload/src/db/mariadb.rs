@@ -9,8 +9,8 @@ use super::{DbError, Dialect, ErrorKind, Protocol, Row, Session, Value};
 /// More statements than any workload has, so that none is ever prepared twice.
 const STATEMENTS: usize = 1_024;
 
-/// The largest statement sent, in bytes. Given, so that the driver does not ask the server at every
-/// connection.
+/// The largest statement, in bytes. Set here, so that the driver does not ask the server for it at
+/// every connection.
 const PACKET_BYTES_MAX: usize = 16 << 20;
 
 /// Reads the address.
@@ -22,8 +22,7 @@ pub(super) fn options(url: &str) -> Result<Opts, DbError> {
     let options = Opts::from_url(&url).map_err(|error| {
         DbError::usage(format!("cannot read the address of the database: {error}"))
     })?;
-    // A driver that moves from TCP to the Unix socket by itself would measure something else than
-    // was asked for.
+    // If the driver moved from TCP to the Unix socket by itself, another path would be measured.
     let builder = OptsBuilder::from_opts(options)
         .prefer_socket(false)
         .tcp_nodelay(true)
@@ -112,7 +111,7 @@ impl From<mysql::Error> for DbError {
                 1213 => ErrorKind::Deadlock,
                 1205 => ErrorKind::LockTimeout,
                 1020 => ErrorKind::Serialization,
-                // Shut down, killed, aborted, or not let in for want of room.
+                // Shut down, killed, aborted, or too many connections.
                 1040 | 1053 | 1152 | 1158..=1161 | 1184 | 1927 => ErrorKind::Connection,
                 _ => ErrorKind::Server,
             },

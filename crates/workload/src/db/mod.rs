@@ -1,7 +1,7 @@
-//! The few things a workload asks of a database.
+//! A workload's interface to a database.
 //!
 //! Statements are written once, with `?` for each parameter, in the SQL that both databases share;
-//! what differs is asked of [`Dialect`].
+//! [`Dialect`] has the differences.
 
 mod connection;
 mod error;
@@ -23,14 +23,14 @@ pub trait Session: Send {
     /// Runs a statement, always as text; for definitions and bulk loading.
     fn run(&mut self, sql: &str) -> Result<(), DbError>;
 
-    /// Runs a statement that changes rows and says how many it changed. `sql` has one `?` per
-    /// parameter, and is one of few: a connection keeps what it has prepared.
+    /// Runs a statement that changes rows, and returns how many. `sql` has one `?` for each
+    /// parameter, and is one of few: a connection keeps its prepared statements.
     fn change(&mut self, sql: &str, parameters: &[Value]) -> Result<u64, DbError>;
 
     /// Runs a statement that returns rows. `sql` is as in [`Session::change`].
     fn query(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Row>, DbError>;
 
-    /// Which SQL the server speaks.
+    /// The server's SQL dialect.
     fn dialect(&self) -> Dialect;
 
     /// Begins a transaction.
@@ -49,7 +49,7 @@ pub trait Session: Send {
     }
 }
 
-/// What differs between the databases.
+/// Differences between the databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
@@ -60,7 +60,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// What follows the closing parenthesis of `CREATE TABLE`.
+    /// Text after the closing parenthesis of `CREATE TABLE`.
     pub fn table_suffix(self) -> &'static str {
         match self {
             Self::MariaDb => " ENGINE=InnoDB",
@@ -77,7 +77,7 @@ impl Dialect {
     }
 }
 
-/// How statements with parameters travel.
+/// How statements with parameters are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -90,12 +90,12 @@ pub enum Protocol {
     Prepared,
 }
 
-/// How transactions see each other.
+/// Isolation of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Whatever the server is set to: REPEATABLE READ in MariaDB, READ COMMITTED in PostgreSQL
-    /// unless changed.
+    /// The server's default: REPEATABLE READ in MariaDB, READ COMMITTED in PostgreSQL unless
+    /// changed.
     #[default]
     ServerDefault,
     /// READ COMMITTED.
@@ -124,7 +124,7 @@ impl Isolation {
     }
 }
 
-/// Where a database is and how to talk to it.
+/// Address of a database, and how to talk to it.
 #[derive(Clone)]
 pub struct Database {
     target: Target,
@@ -172,7 +172,7 @@ impl FromStr for Database {
 }
 
 impl Database {
-    /// How statements with parameters travel. Default: as text.
+    /// How statements with parameters are sent. Default: as text.
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
@@ -186,7 +186,7 @@ impl Database {
         self
     }
 
-    /// Which SQL the server speaks.
+    /// The server's SQL dialect.
     pub fn dialect(&self) -> Dialect {
         match &self.target {
             Target::MariaDb(_) => Dialect::MariaDb,

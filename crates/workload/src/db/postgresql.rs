@@ -41,7 +41,7 @@ impl PostgreSql {
     }
 }
 
-/// `a = ? AND b = ?` as PostgreSQL writes it: `a = $1 AND b = $2`.
+/// `a = ? AND b = ?` in PostgreSQL's form: `a = $1 AND b = $2`.
 fn numbered(sql: &str) -> String {
     let mut text = String::with_capacity(sql.len() + 16);
     for (place, piece) in sql.split('?').enumerate() {
@@ -124,7 +124,7 @@ impl From<postgres::Error> for DbError {
             let cause = std::error::Error::source(&error);
             let lost = error.is_closed() || cause.is_some_and(|cause| cause.is::<std::io::Error>());
             let kind = if lost { ErrorKind::Connection } else { ErrorKind::Data };
-            // The driver's own words hide the cause one level down.
+            // The driver's message hides the cause one level down.
             let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
             return Self::new(kind, format!("{error}{cause}"));
         };

@@ -1,4 +1,4 @@
-//! Values that travel between a workload and a database.
+//! Values exchanged between a workload and a database.
 
 use std::fmt::Write;
 
@@ -143,7 +143,7 @@ impl Row {
     }
 }
 
-/// Reads a decimal number as an integer with `places` implied; further places are cut off.
+/// Reads a decimal number as an integer with `places` implied; further digits are cut off.
 fn decimal(text: &str, places: usize) -> Option<i64> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {

@@ -3,14 +3,14 @@
 //! **Closed**: each user sends its next request when the last one is answered. The offered load
 //! falls when the server slows down, as with a fixed set of connections that are always busy.
 //!
-//! **Open**: requests arrive at a fixed rate whether or not earlier ones are answered. A user that
-//! is late works off its backlog without pause, and each latency counts from the moment the request
-//! *was due*, so that a stall of the server shows in all the requests that it delayed (no
-//! coordinated omission). What was due in the window but not answered by its end is counted as
-//! overdue: latencies without it would look better than they were.
+//! **Open**: requests arrive at a fixed rate whether or not earlier ones are answered. A late user
+//! works off its backlog without pause. Each latency counts from the moment the request *was due*,
+//! so a stall of the server shows in all the requests that it delayed (no coordinated omission).
+//! Requests due in the window but not answered by its end count as overdue: latencies without them
+//! would look too good.
 //!
-//! Each user is a thread with a small stack: a thousand of them cost what the kernel's scheduler
-//! costs, and no runtime of ours stands between a user and its socket.
+//! Each user is a thread with a small stack. A thousand of them cost no more than the kernel's
+//! scheduling, and no runtime of ours stands between a user and its socket.
 
 mod recorder;
 mod report;
@@ -30,21 +30,21 @@ use user::{Gate, User};
 
 pub use report::{Answer, KindReport, LatencyReport, Report, UserReport};
 
-/// The stack of a user's thread. Address space, of which only what is touched is memory; drivers
-/// need some 50 KiB, unoptimised ones more.
+/// The stack of a user's thread. It is address space, of which only used pages take memory; drivers
+/// need some 50 KiB, more if unoptimised.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Users that share one set of histograms, so that a thousand users neither wait for each other nor
-/// need a thousand.
+/// Users share a set of histograms, so that a thousand users neither wait for each other nor need a
+/// thousand sets.
 const SHARDS: usize = 16;
 
-/// How often the observer is told.
+/// How often the observer is called.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// What a user does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Which kind it is: an index into the names given to [`run`].
+    /// Its kind: an index into the names given to [`run`].
     pub kind: usize,
     /// A pause before it (keying), not part of its latency. Ignored in an open loop.
     pub before: Duration,
@@ -57,17 +57,17 @@ pub trait Client: Send {
     /// Makes the next request.
     fn next(&mut self) -> Request;
 
-    /// Tries to have the current request served, once. An error that is
-    /// [retried](ErrorKind::is_retried) leaves the client able to try again.
+    /// Tries the current request once. After an error that is [retried](ErrorKind::is_retried) the
+    /// client can try again.
     fn attempt(&mut self) -> Result<(), DbError>;
 
-    /// Requests that the database was asked so far, if one of [`Client::next`] is several to it
-    /// (the statements of a transaction).
+    /// Requests that the database has received, if one of [`Client::next`] is several for it (the
+    /// statements of a transaction).
     fn requests(&self) -> u64 {
         0
     }
 
-    /// What else the workload counts; summed up over users.
+    /// Other counts of the workload, summed up over users.
     fn notes(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
@@ -79,19 +79,18 @@ pub trait Client: Send {
 pub enum Arrivals {
     /// When the last one is answered.
     Closed,
-    /// At even distances, `rate_per_s` requests per second over all users.
+    /// At regular intervals, `rate_per_s` requests per second over all users.
     Even {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// At exponentially distributed distances (a Poisson process), `rate_per_s` per second over all
-    /// users on average.
+    /// At exponentially distributed intervals (a Poisson process), on average `rate_per_s` per
+    /// second over all users.
     Poisson {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// A Poisson process with one queue for all users. A request goes to the first user that is
-    /// free.
+    /// A Poisson process with one queue for all users. The first free user takes a request.
     Queued {
         /// Requests per second.
         rate_per_s: f64,
@@ -113,7 +112,7 @@ pub struct RunOptions {
     pub retries_max: u32,
     /// The seed of Poisson arrivals.
     pub seed: u64,
-    /// Keep every answer of the window by itself, to analyse parts of it: 12 bytes each.
+    /// Keep every answer of the window, to analyse parts of it: 12 bytes each.
     #[serde(default)]
     pub trace: bool,
 }
@@ -165,12 +164,12 @@ pub struct Progress {
     pub answered: u64,
 }
 
-/// Ends a run before its time, from anywhere.
+/// Ends a run early, from any thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Ends the run: users finish the request they are at.
+    /// Ends the run: users finish their current request.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -186,16 +185,16 @@ pub(crate) struct Shared {
     options: RunOptions,
     gate: Gate,
     stop: Stop,
-    /// Of [`Arrivals::Queued`].
+    /// For [`Arrivals::Queued`].
     queue: Mutex<Schedule>,
     shards: Vec<Mutex<Shard>>,
 }
 
-/// Runs a workload: connects every user with `connect` (called with its number, in its own thread),
-/// lets them all begin at the same moment, and reports what they were served. `kinds` names the
-/// kinds of requests. `observer` is told ten times a second how far it is.
+/// Runs a workload. Connects every user with `connect` (called with its number, in its own thread),
+/// starts them all at the same moment, and reports the results. `kinds` names the kinds of
+/// requests. `observer` gets the progress ten times a second.
 ///
-/// An error means that the run could not begin; errors under way are counted.
+/// An error means that the run could not begin; errors during the run are counted.
 pub fn run<C: Client>(
     options: &RunOptions,
     kinds: &[&str],
@@ -259,7 +258,7 @@ pub fn run<C: Client>(
     Ok(Report::new(options, kinds, &shards, &users?))
 }
 
-/// Opens the gate when everybody is there, and tells the observer until the end.
+/// Starts the users once all are connected, and calls the observer until the end.
 fn conduct(shared: &Shared, observer: &mut dyn FnMut(&Progress)) {
     let options = &shared.options;
     let total = options.warm_up + options.window;
@@ -291,7 +290,7 @@ fn conduct(shared: &Shared, observer: &mut dyn FnMut(&Progress)) {
     }
 }
 
-/// When a user's requests are due, in time since the begin.
+/// The times at which a user's requests are due, since the beginning.
 pub(crate) struct Schedule {
     arrivals: Arrivals,
     random: Random,

@@ -1,4 +1,4 @@
-//! Where users write down what they were served.
+//! Users' records of their results.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::db::ErrorKind;
 
-/// Latencies above this count as this: one hour, in µs.
+/// Larger latencies count as this: one hour, in µs.
 pub(super) const LATENCY_US_MAX: u64 = 3_600_000_000;
 
 /// An empty histogram of latencies in µs, which keeps `digits` significant digits.
@@ -22,7 +22,7 @@ pub(super) fn microseconds(latency: Duration) -> u64 {
     u64::try_from(latency.as_micros()).unwrap_or(LATENCY_US_MAX).clamp(1, LATENCY_US_MAX)
 }
 
-/// What some of the users were served, together.
+/// Results of some of the users together.
 pub(super) struct Shard {
     /// Per kind, of requests answered in the window.
     pub(super) latencies: Vec<Histogram<u64>>,
@@ -50,7 +50,7 @@ impl Shard {
         }
     }
 
-    /// Counts an answer `at` this time since the begin; `latency` only inside the window.
+    /// Counts an answer `at` this time since the beginning; `latency` only inside the window.
     pub(super) fn answer(&mut self, kind: usize, at: Duration, latency: Option<Duration>) {
         self.answered += 1;
         let kinds = self.latencies.len();
@@ -67,7 +67,7 @@ impl Shard {
     }
 }
 
-/// A user that panicked has left a shard whose numbers are still good.
+/// The shard of a user that panicked still has valid numbers.
 pub(super) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

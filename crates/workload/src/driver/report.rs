@@ -1,4 +1,4 @@
-//! What a run says in the end.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub struct KindReport {
     pub count: u64,
     /// Answered per second.
     pub per_s: f64,
-    /// From the begin of the first attempt (closed loop) or the moment it was due (open loop).
+    /// From the beginning of the first attempt (closed loop) or the moment it was due (open loop).
     pub latency: LatencyReport,
 }
 
@@ -65,7 +65,7 @@ pub struct KindReport {
 pub struct UserReport {
     /// Requests answered in the window.
     pub count: u64,
-    /// Requests to the database in the window, if the workload counts them.
+    /// Requests that the database received in the window, if the workload counts them.
     #[serde(default)]
     pub requests: u64,
     /// Attempts tried again.
@@ -84,15 +84,15 @@ pub struct UserReport {
 /// One answer in the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// When it came, since the begin of the window.
+    /// Its time since the beginning of the window.
     pub at_ms: u32,
     /// As in [`KindReport::latency`].
     pub latency_us: u32,
-    /// Requests to the database that the last attempt consisted of, if the workload counts them.
+    /// Requests to the database in the last attempt, if the workload counts them.
     pub requests: u32,
 }
 
-/// What a run says in the end. Everything is of the window, except the series.
+/// The report of a run. All figures are of the window, except the series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How it was run.
@@ -111,7 +111,7 @@ pub struct Report {
     pub retries: BTreeMap<ErrorKind, u64>,
     /// Requests given up, by kind of error.
     pub failures: BTreeMap<ErrorKind, u64>,
-    /// Why a request was given up, for one of them; also if it was in the warm-up.
+    /// Why one of the requests was given up, even if during the warm-up.
     pub first_failure: Option<String>,
     /// Open loop: requests due in the window and not answered by its end.
     pub overdue: u64,
@@ -119,7 +119,7 @@ pub struct Report {
     pub unfairness: Option<f64>,
     /// Users' coefficients of variation of latency, their mean (AppleS, section 3.1).
     pub latency_cv: Option<f64>,
-    /// What the workload counted besides, over the whole run.
+    /// The workload's other counts, over the whole run.
     pub notes: BTreeMap<String, u64>,
     /// Each user.
     pub users: Vec<UserReport>,

@@ -138,12 +138,12 @@ fn a_queue_has_the_rate_of_all_and_keeps_nobody_waiting_beside_a_free_user() {
     // 100,000 expected; the standard deviation is its root, 316.
     assert!((98_400..=101_600).contains(&due.len()), "{}", due.len());
     assert!(due.is_sorted());
-    // One of two users is slow from its first request on. With a schedule of each, half of all
-    // would wait for it.
+    // One of two users is slow from its first request on. With separate schedules, half of all
+    // requests would wait for it.
     let options = options(2, Arrivals::Queued { rate_per_s: 100.0 }, 1_000);
     let connect = |number| Ok(fake(1, if number == 0 { 1 } else { 0 }, 2_000));
     let report = run(&options, &["a", "b"], &connect, &Stop::default(), &mut |_| {}).unwrap();
-    // That of the slow user, and what came at the very end.
+    // The slow user's request, and requests that came at the very end.
     assert!((1..=3).contains(&report.overdue), "{}", report.overdue);
     assert_eq!(report.users[0].count, 0);
     assert!(report.users[1].count > 50, "{}", report.users[1].count);

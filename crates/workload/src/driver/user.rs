@@ -14,10 +14,10 @@ use crate::db::{DbError, ErrorKind};
 /// A pause is cut into pieces, so that a stopped run ends soon.
 const PAUSE_PIECE: Duration = Duration::from_millis(50);
 
-/// The pause before a lost connection is tried again. A server that restarts is not to be flooded.
+/// The pause before a lost connection is tried again. A restarting server must not be flooded.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where users wait until all are there.
+/// Users wait here until all are connected.
 #[derive(Default)]
 pub(super) struct Gate {
     state: Mutex<GateState>,
@@ -37,7 +37,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the begin; `None` when there will be none.
+    /// Waits for the start; `None` if there will be none.
     fn wait(&self) -> Option<Instant> {
         let mut state = self.state();
         state.connected += 1;
@@ -67,7 +67,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// A user could not connect: there will be no begin. The first reason stays.
+    /// A user could not connect: there will be no start. The first reason is kept.
     pub(super) fn fail(&self, error: DbError) {
         self.state().error.get_or_insert(error);
         self.close();
@@ -82,7 +82,7 @@ impl Gate {
     }
 }
 
-/// What one user was served in the window.
+/// One user's results in the window.
 pub(super) struct Served {
     pub(super) latencies: Histogram<u64>,
     /// Exact, for the coefficient of variation: in s and s².
@@ -125,7 +125,7 @@ impl<'a> User<'a> {
         self.served
     }
 
-    /// Serves requests from the begin to the end of the window.
+    /// Serves requests from the start to the end of the window.
     pub(super) fn serve(&mut self, mut client: impl Client) {
         if let Some(began) = self.shared.gate.wait() {
             self.requests(&mut client, began);
@@ -149,8 +149,8 @@ impl<'a> User<'a> {
                 return;
             }
             if Instant::now() >= end {
-                // Late by so much that the window is over: this one and all that were due before
-                // the end.
+                // So late that the window is over: counts this request, and all that were due
+                // before the end.
                 let in_window = due.is_some_and(|due| due >= began + options.warm_up);
                 self.served.overdue += u64::from(in_window);
                 continue;
@@ -180,8 +180,8 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Tries a request until it is served, refused for good, or the run is over. Says whether it
-    /// was over by the end of the window, well or badly.
+    /// Tries a request until it is served, refused for good, or the run is over. Returns whether it
+    /// ended in the window, with success or not.
     fn one_request(
         &mut self,
         client: &mut impl Client,
@@ -230,7 +230,7 @@ impl<'a> User<'a> {
                     self.served.failures += 1;
                     lock(shard).failures[error.kind.index()] += 1;
                 }
-                // Also in the warm-up: a workload that cannot work should say why.
+                // Also during the warm-up: a workload that cannot work should report why.
                 lock(shard).first_failure.get_or_insert(error.message);
                 return !over;
             }

@@ -1,18 +1,17 @@
-//! What must be true of the tables after any run.
+//! Consistency conditions of the tables, which must hold after any run.
 
 use super::tables::{C_CHARACTERS, PAD_CHARACTERS, Tables};
 use crate::condition::{Condition, examine};
 use crate::db::{DbError, Session};
 
-/// Examines whether all rows are there, whose deletes and inserts are one transaction each, and
-/// whether they hold what they may. The database must be at rest.
+/// Checks that all rows exist and have valid contents. A row's delete and insert are one
+/// transaction. The database must be at rest.
 pub fn check(session: &mut dyn Session, tables: &Tables) -> Result<Vec<Condition>, DbError> {
     let rows = tables.rows;
     let mut ids = (0, 0);
     let mut contents = (0, 0);
     for table in tables.numbers() {
-        // Ids are unique, so as many as there should be between the first and the last are all of
-        // them.
+        // Ids are unique, so the right number between the first and the last means that all exist.
         let one = examine(
             session,
             &format!(

@@ -1,5 +1,5 @@
-//! What one user asks for: drawn from its own stream of random numbers, apart from the statements
-//! that use it, so that a retry repeats the same request.
+//! One user's requests, drawn from its own stream of random numbers. They are separate from the
+//! statements that use them, so that a retry repeats the same request.
 
 use super::oltp::{Oltp, Operation};
 use super::popularity::Popularity;

@@ -7,8 +7,8 @@ use crate::db::{Database, DbError};
 /// How to load.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// Connections that load at the same time; 0 is taken for 1. More than there are tables are of
-    /// no use.
+    /// Connections that load at the same time; 0 counts as 1. More than one for each table have no
+    /// use.
     pub threads: usize,
     /// Removes tables of these names first. Without it they are an error.
     pub replace: bool,
@@ -21,8 +21,8 @@ impl Default for LoadOptions {
     }
 }
 
-/// Creates and fills the tables. `observer` is told from time to time how many rows are there and
-/// how many there will be, and may return false to give up.
+/// Creates and fills the tables. From time to time `observer` gets how many rows there are and how
+/// many there will be. It may return false to give up.
 pub fn load(
     database: &Database,
     tables: &Tables,
@@ -34,7 +34,7 @@ pub fn load(
         tables::drop(session.as_mut(), tables)?;
     }
     tables::create(session.as_mut(), tables)?;
-    // A table is a piece: its pages are full when its rows come in order.
+    // Each table is one piece: its pages are full if its rows come in order.
     let write = |piece: u64, writer: &mut Writer<'_>| fill(tables, piece as usize + 1, writer);
     let (pieces, total) = (tables.count as u64, tables.total());
     bulk::fill(database, options.threads, pieces, total, &write, observer)?;

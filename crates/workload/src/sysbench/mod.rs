@@ -1,18 +1,18 @@
 //! The OLTP workloads of sysbench 1.0 (Kopytov), which most measurements of MySQL and its kin use:
-//! many small rows in equal tables, read and changed by their ids.
+//! many small rows in equal tables, read and changed by id.
 //!
-//! * [`Tables`] says how many there are and how large; [`load`] makes them, and [`check`] looks
-//!   whether all rows are there.
-//! * [`Oltp`] is a workload: which [operations](Operation) a request consists of.
-//! * [`Inputs`] draws one user's requests, the same ones from the same seed; [`Popularity`] says
-//!   which rows they are of.
+//! * [`Tables`] has their number and size; [`load`] makes them, and [`check`] checks that all rows
+//!   exist.
+//! * [`Oltp`] is a workload: the [operations](Operation) of a request.
+//! * [`Inputs`] draws one user's requests, the same ones for the same seed; [`Popularity`] chooses
+//!   their rows.
 //! * [`User`] is a client for the [driver](crate::driver).
 //!
-//! Tables, statements, their numbers and their order, and the distribution of rows are sysbench's,
-//! so that numbers can be compared. What is different: rows are loaded with their ids instead of
-//! counted by the server; a request that fails for a reason that passes is tried again as it was,
-//! where sysbench draws another; and statements travel as the [`Database`](crate::db::Database)
-//! says, as text unless told otherwise, where sysbench prepares them.
+//! Tables, statements, their numbers and order, and the distribution of rows are sysbench's, so
+//! that numbers can be compared. There are three differences. Rows are loaded with their ids, and
+//! not numbered by the server. A request that fails for a temporary reason is repeated unchanged,
+//! where sysbench draws another. And statements are sent as the [`Database`](crate::db::Database)
+//! is set, by default as text, where sysbench prepares them.
 
 mod check;
 mod inputs;

@@ -1,22 +1,22 @@
-//! The standard workloads: which operations a request consists of.
+//! The standard workloads: the operations of a request.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One of the operations that workloads are put together from.
+/// An operation of workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// Reads `c` of a row.
     PointSelect,
-    /// Reads `c` of 100 rows that follow each other.
+    /// Reads `c` of 100 consecutive rows.
     SimpleRange,
     /// Adds up their `k`.
     SumRange,
     /// Reads their `c` in the order of `c`.
     OrderRange,
-    /// The same without those that are equal.
+    /// The same without duplicates.
     DistinctRange,
     /// Adds one to `k`, which has an index.
     IndexUpdate,
@@ -34,7 +34,7 @@ pub enum Oltp {
     PointSelect,
     /// A transaction that reads: ten rows, and a range in each of four ways.
     ReadOnly,
-    /// What the transaction that reads and the one that writes do, in one.
+    /// The operations of both the reading and the writing transaction.
     ReadWrite,
     /// A transaction that writes: both updates, and a row that is replaced.
     WriteOnly,
@@ -55,7 +55,7 @@ impl Oltp {
         Self::UpdateNonIndex,
     ];
 
-    /// As sysbench calls its script.
+    /// The name of sysbench's script.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PointSelect => "oltp_point_select",
@@ -67,8 +67,7 @@ impl Oltp {
         }
     }
 
-    /// What a request consists of, in its order: operations, and how many of each (sysbench's
-    /// defaults).
+    /// The operations of a request in order, and how many of each (sysbench's defaults).
     pub const fn operations(self) -> &'static [(Operation, usize)] {
         use Operation::{
             DeleteInsert, DistinctRange, IndexUpdate, NonIndexUpdate, OrderRange, PointSelect,
@@ -99,7 +98,7 @@ impl Oltp {
         }
     }
 
-    /// Whether they are one transaction with a begin and an end. The others are one statement,
+    /// Whether a request is a transaction with begin and end. Other requests are one statement,
     /// which commits itself.
     pub const fn is_transaction(self) -> bool {
         matches!(self, Self::ReadOnly | Self::ReadWrite | Self::WriteOnly)

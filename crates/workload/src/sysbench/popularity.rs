@@ -1,4 +1,4 @@
-//! Which rows are asked for.
+//! Which rows are requested.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 use crate::ycsb::Zipf;
 
-/// Part of the draws that fall on few rows (sysbench's `--rand-spec-res`).
+/// Part of the draws from the few popular rows (sysbench's `--rand-spec-res`).
 const SPECIAL_SHARE: f64 = 0.75;
 
-/// Part of the rows in which they fall (`--rand-spec-pct`).
+/// Part of the rows that are popular (`--rand-spec-pct`).
 const SPECIAL_ROWS: f64 = 0.01;
 
-/// Uniform numbers whose mean is a draw on all rows (`--rand-spec-iter`).
+/// Uniform numbers that are averaged for a draw from all rows (`--rand-spec-iter`).
 const ITERATIONS: u32 = 12;
 
 /// The exponent of Zipf's law (`--rand-zipfian-exp` of sysbench 1.1; 1.0 has none).
@@ -21,12 +21,12 @@ const ZIPF_EXPONENT: f64 = 0.8;
 
 static ZIPF: LazyLock<Zipf> = LazyLock::new(|| Zipf::new(ZIPF_EXPONENT));
 
-/// Which rows of a table are asked for.
+/// Which rows of a table are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Popularity {
-    /// Three of four times one of the hundredth of the rows in the middle, else any of all, those
-    /// in the middle more often: the default of sysbench 1.0.
+    /// In three of four draws one of the middle hundredth of the rows, else any row, those in the
+    /// middle more often: the default of sysbench 1.0.
     #[default]
     Special,
     /// All alike.
@@ -49,9 +49,9 @@ impl Popularity {
 
 /// sysbench's special distribution.
 ///
-/// It decides with one uniform number between the few and all, and then uses the same number, which
-/// is above a quarter by then, for the place among the few: their first quarter is never drawn. So
-/// here, because it makes the rest of them that much more contended.
+/// It decides with one uniform number between the few and all. Then it uses the same number, which
+/// is above a quarter by then, for the position among the few: their first quarter is never drawn.
+/// It is the same here, because it makes the rest of them that much more contended.
 fn special(rows: i64, random: &mut Random) -> i64 {
     let span = (rows - 1).max(0) as f64;
     let choice = random.unit();

@@ -1,4 +1,4 @@
-//! The statements, as sysbench sends them, one after the other.
+//! The statements, in sysbench's form and order.
 
 use super::inputs::{Action, RANGE, Step};
 use super::tables::Tables;
@@ -66,8 +66,8 @@ fn carry_out(
     let id = Value::Int(step.id);
     let select = match &step.action {
         Action::PointSelect => return read(session, &statements.point_select, &[id], step),
-        // A row that another transaction replaces at this moment is not there for PostgreSQL's READ
-        // COMMITTED, which sysbench takes as it comes.
+        // While another transaction replaces a row, PostgreSQL's READ COMMITTED does not see it.
+        // sysbench ignores that.
         Action::IndexUpdate => {
             return session.change(&statements.index_update, &[id]).map(drop);
         }
@@ -88,11 +88,11 @@ fn carry_out(
         Action::OrderRange => &statements.order_range,
         Action::DistinctRange => &statements.distinct_range,
     };
-    // Ids at a table's end have fewer rows behind them.
+    // Ids at a table's end have fewer rows after them.
     read(session, select, &[id, (step.id + RANGE - 1).into()], step)
 }
 
-/// Every row that is asked for is there, at any time, so nothing is an error.
+/// Every requested row always exists, so an empty result is an error.
 fn read(
     session: &mut dyn Session,
     sql: &str,

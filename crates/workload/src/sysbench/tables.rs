@@ -1,7 +1,7 @@
-//! The tables and their rows, as sysbench makes them.
+//! The tables and their rows, as in sysbench.
 //!
-//! Every row is a function of the seed, its table and the rows before it in there, so tables can be
-//! filled in any order.
+//! Every row is a function of the seed, its table and the rows before it in that table, so tables
+//! can be filled in any order.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::popularity::Popularity;
 use crate::db::{DbError, Dialect, Session};
 use crate::random::Random;
 
-/// Stream numbers of the rows that are loaded, apart from those of users.
+/// Stream numbers of the loaded rows, separate from those of users.
 const STREAM_ROWS: u64 = 1 << 52;
 
 /// Groups of eleven digits in `c` and in `pad`.
@@ -24,20 +24,19 @@ pub(super) const C_CHARACTERS: usize = 12 * C_GROUPS - 1;
 /// Characters of `pad`.
 pub(super) const PAD_CHARACTERS: usize = 12 * PAD_GROUPS - 1;
 
-/// How many tables there are, and how large.
+/// Number and size of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tables {
     /// Their number: `sbtest1`, `sbtest2` and so on.
     pub count: usize,
     /// Rows of each, with the ids from 1 on. A row takes some 250 bytes.
     pub rows: i64,
-    /// The seed of all that is loaded.
+    /// The seed of all loaded data.
     pub seed: u64,
 }
 
 impl Tables {
-    /// 1 to 64 tables, as many as have all their statements prepared at the same time, of 1 to
-    /// 100,000,000 rows.
+    /// 1 to 64 tables (the limit of prepared statements at the same time) of 1 to 100,000,000 rows.
     pub fn new(count: usize, rows: i64, seed: u64) -> Result<Self, DbError> {
         if !(1..=64).contains(&count) {
             return Err(DbError::usage(format!(
@@ -67,10 +66,10 @@ impl Tables {
         Random::stream(self.seed, STREAM_ROWS + table as u64)
     }
 
-    /// Appends row `id` as a tuple. Rows have to be made in the order of their ids.
+    /// Appends row `id` as a tuple. Rows must be made in the order of their ids.
     pub(super) fn row(&self, id: i64, random: &mut Random, sql: &mut String) {
-        // As in sysbench, `k` has the distribution that ids are asked for with by default, so that
-        // its index has as many equal values.
+        // As in sysbench, `k` has the default distribution of requested ids, so that its index has
+        // as many equal values.
         let k = Popularity::Special.draw(self.rows, random);
         let _ = write!(sql, "({id},{k},'{}','{}')", c(random), pad(random));
     }
@@ -120,7 +119,7 @@ pub(super) fn drop(session: &mut dyn Session, tables: &Tables) -> Result<(), DbE
         .try_for_each(|table| session.run(&format!("DROP TABLE IF EXISTS sbtest{table}")))
 }
 
-/// Makes the index on `k`, which is faster when the rows are there, and lets the server look at the
+/// Makes the index on `k`, which is faster once the rows exist, and has the server analyse the
 /// data.
 pub(super) fn finish(session: &mut dyn Session, tables: &Tables) -> Result<(), DbError> {
     for table in tables.numbers() {

@@ -10,12 +10,12 @@ use super::tables::Tables;
 use crate::db::{Connection, Database, DbError};
 use crate::driver::{Client, Request};
 
-/// What all users of a run have in common.
+/// Settings of all users of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct UserOptions {
     /// The workload.
     pub workload: Oltp,
-    /// Which rows are asked for.
+    /// Which rows are requested.
     pub popularity: Popularity,
     /// What was loaded.
     pub tables: Tables,
@@ -33,8 +33,8 @@ pub struct User {
 }
 
 impl User {
-    /// In the order of [`Request::kind`]: there is one. A request is a transaction, or the one
-    /// statement of a workload that has no transactions.
+    /// In the order of [`Request::kind`]: there is one. A request is a transaction, or the single
+    /// statement of a workload without transactions.
     pub const KINDS: &'static [&'static str] = &["request"];
 
     /// Connects user number `number`, counted from 0.

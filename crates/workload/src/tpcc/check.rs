@@ -1,10 +1,9 @@
-//! Consistency conditions 1 to 4 (clauses 3.3.2.1 to 3.3.2.4): what must be true of the data after
-//! any run.
+//! Consistency conditions 1 to 4 (clauses 3.3.2.1 to 3.3.2.4), which must hold after any run.
 
 use crate::condition::{Condition, examine};
 use crate::db::{DbError, Session};
 
-/// Number, statement, and a query for the numbers of groups examined and in violation.
+/// Number, statement, and a query for the numbers of checked groups and violations.
 const CONDITIONS: [(u32, &str, &str); 4] = [
     (
         1,
@@ -41,7 +40,7 @@ const CONDITIONS: [(u32, &str, &str); 4] = [
     ),
 ];
 
-/// Examines all four conditions. The database must be at rest: two tables are read one after the
+/// Checks all four conditions. The database must be at rest: two tables are read one after the
 /// other.
 pub fn check(session: &mut dyn Session) -> Result<Vec<Condition>, DbError> {
     CONDITIONS

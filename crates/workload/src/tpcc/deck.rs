@@ -1,7 +1,7 @@
-//! Which transaction is next: a deck of cards that can be changed under way (clause 5.2.4.2).
+//! Which transaction is next: a deck of cards that can be changed during a run (clause 5.2.4.2).
 //!
 //! Cards keep the mix exact over every deck, where dice would only approach it. A mix shared by all
-//! terminals lets an experiment shift the workload while it runs; a terminal deals itself a deck of
+//! terminals lets an experiment shift the workload during a run. A terminal deals itself a deck of
 //! the new mix at its next draw.
 
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Mix {
     /// Only the transactions that write.
     pub const WRITE_HEAVY: Self = Self([48, 44, 0, 8, 0]);
 
-    /// Any numbers of cards, of which one must be above zero and none above 1,000.
+    /// Any numbers of cards; at least one must be above zero and none above 1,000.
     pub fn new(cards: [u16; 5]) -> Result<Self, DbError> {
         if cards.iter().all(|&count| count == 0) || cards.iter().any(|&count| count > 1_000) {
             return Err(DbError::usage(
@@ -86,7 +86,7 @@ impl Mix {
 pub struct MixHandle(Arc<AtomicU64>);
 
 impl MixHandle {
-    /// A handle that begins with `mix`.
+    /// A handle that starts with `mix`.
     pub fn new(mix: Mix) -> Self {
         Self(Arc::new(AtomicU64::new(mix.pack())))
     }

@@ -1,7 +1,7 @@
-//! What a terminal asks for: the inputs of clauses 2.4.1 to 2.8.1, a function of the seed and the
+//! A terminal's requests: the inputs of clauses 2.4.1 to 2.8.1, a function of the seed and the
 //! terminal's number.
 //!
-//! Inputs are made apart from the transactions that use them, so that a retry repeats the same
+//! Inputs are separate from the transactions that use them, so that a retry repeats the same
 //! request and a test can compare two runs without a database.
 
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::random::Random;
 /// Streams of the constants of a run, the same for all terminals.
 const STREAM_CONSTANTS: u64 = 1 << 50;
 
-/// Streams of pauses, apart from those of inputs, so that a run asks for the same at any pace.
+/// Streams of pauses, separate from those of inputs, so that a run makes the same requests at any
+/// pace.
 const STREAM_PAUSES: u64 = 1 << 51;
 
 /// Which warehouse a terminal works for.
@@ -31,12 +32,12 @@ pub enum Home {
     Any,
 }
 
-/// How a customer is asked for.
+/// How a customer is identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     /// By number.
     Id(i64),
-    /// By last name: the middle one of those who have it.
+    /// By last name: the middle one with that name.
     LastName(String),
 }
 
@@ -65,7 +66,7 @@ pub enum Input {
         /// 5 to 15 lines. In 1 % of orders the last line's item does not exist, and the transaction
         /// rolls back.
         lines: Vec<OrderLine>,
-        /// Whether it is one of those.
+        /// Whether this is such an order.
         rolls_back: bool,
     },
     /// Clause 2.5.1.
@@ -111,7 +112,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Which transaction it is for.
+    /// Its transaction.
     pub fn transaction(&self) -> Transaction {
         match self {
             Self::NewOrder { .. } => Transaction::NewOrder,
@@ -190,9 +191,8 @@ impl Inputs {
         }
     }
 
-    /// How long the terminal's user keys in and afterwards thinks (clauses 5.2.5.2 and 5.2.5.4), at
-    /// real pace: fixed seconds, and exponentially distributed seconds cut off at ten times their
-    /// mean.
+    /// Keying and thinking times of the terminal's user (clauses 5.2.5.2 and 5.2.5.4), at real
+    /// pace: fixed seconds, and exponentially distributed seconds cut off at ten times their mean.
     pub fn pauses(&mut self, transaction: Transaction) -> (Duration, Duration) {
         let (keying_s, mean_s) = match transaction {
             Transaction::NewOrder => (18.0, 12.0),
@@ -235,7 +235,7 @@ impl Inputs {
             })
             .collect();
         // Locks on stock are taken in the order of its key, as in tpcc-mysql: otherwise deadlocks
-        // would be the rule.
+        // would be common.
         lines.sort_unstable();
         if rolls_back && let Some(last) = lines.last_mut() {
             last.item = self.population.items() + 1;

@@ -6,13 +6,13 @@ use crate::bulk::{self, Batch, Writer};
 use crate::db::{Database, DbError};
 use crate::random::Random;
 
-/// Stream numbers of the population's random values, apart from those of terminals.
+/// Stream numbers of the population's random values, separate from those of terminals.
 const STREAM_ITEMS: u64 = 1 << 40;
 
 /// How to load.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// Connections that load at the same time; 0 is taken for 1.
+    /// Connections that load at the same time; 0 counts as 1.
     pub threads: usize,
     /// Removes the tables of an earlier population first. Without it they are an error.
     pub replace: bool,
@@ -28,8 +28,8 @@ impl Default for LoadOptions {
     }
 }
 
-/// Creates and fills the tables. `observer` is told from time to time how many rows are there and
-/// how many there will be, about (the number of order lines is random), and may return false to
+/// Creates and fills the tables. From time to time `observer` gets how many rows there are and
+/// roughly how many there will be (the number of order lines is random). It may return false to
 /// give up.
 pub fn load(
     database: &Database,
@@ -50,7 +50,7 @@ pub fn load(
     let (pieces, total) = (1 + population.warehouses.unsigned_abs(), population.rows());
     bulk::fill(database, options.threads, pieces, total, &write, observer)?;
     schema::finish(session.as_mut(), options.foreign_keys)?;
-    // The note comes last: without it, the data is known to be incomplete.
+    // The note comes last: without it, the data are incomplete.
     population.leave_note(session.as_mut())?;
     observer(total, total);
     Ok(())

@@ -1,4 +1,4 @@
-//! Last names and the non-uniform choice of what is asked for (clauses 2.1.6 and 4.3.2.3).
+//! Last names and the non-uniform random choice (clauses 2.1.6 and 4.3.2.3).
 
 use crate::random::Random;
 
@@ -14,8 +14,8 @@ pub fn last_name(number: i64) -> String {
 
 /// `NURand(A, x, y) = (((random(0..A) | random(x..y)) + C) % (y − x + 1)) + x` (clause 2.1.6).
 ///
-/// OR sets bits, so numbers with many ones below A come often: a hot set whose size A chooses and
-/// whose place C moves.
+/// OR sets bits, so numbers with many ones below A are frequent: a hot set whose size A chooses and
+/// whose position C moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NuRand {
     /// The spread, one less than a power of two.
@@ -36,9 +36,9 @@ impl NuRand {
     }
 }
 
-/// C-Run for last names: different enough from the C-Load of the population that a run does not
-/// profit from what loading left in memory. `|C-Run − C-Load|` is in 65..=119 and neither 96 nor
-/// 112 (clause 2.1.6.1).
+/// C-Run for last names. It differs enough from the population's C-Load that a run does not profit
+/// from data in memory after loading. `|C-Run − C-Load|` is in 65..=119 and neither 96 nor 112
+/// (clause 2.1.6.1).
 pub fn run_constant(load_constant: i64, random: &mut Random) -> i64 {
     let allowed: Vec<i64> = (0..=255)
         .filter(|c: &i64| {

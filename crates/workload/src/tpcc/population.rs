@@ -1,4 +1,4 @@
-//! How much data there is (clause 4.3), and the note about it that stays in the database.
+//! The size of the data (clause 4.3), and a note of it in the database.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::random::Random;
 /// Districts of a warehouse (clause 1.2).
 pub(crate) const DISTRICTS: i64 = 10;
 
-/// The table that keeps the [`Population`], so that a run need not be told what was loaded.
+/// The table that keeps the [`Population`], so that a run can find out what was loaded.
 pub(crate) const NOTE: &str = "tpcc_population";
 
 /// Size, scale and constants of the data.
@@ -41,7 +41,7 @@ impl Population {
         Ok(Self { warehouses, scale, seed: seed & i64::MAX as u64 })
     }
 
-    /// What it may be called: only an unscaled population is TPC-C's.
+    /// Its name: only an unscaled population is TPC-C's.
     pub fn name(&self) -> String {
         match self.scale {
             1 => "TPC-C population".to_owned(),
@@ -81,8 +81,7 @@ impl Population {
         Random::stream(self.seed, u64::MAX).within(0, 255)
     }
 
-    /// The spread A of the specification, made smaller in proportion: it stays one less than a
-    /// power of two.
+    /// The specification's spread A, scaled down: it stays one less than a power of two.
     fn spread(&self, a: i64) -> i64 {
         let wanted = ((a + 1) / self.scale).max(2) as u64;
         (wanted.next_power_of_two() - 1) as i64
@@ -105,7 +104,7 @@ impl Population {
         NuRand { a: 255, x: 0, y: self.names() - 1, c }
     }
 
-    /// Leaves a note of itself in the database.
+    /// Writes the note into the database.
     pub(crate) fn leave_note(&self, session: &mut dyn Session) -> Result<(), DbError> {
         let seed = i64::try_from(self.seed).unwrap_or(i64::MAX);
         session.run(&format!(
@@ -114,7 +113,7 @@ impl Population {
         ))
     }
 
-    /// Reads the note that [`load`](super::load) left.
+    /// Reads the note that [`load`](super::load) has written.
     pub fn discover(session: &mut dyn Session) -> Result<Self, DbError> {
         let rows = session
             .query("SELECT warehouses, scale, seed FROM tpcc_population", &[] as &[Value])

@@ -1,7 +1,7 @@
 //! The rows of the initial population (clause 4.3.3.1), as tuples of SQL.
 //!
-//! Every row is a function of the seed and its place, so loading in parallel gives the same data as
-//! loading in order. All strings are letters and digits, so they need no escaping.
+//! Every row is a function of the seed and its key, so parallel loading gives the same data. All
+//! strings are letters and digits, so they need no escaping.
 
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ pub(super) fn item(id: i64, original: bool, random: &mut Random, sql: &mut Strin
     );
 }
 
-/// W_YTD is what its districts' customers have paid: 10.00 each, 300,000.00 unscaled.
+/// W_YTD is the sum of its customers' payments: 10.00 each, 300,000.00 unscaled.
 pub(super) fn warehouse(population: &Population, w: i64, random: &mut Random, sql: &mut String) {
     let name = random.a_string(6, 10);
     let address = address(random);
@@ -146,7 +146,7 @@ pub(super) fn order(
     lines
 }
 
-/// One line: what is delivered cost nothing, what is not costs something (clause 4.3.3.1).
+/// One line: delivered ones have amount zero, others a positive amount (clause 4.3.3.1).
 pub(super) fn order_line(
     population: &Population,
     (w, d, o): (i64, i64, i64),

@@ -1,8 +1,7 @@
-//! The nine tables (clause 1.3), named as tpcc-mysql names them.
+//! The nine tables (clause 1.3), with tpcc-mysql's names.
 //!
-//! The primary keys of clause 1.3 are there from the start; the two further indexes, which the
-//! choice of customers by last name and of a customer's last order need, are made when the rows are
-//! there, which is faster.
+//! The primary keys of clause 1.3 are made first. Two further indexes serve the choice of customers
+//! by last name and of a customer's last order. They are made once the rows exist, which is faster.
 
 use super::population::NOTE;
 use crate::db::{DbError, Dialect, Session};
@@ -95,7 +94,7 @@ pub(super) fn create(session: &mut dyn Session) -> Result<(), DbError> {
     let dialect = session.dialect();
     for (table, columns) in TABLES {
         let columns = columns.replace(" TS", &format!(" {}", dialect.timestamp()));
-        // A byte is a character: all text is ASCII, and a wider character set only makes rows
+        // One byte for each character: all text is ASCII, and a wider character set only makes rows
         // longer.
         let charset = if dialect == Dialect::MariaDb { " DEFAULT CHARSET=latin1" } else { "" };
         session
@@ -116,8 +115,7 @@ pub(super) fn drop(session: &mut dyn Session) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Makes the further indexes, and foreign keys if they are wanted, and lets the server look at the
-/// data.
+/// Makes the further indexes, and foreign keys if wanted, and has the server analyse the data.
 pub(super) fn finish(session: &mut dyn Session, foreign_keys: bool) -> Result<(), DbError> {
     for index in INDEXES {
         session.run(index)?;

@@ -1,4 +1,4 @@
-//! A terminal: one user with one connection, as the driver sees it.
+//! A terminal: one user with one connection, as seen by the driver.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::transactions::{self, Ending};
 use crate::db::{Connection, Database, DbError};
 use crate::driver::{Client, Request};
 
-/// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a user of flesh
-/// and blood, 0 never pauses.
+/// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a human user, 0
+/// never pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Pace(f64);
 
@@ -27,14 +27,14 @@ impl Pace {
     }
 }
 
-/// What all terminals have in common.
+/// Settings of all terminals.
 #[derive(Debug, Clone)]
 pub struct TerminalOptions {
     /// What was loaded.
     pub population: Population,
     /// The seed of all inputs; not the population's.
     pub seed: u64,
-    /// The shared mix, which may be changed under way.
+    /// The shared mix, which may be changed during a run.
     pub mix: MixHandle,
     /// Which warehouses terminals work for.
     pub home: Home,

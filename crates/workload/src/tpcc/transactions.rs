@@ -1,9 +1,9 @@
-//! The five transactions (clauses 2.4.2 to 2.8.2), statement by statement as tpcc-mysql sends them.
+//! The five transactions (clauses 2.4.2 to 2.8.2), with the statements of tpcc-mysql.
 //!
-//! What is going to be changed is always read `FOR UPDATE`. At MariaDB's REPEATABLE READ a plain
-//! read sees the snapshot of the transaction's first one, a locking read the latest: a Delivery
-//! could lock an order younger than its snapshot and then not find it, and a Payment could write
-//! back a customer's data without the payment before.
+//! Rows that will be changed are always read `FOR UPDATE`. At MariaDB's REPEATABLE READ a plain
+//! read sees the snapshot of the transaction's first read, a locking read the latest data. So a
+//! Delivery could lock an order younger than its snapshot and then not find it. A Payment could
+//! write back a customer's data without the payment before.
 
 use super::input::{Input, OrderLine, Selector};
 use super::population::DISTRICTS;
@@ -14,7 +14,7 @@ use crate::db::{DbError, Dialect, ErrorKind, Row, Session, Value};
 pub(super) enum Ending {
     /// Committed.
     Committed,
-    /// Rolled back because an item does not exist, as the input wants it (clause 2.4.1.4).
+    /// Rolled back because an item does not exist, as the input intends (clause 2.4.1.4).
     RolledBack,
     /// A Delivery committed, and this many districts had nothing to deliver (clause 2.7.4.2).
     Skipped(u32),
@@ -63,7 +63,7 @@ pub(super) fn execute(session: &mut dyn Session, input: &Input) -> Result<Ending
     Ok(ending)
 }
 
-/// The only row, or what is missing.
+/// The only row, or an error naming what is missing.
 fn one(rows: Vec<Row>, what: &str) -> Result<Row, DbError> {
     rows.into_iter().next().ok_or_else(|| DbError::data(format!("there is no such {what}")))
 }
@@ -137,7 +137,7 @@ fn take_from_stock(
     )?;
     let stock = one(rows, "stock")?;
     let left = stock.int(0)? - line.quantity;
-    // Stock that falls below ten is filled up by 91 (clause 2.4.2.2).
+    // Stock that falls below ten is refilled by 91 (clause 2.4.2.2).
     let quantity = if left >= 10 { left } else { left + 91 };
     let remote = i64::from(line.supply_warehouse != w);
     session.change(
@@ -148,8 +148,8 @@ fn take_from_stock(
     stock.text(1 + d.clamp(1, DISTRICTS) as usize)
 }
 
-/// The number of the customer asked for: of those with a last name, in the order of their first
-/// names, the one at position n/2 rounded up (clause 2.5.2.2).
+/// The number of the requested customer. Of those with a last name, ordered by first name, it is
+/// the one at position n/2 rounded up (clause 2.5.2.2).
 fn find_customer(
     session: &mut dyn Session,
     [w, d]: [i64; 2],
@@ -177,7 +177,7 @@ fn payment(
     amount_cents: i64,
 ) -> Result<Ending, DbError> {
     let amount = Value::Cents(amount_cents);
-    // The casts keep a prepared amount a decimal in MariaDB, where a string would be added as a
+    // The casts keep a prepared amount a decimal in MariaDB, which would add a string as a
     // floating-point number.
     session.change(
         "UPDATE warehouse SET w_ytd = w_ytd + CAST(? AS DECIMAL(12,2)) WHERE w_id = ?",
@@ -278,8 +278,8 @@ fn delivery(session: &mut dyn Session, w: i64, carrier: i64) -> Result<Ending, D
     let mut skipped = 0;
     for d in 1..=DISTRICTS {
         let mut oldest = oldest_order(session, w, d)?;
-        // At READ COMMITTED, PostgreSQL waits for another Delivery's lock and then finds that very
-        // row gone, and says that there is none. Asked again, it looks at the next.
+        // At READ COMMITTED, PostgreSQL waits for another Delivery's lock, then finds that row
+        // gone, and returns none. A second query finds the next one.
         if oldest.is_none() && session.dialect() == Dialect::PostgreSql {
             oldest = oldest_order(session, w, d)?;
         }

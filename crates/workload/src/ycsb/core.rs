@@ -18,7 +18,7 @@ pub enum Operation {
     Update,
     /// Adds a record.
     Insert,
-    /// Reads up to 100 records that follow each other.
+    /// Reads up to 100 consecutive records.
     Scan,
     /// Reads a record and writes one of its fields.
     ReadModifyWrite,
@@ -33,11 +33,11 @@ impl Operation {
     pub const NAMES: [&'static str; 5] = ["read", "update", "insert", "scan", "read-modify-write"];
 }
 
-/// Which records are asked for.
+/// Which records are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Popularity {
-    /// Some are popular, by Zipf's law, wherever they are.
+    /// Some are popular, by Zipf's law, at any position.
     Zipfian,
     /// The younger, the more popular, by Zipf's law.
     Latest,
@@ -55,7 +55,7 @@ pub enum Core {
     B,
     /// Only reads: a cache of profiles.
     C,
-    /// 95 % reads of what is young, 5 % inserts: status messages.
+    /// 95 % reads of young records, 5 % inserts: status messages.
     D,
     /// 95 % short scans, 5 % inserts: conversations.
     E,
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Which records it asks for, unless told otherwise.
+    /// Which records are requested by default.
     pub const fn popularity(self) -> Popularity {
         match self {
             Self::D => Popularity::Latest,

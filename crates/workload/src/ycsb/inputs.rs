@@ -1,4 +1,4 @@
-//! What one user asks for: drawn from its own stream of random numbers.
+//! One user's requests, drawn from its own stream of random numbers.
 
 use super::core::{Core, Operation, Popularity};
 use super::record::{FIELDS, Key, Record, value};
@@ -9,10 +9,9 @@ use crate::random::{Random, scramble};
 /// Most records of a scan (YCSB's `maxscanlength`).
 pub const SCAN_MAX: usize = 100;
 
-/// Ranks of the popular records, as in YCSB: many more than there are records, so that the law
-/// stays the same when records are added. Each rank stands for the record that its scrambled number
-/// falls on, so that a record has the popularity of a rank and an even share of that of the very
-/// many unpopular ones.
+/// Ranks of the popular records, as in YCSB. There are many more than records, so that the law
+/// stays the same when records are added. A rank's scrambled number selects its record. So a record
+/// has the popularity of a rank, and an even share of that of the very many unpopular ranks.
 const RANKS: u64 = 10_000_000_000;
 
 /// One request.
@@ -24,7 +23,7 @@ pub enum Input {
     Update(Key, Change),
     /// Add record `number`.
     Insert(u64, Box<Record>),
-    /// Read so many records, from this one on.
+    /// Read this many records, from this one on.
     Scan(Key, usize),
     /// Read this record, then write one of its fields.
     ReadModifyWrite(Key, Change),
@@ -60,7 +59,7 @@ pub struct Inputs {
     records: Records,
     zipf: Zipf,
     random: Random,
-    /// A number that was claimed and is not acknowledged yet.
+    /// A number that was claimed and not yet acknowledged.
     claimed: Option<u64>,
 }
 
@@ -83,7 +82,8 @@ impl Inputs {
             Operation::Read => Input::Read(self.key()),
             Operation::Update => Input::Update(self.key(), self.change()),
             Operation::Insert => {
-                // A number whose insert was given up is used again: it would be a gap for ever.
+                // If an insert was given up, its number is used again: otherwise it would be a gap
+                // for ever.
                 let number = *self.claimed.get_or_insert_with(|| self.records.claim());
                 Input::Insert(number, Box::new(Record::random(&mut self.random)))
             }
@@ -96,7 +96,7 @@ impl Inputs {
         }
     }
 
-    /// The record that was last asked to be inserted is there.
+    /// The last record to be inserted exists now.
     pub fn inserted(&mut self) {
         if let Some(number) = self.claimed.take() {
             self.records.acknowledge(number);
@@ -107,7 +107,7 @@ impl Inputs {
         Key::of(self.number())
     }
 
-    /// The number of a record that is there.
+    /// The number of an existing record.
     pub(super) fn number(&mut self) -> u64 {
         let there = self.records.there();
         match self.popularity {
@@ -118,9 +118,8 @@ impl Inputs {
         }
     }
 
-    /// The record that a popular rank stands for. Where records are added there is room for as many
-    /// again as there were, so that nothing changes its place when they come; what is not there yet
-    /// is drawn again.
+    /// The record of a popular rank. Where records are added there is room for twice the initial
+    /// number, so that none moves when they come; a missing one is drawn again.
     fn popular(&mut self, there: u64) -> u64 {
         let loaded = self.records.in_the_beginning();
         let adds = self.core.mix()[Operation::Insert as usize] > 0;

@@ -11,12 +11,12 @@ use crate::db::{DbError, ErrorKind};
 /// Records sent at a time: some 100 KB.
 const BATCH: u64 = 100;
 
-/// How often the observer is told.
+/// How often the observer is called.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Adds records 0 to `records` − 1, the same ones for the same seed however many connections add
-/// them. `observer` is told from time to time how many are there, and may return false to give up,
-/// which is no error.
+/// Adds records 0 to `records` − 1. They are the same for the same seed, however many connections
+/// add them. From time to time `observer` gets how many there are. It may return false to give up,
+/// which is not an error.
 pub fn load(
     address: &Address,
     records: u64,
@@ -45,7 +45,7 @@ pub fn load(
         while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
             thread::sleep(TELL_EVERY);
             if !observer(there.load(Ordering::Relaxed)) {
-                // Nobody finds another batch.
+                // The other threads find no further batch.
                 next.store(records, Ordering::Relaxed);
             }
         }

@@ -12,10 +12,10 @@ use super::record::{Key, Record};
 use super::store::Store;
 use crate::db::{DbError, ErrorKind};
 
-/// A server that sends nothing for this long is taken for stuck.
+/// A server that sends nothing for this long counts as stuck.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Values are no longer than this, unless a server was told otherwise.
+/// Longest value, unless a server is set otherwise.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// One connection.
@@ -90,8 +90,8 @@ impl Store for Memcached {
         Ok(self.get(key)?.map(|(record, _)| record))
     }
 
-    /// There is no command for a part of a value: it is read, and written if nobody has written it
-    /// in between.
+    /// There is no command for a part of a value. It is read, and written if it has not changed in
+    /// between.
     fn update(&mut self, key: Key, change: &Change) -> Result<(), DbError> {
         let missing = || DbError::data(format!("there was no record {}", key.text()));
         loop {

@@ -1,11 +1,11 @@
 //! The Yahoo! Cloud Serving Benchmark (Cooper and others 2010): the six standard workloads, A to F.
 //!
-//! * [`Core`] is a workload: shares of five operations, and which records they ask for.
-//! * [`Inputs`] draws one user's requests, the same ones from the same seed.
-//! * [`Records`] knows, for all users of a run, which records there are.
-//! * [`load`] fills a store, and [`User`] is a client for the [driver](crate::driver): [`Address`]
-//!   says of which store, a Redis, a memcached or a server of MongoDB's protocol.
-//! * [`Record`] is what is stored: ten fields of 100 bytes under a [`Key`].
+//! * [`Core`] is a workload: shares of five operations, and which records they use.
+//! * [`Inputs`] draws one user's requests, the same ones for the same seed.
+//! * [`Records`] knows, for all users of a run, which records exist.
+//! * [`load`] fills a store, and [`User`] is a client for the [driver](crate::driver). [`Address`]
+//!   names the store: a Redis, a memcached or a server of MongoDB's protocol.
+//! * [`Record`] is a stored record: ten fields of 100 bytes under a [`Key`].
 
 mod core;
 mod inputs;

@@ -1,8 +1,8 @@
 //! MongoDB's wire protocol: a document for each record, whose `_id` is the key.
 //!
-//! The official driver keeps connections of its own beside those that carry requests, to watch the
-//! server, and a pool that hands connections from user to user. Here a user is one connection, so
-//! this speaks `OP_MSG` itself; documents are the library's.
+//! The official driver has extra connections that watch the server, and a pool that passes
+//! connections from user to user. Here a user is one connection, so this speaks `OP_MSG` itself;
+//! documents are the library's.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use crate::db::{DbError, ErrorKind};
 /// The collection, as YCSB calls it.
 const COLLECTION: &str = "usertable";
 
-/// A server that sends nothing for this long is taken for stuck.
+/// A server that sends nothing for this long counts as stuck.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `OP_MSG`.
@@ -32,7 +32,7 @@ const HEADER_BYTES: usize = 16;
 /// Flags of a message, and the kind of its only section.
 const BODY_AT: usize = 5;
 
-/// Longer answers are none: MongoDB's own limit of a message.
+/// Longer answers are invalid: MongoDB's own limit of a message.
 const ANSWER_BYTES_MAX: usize = 48_000_000;
 
 /// A record with this key is there already.
@@ -92,7 +92,7 @@ impl MongoDb {
         Ok(own)
     }
 
-    /// Says who is there, as drivers do it, by the name of that command that every server knows.
+    /// Introduces the client as drivers do, by a command that every server knows.
     fn introduce(&mut self, application: &str) -> Result<(), DbError> {
         let client = rawdoc! {
             "application": {"name": application},
@@ -108,7 +108,7 @@ impl MongoDb {
         let body = command.as_bytes();
         let length = HEADER_BYTES + BODY_AT + body.len();
         self.requests += 1;
-        // Numbers of requests may begin anew.
+        // Numbers of requests may wrap around.
         let number = self.requests as i32;
         let length_sent =
             i32::try_from(length).map_err(|_| DbError::usage("a command is too long"))?;
@@ -251,12 +251,12 @@ pub(super) fn record(document: &RawDocument) -> Result<Record, DbError> {
 /// A whole number, which servers send in any of three types.
 fn number_of(document: &RawDocument, name: &str) -> Option<i64> {
     let value = document.get(name).ok().flatten()?;
-    // Numbers asked for are small.
+    // Expected numbers are small.
     let whole = value.as_i32().map(i64::from).or_else(|| value.as_i64());
     whole.or_else(|| value.as_f64().map(|number| number as i64))
 }
 
-/// What the server sent is not what it should be.
+/// The server's answer is invalid.
 pub(super) fn unreadable(error: impl std::fmt::Display) -> DbError {
     DbError::data(format!("cannot read the server's answer: {error}"))
 }

@@ -15,13 +15,14 @@ pub const FIELD_NAMES: [&str; FIELDS] = [
     "field9",
 ];
 
-/// Stream numbers of what is loaded, apart from those of users.
+/// Stream numbers of the loaded data, separate from those of users.
 const STREAM_RECORDS: u64 = 1 << 62;
 
 /// A record's key.
 ///
-/// Record numbers follow each other, keys do not: like YCSB ("hashed" insert order) this scrambles
-/// the number, so that young records are not neighbours. Two numbers never have the same key.
+/// Record numbers are consecutive, keys are not: as YCSB does ("hashed" insert order), this
+/// scrambles the number, so that young records are not neighbours. Two numbers never have the same
+/// key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u64);
 
@@ -31,7 +32,7 @@ impl Key {
         Self(scramble(number))
     }
 
-    /// As stores know it. Padded, so that texts are in the order of keys.
+    /// The key as text. Padded, so that texts sort like keys.
     pub fn text(self) -> String {
         format!("user{:020}", self.0)
     }
@@ -48,7 +49,7 @@ impl Key {
 pub struct Record(pub [Vec<u8>; FIELDS]);
 
 impl Record {
-    /// What record `number` is loaded with; the same for the same seed.
+    /// The initial contents of record `number`; the same for the same seed.
     pub fn loaded(seed: u64, number: u64) -> Self {
         let mut random = Random::stream(seed, STREAM_RECORDS ^ number);
         Self::random(&mut random)
@@ -76,8 +77,7 @@ impl Record {
     }
 }
 
-/// The contents of a field: printable characters without structure, so that nothing compresses them
-/// by much.
+/// The contents of a field: printable characters without structure, which hardly compress.
 pub fn value(random: &mut Random) -> Vec<u8> {
     const CHARACTERS: &[u8; 64] =
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";

@@ -1,8 +1,8 @@
-//! Which records there are, as all users of a run know it together.
+//! The existing records, shared by all users of a run.
 //!
-//! A number is *claimed* by who inserts it and *acknowledged* when the store has it. What may be
-//! asked for ends before the first number that is claimed and not acknowledged, so that nobody asks
-//! for what may not be there yet.
+//! A number is *claimed* by the user that inserts it and *acknowledged* once the store has it.
+//! Requests stay below the first number that is claimed and not acknowledged, so that no missing
+//! record is requested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +23,7 @@ struct Shared {
 }
 
 impl Records {
-    /// Records 0 to `loaded` − 1 are there; at least one.
+    /// Records 0 to `loaded` − 1 exist; at least one.
     pub fn loaded(loaded: u64) -> Self {
         let loaded = loaded.max(1);
         Self(Arc::new(Shared {
@@ -34,14 +34,14 @@ impl Records {
         }))
     }
 
-    /// Records there were in the beginning.
+    /// Initial number of records.
     pub fn in_the_beginning(&self) -> u64 {
         self.0.loaded
     }
 
-    /// Records 0 to this one − 1 are there.
+    /// Records below this number exist.
     pub fn there(&self) -> u64 {
-        // What is asked for travels through the store, which orders it; nothing else hangs on this
+        // Requests travel through the store, which orders them; nothing else depends on this
         // number.
         self.0.there.load(Ordering::Relaxed)
     }

@@ -1,5 +1,4 @@
-//! Redis: a hash for each record, and a sorted set of all keys for scans, as YCSB's own binding has
-//! it.
+//! Redis: a hash for each record, and a sorted set of all keys for scans, as in YCSB's own binding.
 
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use crate::db::{DbError, ErrorKind};
 /// The sorted set.
 const INDEX: &str = "_indices";
 
-/// A server that sends nothing for this long is taken for stuck.
+/// A server that sends nothing for this long counts as stuck.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The fields of a hash, as Redis tells them.
+/// The fields of a hash, in Redis's form.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Reads the address.
@@ -70,7 +69,7 @@ impl Store for Redis {
         hash.arg(key.text()).arg(FIELD_NAMES[change.field]).arg(&change.value);
         match self.ask::<u64>(&hash)? {
             0 => Ok(()),
-            // The field was not there, so the record was not, either.
+            // The field was new, so the record did not exist.
             _ => Err(DbError::data(format!("there was no record {}", key.text()))),
         }
     }

@@ -1,4 +1,4 @@
-//! What YCSB asks of a database, and where it is.
+//! YCSB's interface to a database, and its address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,24 +12,24 @@ use crate::db::DbError;
 
 /// One connection.
 pub trait Store: Send {
-    /// Adds records. What is there already is no error: an insert whose answer was lost is tried
-    /// again.
+    /// Adds records. An existing record is not an error: an insert whose answer was lost is
+    /// repeated.
     fn insert(&mut self, records: &[(Key, &Record)]) -> Result<(), DbError>;
 
-    /// Reads all fields of a record; `None` if it is not there.
+    /// Reads all fields of a record; `None` if it does not exist.
     fn read(&mut self, key: Key) -> Result<Option<Record>, DbError>;
 
-    /// Writes one field of a record that is there.
+    /// Writes one field of an existing record.
     fn update(&mut self, key: Key, change: &Change) -> Result<(), DbError>;
 
     /// Reads up to `count` records in the order of their keys, from `from` on.
     fn scan(&mut self, from: Key, count: usize) -> Result<Vec<Record>, DbError>;
 
-    /// Requests that the server was sent so far, as its protocol counts them.
+    /// Requests sent to the server so far, as its protocol counts them.
     fn requests(&self) -> u64;
 }
 
-/// Where a store is and what it speaks.
+/// Address and protocol of a store.
 #[derive(Clone)]
 pub struct Address(Target);
 

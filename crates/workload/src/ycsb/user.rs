@@ -1,4 +1,4 @@
-//! A user: one connection to a store, as the driver sees it.
+//! A user: one connection to a store, as seen by the driver.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::store::{Address, Store};
 use crate::db::{DbError, ErrorKind};
 use crate::driver::{Client, Request};
 
-/// What all users of a run have in common.
+/// Settings of all users of a run.
 #[derive(Debug, Clone)]
 pub struct UserOptions {
     /// The workload.
     pub core: Core,
-    /// Which records are asked for: the workload's own ([`Core::popularity`]), or another.
+    /// Which records are requested: the workload's own choice ([`Core::popularity`]), or another.
     pub popularity: Popularity,
-    /// What was loaded. Shared: records that one user adds are asked for by all.
+    /// The records. Shared: all users request records that one user adds.
     pub records: Records,
     /// The seed of all requests; not that of the records.
     pub seed: u64,
@@ -29,7 +29,7 @@ pub struct User {
     store: Box<dyn Store>,
     inputs: Inputs,
     current: Option<Input>,
-    /// Requests on connections that were lost.
+    /// Requests on lost connections.
     before: u64,
 }
 
@@ -79,7 +79,7 @@ impl User {
     }
 }
 
-/// Only records that are there are asked for, so one that is not is an error of the store.
+/// Only existing records are requested, so a missing one is an error of the store.
 fn read(store: &mut dyn Store, key: Key) -> Result<(), DbError> {
     match store.read(key)? {
         Some(_) => Ok(()),

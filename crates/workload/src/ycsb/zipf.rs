@@ -1,11 +1,11 @@
-//! Zipf's law, drawn from exactly.
+//! Exact sampling from Zipf's law.
 //!
 //! Rank k of n is drawn with probability k^−s / ζ(n, s), ζ(n, s) = Σ i^−s. YCSB approximates this
-//! (Gray and others 1994) after adding up ζ(n, s), which takes as long as n is large and has to be
-//! kept up to date where n grows. Rejection-inversion (Hörmann and Derflinger 1996) needs no sum
-//! and is exact for every n: a point under the curve x^−s over [½, n + ½] is found by inverting the
-//! curve's integral, and is kept if it lies in the bar of the whole number next to it. For s = 0.99
-//! some 98 of 100 points are kept.
+//! (Gray and others 1994) after summing ζ(n, s). The sum takes time in proportion to n, and must be
+//! updated when n grows. Rejection-inversion (Hörmann and Derflinger 1996) needs no sum and is
+//! exact for every n. It finds a point under the curve x^−s over [½, n + ½] by inverting the
+//! curve's integral. It keeps the point if it lies in the bar of the nearest whole number. For s =
+//! 0.99 some 98 of 100 points are kept.
 
 use crate::random::Random;
 
@@ -16,7 +16,7 @@ pub struct Zipf {
     /// H(3/2) − 1: the lower end of the integral's values. The bar of rank 1 is as wide as its
     /// probability.
     low: f64,
-    /// Points nearer to their rank than this are kept without a further look.
+    /// Points nearer to their rank than this are kept without a further check.
     near: f64,
 }
 
@@ -27,7 +27,7 @@ impl Zipf {
     /// The law with `exponent` s, above 0 and not 1 (where the integral is another function).
     ///
     /// # Panics
-    /// Where the exponent is neither.
+    /// If the exponent is outside that range.
     pub fn new(exponent: f64) -> Self {
         assert!(exponent > 0.0 && (exponent - 1.0).abs() > 1e-6, "no exponent of ours: {exponent}");
         let mut law = Self { exponent, low: 0.0, near: 0.0 };
@@ -56,7 +56,7 @@ impl Zipf {
 
     /// A rank from 1 (the most frequent) to `ranks`; 1 if there are none.
     pub fn draw(&self, ranks: u64, random: &mut Random) -> u64 {
-        // Beyond 2^53 ranks neighbours would be drawn together; nobody has as many records.
+        // Above 2^53 ranks, neighbours would be drawn together; no store has that many records.
         let high = self.integral(ranks.max(1) as f64 + 0.5);
         loop {
             let value = high + random.unit() * (self.low - high);
@@ -75,7 +75,7 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    /// So many that keeping every point, which gives rank 2 of 10 some 2 % too much, is seen.
+    /// Enough to detect an error of 2 % in rank 2 of 10, as keeping every point would make.
     const DRAWS: u64 = 2_000_000;
 
     /// How often each rank is drawn.

@@ -31,12 +31,12 @@ fn units_work_in_parallel_and_in_order() {
     state.advance(15);
     assert_eq!(waiters[0].wait(), [0]);
     assert_eq!(waiters[1].wait(), [1]);
-    // The third began when a unit came free, at 10, not when somebody looked, at 15.
+    // The third began when a unit was free, at 10, and not at the call at 15.
     assert_eq!(state.next_event_ns(), Some(20));
     assert_eq!(state.stats.busy_ns, 30);
 }
 
-/// A flush on a draining device begins after the commands under way, before those that wait.
+/// A flush on a draining device begins after the commands in progress, before the queued ones.
 #[test]
 fn a_draining_flush_waits_and_holds_others_back() {
     let model = DeviceModel { sync_ns: 5, ..model() };

@@ -22,7 +22,7 @@ impl Session {
         }
     }
 
-    /// What a client packet is; `None` (and opaque) if it has no place here.
+    /// The kind of a client packet; `None` (and opaque) if it is not expected here.
     fn client_route(&mut self, len: u32, sequence: u8) -> Option<Route> {
         let route = match self.phase {
             // The request for TLS had number 1.
@@ -159,8 +159,8 @@ impl Session {
         let (client, server) = (self.login.capabilities, self.greeting.capabilities);
         let both = client & server;
         if !self.login.has_capabilities() || client & caps::PROTOCOL_41 == 0 {
-            // An old client: answers without status words. A TLS request has all 32 bytes of the
-            // fixed part.
+            // An old client: its answers have no status words. A TLS request has all 32 bytes of
+            // the fixed part.
             return self.lost();
         }
         if both & caps::SSL != 0 && !self.inside_tls {
@@ -200,7 +200,8 @@ impl Session {
                 self.prepare_effect()
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if self.statement_have == 4 => {
-                // The statement may still be in preparation, its id guessed by the client.
+                // The statement may still be in preparation, and the client may have guessed its
+                // id.
                 let preparing = self.pending.iter().filter(|entry| entry.effect.op == Op::Remember);
                 let takes = preparing
                     .fold(self.locks.execution(id), |takes, entry| takes.with(entry.effect.takes));
@@ -221,8 +222,8 @@ impl Session {
         if command == Command::QUERY { self.report(command, self.scan.class()) } else { None }
     }
 
-    /// What a prepared text will take each time it is executed. Its releases are not believed, and
-    /// its user locks not counted: a name may be a parameter.
+    /// What a prepared text takes each time it is executed. Its releases do not count, and its user
+    /// locks are not counted by name: a name may be a parameter.
     fn prepare_effect(&mut self) -> Effect {
         let text = self.scan.effect(self.locks.dynamic);
         let named = if text.op == Op::GetLock { Takes::USER_LOCK } else { Takes::NONE };

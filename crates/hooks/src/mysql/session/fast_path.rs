@@ -1,8 +1,8 @@
-//! Commands that arrive whole between two requests, as nearly all do: read at once, without
-//! copying.
+//! Commands that arrive whole between two requests, as nearly all do. They are read at once,
+//! without copying.
 //!
-//! Only what is certain at a glance is taken here. Everything else goes through the general
-//! machine, which this module must agree with: tests compare the two.
+//! Only clear cases are decided here. Everything else is left to the incremental parser. Tests
+//! check that both agree.
 
 use super::Session;
 use crate::mysql::answer::Expect;
@@ -13,8 +13,8 @@ use crate::mysql::pending::Entry;
 use crate::mysql::protocol::FULL_PACKET;
 
 impl Session {
-    /// Takes a packet that is a whole command; `None`, with nothing changed, if it needs a closer
-    /// look.
+    /// Takes a packet that is a whole command; `None`, with nothing changed, if the incremental
+    /// parser must decide.
     pub(super) fn whole_command(&mut self, header: [u8; 4], payload: &[u8]) -> Option<Request> {
         let len = u32::from_le_bytes(header);
         // With the sequence number 0 the header is the length.

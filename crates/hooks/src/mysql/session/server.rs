@@ -1,5 +1,4 @@
-//! The server's side of a session: the end of each answer, and what it means for what the
-//! connection holds.
+//! The server's side of a session: the end of each answer, and what the connection holds after it.
 
 use super::{HEAD, Phase, Session};
 use crate::mysql::answer::{Answer, End, login_packet};
@@ -52,16 +51,16 @@ impl Session {
             }
             Phase::Commands => match self.pending.front() {
                 Some(entry) => self.answer_packet(entry, head, self.server_len),
-                // An idle connection is told that it was killed or timed out.
+                // The server tells an idle connection that it was killed or timed out.
                 None if failed => {}
                 None => self.lost(),
             },
         }
     }
 
-    /// Takes the packets off the front of `bytes` that are whole and belong to an answer, which is
-    /// nearly all: no piece of them is kept, so none is copied. Packets that are cut are left to
-    /// the general way. Only while the server's side stands between packets.
+    /// Takes whole packets that belong to an answer off the front of `bytes`, as nearly all do.
+    /// None of them is copied. Packets that are cut are left to the incremental parser. Only while
+    /// the server's side stands between packets.
     pub(super) fn whole_packets(&mut self, bytes: &mut &[u8]) {
         while self.opaque.is_none()
             && let Some(entry) = self.pending.front()

@@ -16,7 +16,7 @@ impl Session {
             match self.phase {
                 Phase::Over => return event,
                 Phase::Startup => self.first_packet(&mut rest),
-                // Bytes that came before the server agreed would not be part of what is encrypted.
+                // Bytes that came before the server agreed are not part of the encrypted stream.
                 Phase::Encryption => self.lost(),
                 Phase::Login | Phase::Commands => {
                     let Some(request) = self.next_message(&mut rest) else { continue };
@@ -86,7 +86,7 @@ impl Session {
     /// `all` of it.
     fn message(&mut self, kind: u8, head: &[u8], all: bool) -> Option<Request> {
         if self.phase == Phase::Login {
-            // A client that hangs up in the middle of the login sends nothing else.
+            // A client that hangs up during the login sends nothing else.
             if !matches!(kind, front::PASSWORD | front::TERMINATE) {
                 self.lost();
             }
@@ -120,7 +120,7 @@ impl Session {
                     self.locks.closed(until_nul(name).0);
                 }
             }
-            // Late: the server has ended the COPY already, and drops them.
+            // Late: the server has already ended the COPY, and drops them.
             front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => return None,
             _ => {
                 self.lost();
@@ -140,7 +140,7 @@ impl Session {
             }
             front::COPY_DATA | front::SYNC | front::FLUSH => {}
             front::TERMINATE => return Some(Request::Pass(PassReason::Quit)),
-            // The server ends the COPY with an error; a Query it drops like the rest.
+            // The server ends the COPY with an error, and drops even a Query.
             _ => self.open |= self.owed == 0,
         }
         None
@@ -176,7 +176,7 @@ impl Session {
         let (portal, rest) = until_nul(head);
         let (statement, _) = until_nul(rest);
         self.bound = self.locks.execution(statement);
-        // Which portal an Execute means is not followed.
+        // Portals are not followed: which one an Execute means is unknown.
         if !portal.is_empty() && self.bound != Op::None {
             self.bound = Op::Takes;
         }
@@ -203,11 +203,11 @@ impl Session {
 }
 
 fn exact_of(text: &[u8]) -> Option<Exact> {
-    // The longest that is never cut, however the message comes.
+    // Texts below this length are never cut, however the message arrives.
     if text.len() < EXACT_MAX { statement::parse(text) } else { None }
 }
 
-/// Whether a FunctionCall names one of the functions that take session locks, by their numbers in
+/// Whether a FunctionCall names a function that takes session locks. It does so by the numbers in
 /// `pg_proc`, which are fixed.
 fn takes_by_number(head: &[u8]) -> bool {
     let number = head.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));

@@ -1,5 +1,4 @@
-//! The server's side of a session: the end of each answer, and what it means for what the session
-//! holds.
+//! The server's side of a session: the end of each answer, and what the session holds after it.
 
 use super::{Opaque, Partial, Phase, SERVER_HEAD, Session};
 use crate::identity::InlineStr;
@@ -13,7 +12,7 @@ impl Session {
         while self.opaque.is_none() && !rest.is_empty() {
             match self.phase {
                 Phase::Over => return,
-                // An error that ends the connection before there is a session.
+                // An error that ends the connection before a session exists.
                 Phase::Startup => self.phase = Phase::Over,
                 Phase::Encryption => self.encryption(&mut rest),
                 Phase::Login | Phase::Commands => self.next_answer(&mut rest),
@@ -94,8 +93,7 @@ impl Session {
             return;
         }
         self.locks.answered(self.answered, self.failed);
-        // After a COPY that failed, one ReadyForQuery may be more than was expected: see
-        // `copy_begins`.
+        // After a failed COPY there may be one ReadyForQuery more than expected: see `copy_begins`.
         self.owed = self.owed.saturating_sub(1);
         self.answered = self.answered.wrapping_add(1);
         self.failed = false;
@@ -103,7 +101,7 @@ impl Session {
         self.executes_done = 0;
     }
 
-    /// Whether the request that is being answered is one of the extended protocol, complete or not.
+    /// Whether the request being answered is of the extended protocol, complete or not.
     fn oldest_is_extended(&self) -> bool {
         match self.owed {
             0 => self.open,
@@ -113,9 +111,9 @@ impl Session {
         }
     }
 
-    /// The server asks for data. A Sync that it reads from here on it ignores, and that means every
-    /// one that has come, for it reads none before it has carried out the COPY: clients send the
-    /// first Sync before they know that the statement is a COPY, and another one after the data.
+    /// The server asks for data. It ignores each Sync that it reads from here on. That includes
+    /// every Sync that has come, as it reads none before the COPY is done. Clients send the first
+    /// Sync before they know that the statement is a COPY, and another one after the data.
     fn copy_begins(&mut self) {
         self.copying_in = true;
         if self.owed > 0 && self.oldest_is_extended() {
@@ -126,7 +124,7 @@ impl Session {
     fn copy_ends_by_error(&mut self) {
         if self.copying_in {
             self.copying_in = false;
-            // The server skips everything up to a Sync, which then is still to come.
+            // The server skips everything up to a Sync that is still to come.
             self.open |= self.owed == 0;
         }
     }

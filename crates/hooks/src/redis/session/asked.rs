@@ -14,8 +14,8 @@ enum By {
 }
 
 /// A name, and the command that asked for it. Of several commands in flight the last one counts, so
-/// that no answer ever grants what another command asked for. A client that sends two logins at
-/// once is known by the second, or by neither.
+/// an answer never grants what another command asked for. A client that sends two logins at once is
+/// known by the second, or by neither.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     text: InlineStr,
@@ -30,7 +30,7 @@ impl Name {
         *self = Name { text, by: By::InHand };
     }
 
-    /// The command in hand is complete; its answer has this number, if it will be looked at.
+    /// The current command is complete. `answer` is the number of its answer, if that is awaited.
     fn close(&mut self, answer: Option<u32>) {
         if self.by == By::InHand {
             match answer {
@@ -40,7 +40,7 @@ impl Name {
         }
     }
 
-    /// The answer of this number has come: what its command asked for.
+    /// The answer of this number has come. Returns what its command asked for.
     fn answered(&mut self, number: u32) -> Option<InlineStr> {
         (self.by == By::Answer(number)).then(|| core::mem::replace(self, Name::NONE).text)
     }
@@ -59,15 +59,14 @@ impl Asked {
         Asked { account: Name::NONE, database: Name::NONE, application: Name::NONE }
     }
 
-    /// The command in hand is complete; its answer has this number, if it will be looked at.
+    /// The current command is complete. `answer` is the number of its answer, if that is awaited.
     pub(super) fn close(&mut self, answer: Option<u32>) {
         for name in [&mut self.account, &mut self.database, &mut self.application] {
             name.close(answer);
         }
     }
 
-    /// The answer of this number has come: who the client is if it grants what its command asked
-    /// for.
+    /// The answer of this number grants what its command asked for. Returns who the client is then.
     pub(super) fn answered(&mut self, number: u32, now: Identity) -> Identity {
         Identity {
             account: self.account.answered(number).unwrap_or(now.account),

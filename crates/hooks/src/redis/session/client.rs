@@ -1,5 +1,5 @@
-//! The client's side of a session: what a command asks for, and what it will make of the
-//! connection.
+//! The client's side of a session: what a command asks for, and what the connection will hold after
+//! it.
 
 use super::asked::Asked;
 use super::{DEFAULT_ACCOUNT, Noted, Session, Word, text};
@@ -27,18 +27,18 @@ impl Session {
     #[cold]
     fn special(&mut self) {
         if self.kind == Kind::Auth && self.arguments == 2 {
-            // A password alone is that of this account.
+            // A password alone is for this account.
             self.asked.account.ask(text(DEFAULT_ACCOUNT));
         }
         let noted = self.note();
         self.asked.close(noted);
     }
 
-    /// The number of the answer that is waited for, if one is.
+    /// The number of the answer, if it is awaited.
     fn note(&mut self) -> Option<u32> {
         let answers = match self.kind {
             Kind::Client | Kind::Script | Kind::ClientReply => {
-                // Without its second word it is a mistake, and has its answer.
+                // Without a second word it is an error, and gets one answer.
                 self.kind = Kind::Pass;
                 1
             }
@@ -55,8 +55,7 @@ impl Session {
                 self.passed = self.passed.wrapping_add(1);
                 return None;
             }
-            // As many messages as channels; the first of them is taken for the answer, and the rest
-            // for messages.
+            // One message for each channel; the first counts as the answer.
             Kind::Subscribe => u32::from(!self.resp3),
             Kind::Unsubscribe if self.resp3 => 0,
             Kind::Unsubscribe => self.arguments.saturating_sub(1).max(1),
@@ -76,8 +75,8 @@ impl Session {
             self.passed = self.passed.wrapping_add(1);
         }
         if self.stream.is_some() {
-            // Nothing is owed while messages come: only `RESET` is waited for, and it is known by
-            // its answer.
+            // While messages come, no answer is owed. Only that of `RESET` is awaited, and
+            // recognised by its text.
             return None;
         }
         let muted = self.mute || self.skip;
@@ -85,8 +84,8 @@ impl Session {
         let transaction = Holding::TRANSACTION;
         match self.kind {
             Kind::Multi => self.hopes = self.hopes.union(transaction),
-            // Inside a transaction it is an error; but whether there is one, only the answers will
-            // say.
+            // It is an error inside a transaction. But only the answers will tell whether there is
+            // one.
             Kind::Watch if self.hopes.contains(transaction) => {}
             Kind::Watch => self.hopes = self.hopes.union(Holding::WATCH),
             Kind::Unwatch => self.hopes = self.hopes.without(Holding::WATCH),
@@ -107,9 +106,9 @@ impl Session {
                 self.notes += 1;
                 Some(number)
             }
-            // Nobody will say whether it succeeded. What makes it hold something is believed, and
-            // what cannot fail. Asking to be somebody else, or something that is never held, is not
-            // enough.
+            // No answer will tell whether it succeeded. It counts as successful if it takes
+            // something, or cannot fail. A change of identity, or of the kind of the connection,
+            // does not count.
             _ => {
                 match self.kind {
                     Kind::Reset if self.arguments > 1 => {}
@@ -128,7 +127,7 @@ impl Session {
     }
 }
 
-/// What to look for after the name of a command.
+/// What the word after a command's name is.
 pub(super) fn first_word(kind: Kind, arguments: u32) -> Word {
     match kind {
         Kind::Client | Kind::Script => Word::Kind,
@@ -140,7 +139,7 @@ pub(super) fn first_word(kind: Kind, arguments: u32) -> Word {
     }
 }
 
-/// What to look for after an argument.
+/// What the word after an argument is.
 pub(super) fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Asked) -> Word {
     match word {
         Word::Kind => {

@@ -92,11 +92,11 @@ fn what_was_refused_is_not_granted_by_a_later_answer() {
     exchange(&mut session, &["CLIENT", "SETNAME", ""], "+OK\r\n");
     exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
     assert_eq!(account(&session), "default/0/");
-    // A password alone logs in as the default account, whichever account it was before.
+    // A password alone logs in as the default account, whatever the account was before.
     exchange(&mut session, &["AUTH", "app", "right"], "+OK\r\n");
     exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
     assert_eq!(account(&session), "default/0/");
-    // Inside a transaction it is not granted yet.
+    // Inside a transaction the login is not granted yet.
     exchange(&mut session, &["AUTH", "boss", "guess"], "+QUEUED\r\n");
     exchange(&mut session, &["HELLO"], "*0\r\n");
     assert_eq!(account(&session), "default/0/");
@@ -118,15 +118,14 @@ fn an_answer_grants_what_its_own_command_asked_for() {
     let hello = ["HELLO", "3", "AUTH", "boss", "wrong", "SETNAME", "boss"];
     assert_eq!(ask(&[&right, &hello], "+OK\r\n-WRONGPASS\r\n"), "default/0/");
     assert_eq!(ask(&[&["SELECT", "3"], &["SELECT", "99"]], "+OK\r\n-ERR\r\n"), "default/0/");
-    // Nobody looks at the answer of one more than can be noted: it takes no place of those before
-    // it.
+    // A command that finds no free note does not displace an earlier one.
     let select: &[&str] = &["SELECT", "0"];
     let mut many: Vec<&[&str]> = vec![&right];
     many.extend([select; NOTED_MAX - 1]);
     many.push(&wrong);
     let answers = "+OK\r\n".repeat(NOTED_MAX) + "-WRONGPASS\r\n";
     assert_eq!(ask(&many, &answers), "default/0/");
-    // What a client sends ahead when it connects: each name is asked for once.
+    // What a client pipelines when it connects: each name is asked for once.
     let all: [&[&str]; 3] = [&right, &["SELECT", "3"], &["CLIENT", "SETNAME", "n"]];
     assert_eq!(ask(&all, "+OK\r\n+OK\r\n+OK\r\n"), "app/3/n");
     assert_eq!(ask(&[&["RESET"], &right], "+RESET\r\n+OK\r\n"), "app/0/");

@@ -3,16 +3,16 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Thread architecture diagrams: draw, check, simulate and mend a system before it is built
+/// Thread architecture diagrams: draw, check, simulate and repair a system before it is built
 ///
-/// A diagram says where a system's threads, queues and resources are. From it, the five problems
-/// that keep a scheduler from its work are found, remedies are tried in a simulator, and the
-/// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
-/// that comes along (`headworks tad list`).
+/// A diagram shows where a system's threads, queues and resources are. It is checked for the five
+/// problems that prevent scheduling. Remedies are tried in a simulator, and the cheapest ones that
+/// reach a goal are searched for. A system is a TOML file, or the name of a built-in one
+/// (`headworks tad list`).
 #[derive(Debug, Parser)]
 #[command(name = "headworks-tad", bin_name = "headworks tad", version)]
 #[command(after_help = "Examples:\n  \
-    headworks tad list                                    # systems and scenarios that come along\n  \
+    headworks tad list                                    # built-in systems and scenarios\n  \
     headworks tad check hbase                             # what keeps HBase from being scheduled\n  \
     headworks tad render hbase -o hbase.svg --highlight put\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?'\n  \
@@ -28,9 +28,9 @@ pub struct Cli {
 /// What to do with a diagram.
 #[derive(Debug, Subcommand)]
 pub enum TadCommand {
-    /// Name the systems and scenarios that come along
+    /// Name the built-in systems and scenarios
     List(List),
-    /// Print the file of a system or a scenario that comes along, to copy and change it
+    /// Print the file of a built-in system or scenario, to copy and change it
     Show(Show),
     /// Draw a system as SVG, in the notation of thread architecture diagrams
     Render(Render),

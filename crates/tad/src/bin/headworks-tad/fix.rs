@@ -58,7 +58,7 @@ pub fn fix(args: &Fix) -> Result<ExitCode> {
     })
 }
 
-/// Tells how far the search is, and ends it on Ctrl-C.
+/// Shows the progress of the search, and ends it on Ctrl-C.
 struct LooksOn {
     progress: Progress,
     holding: AtomicUsize,
@@ -103,7 +103,7 @@ fn watch_for_interrupt() {
         action.sa_sigaction = interrupted as *const () as usize;
         action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
         libc::sigaction(libc::SIGINT, std::ptr::null(), &raw mut was);
-        // A shell's background job ignores it, and goes on doing so.
+        // A shell's background job ignores it, which is kept.
         if was.sa_sigaction != libc::SIG_IGN {
             libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
         }
@@ -185,7 +185,7 @@ fn named(set: &SetReport) -> String {
     format!("{} (cost {})", set.names.join(", "), set.cost)
 }
 
-/// What shows a set at work.
+/// The command that simulates a set.
 fn command(args: &Fix, set: &SetReport) -> String {
     let remedies = match &set.maat {
         Some(letters) => format!(" --maat {}", quoted(letters)),
@@ -194,7 +194,7 @@ fn command(args: &Fix, set: &SetReport) -> String {
     simulate(args) + &remedies
 }
 
-/// What shows the system as it is.
+/// The command that simulates the unchanged system.
 fn simulate(args: &Fix) -> String {
     let scenario = args.scenario.first().map_or("…", String::as_str);
     format!("headworks tad simulate {} --scenario {}", quoted(&args.system), quoted(scenario))
@@ -236,7 +236,7 @@ fn table(found: &Found, front: &[&SetReport], clients: &[&str]) -> Table {
     table
 }
 
-/// If nothing holds: what came the furthest. The system as it is was told already.
+/// If no set holds: the set that came the furthest. The unchanged system was reported already.
 fn closest(found: &Found, args: &Fix) -> String {
     let mut out =
         "\nnothing that was tried reaches the goals; these came the furthest\n".to_owned();

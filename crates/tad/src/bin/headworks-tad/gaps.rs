@@ -18,15 +18,15 @@ struct Found {
     seed: u64,
     seeds: u32,
     loss: f64,
-    /// Causes that were cured beforehand.
+    /// Causes that were removed beforehand.
     without: Vec<Cause>,
-    /// Systems that are none, or that drown.
+    /// Systems that are invalid or overloaded.
     invalid: u32,
-    /// Those in which the checks find something.
+    /// Systems with findings of the checks.
     unclean: u32,
-    /// Those in which they find nothing.
+    /// Systems without findings.
     clean: u32,
-    /// Of the clean ones, those in which C1 keeps what it is entitled to.
+    /// Clean systems in which C1 keeps its entitled throughput.
     isolates: u32,
     /// The others.
     gaps: Vec<Gap>,
@@ -58,7 +58,7 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
             }
         }
     }
-    // The smallest first: they say most.
+    // The smallest first: these are the most instructive.
     found.gaps.sort_by_key(|gap| (gap.cause, gap.size, gap.seed));
     if let Some(dir) = &args.output {
         let cannot =
@@ -86,7 +86,7 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every seed, side by side; the results are in the order of the seeds.
+/// Examines every seed, in parallel; the results are in the order of the seeds.
 fn examine(first: u64, seeds: u32, loss: f64, without: &[Cause]) -> Vec<Fate> {
     let progress = Progress::new();
     let next = AtomicU64::new(0);

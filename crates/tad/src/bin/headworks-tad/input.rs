@@ -1,4 +1,4 @@
-//! Systems and scenarios that the command line names: files, or what comes along.
+//! Systems and scenarios that the command line names: files, or built-in ones.
 
 use crate::cli::Remedies;
 use headworks_tad::file::{self, FileError, Loaded};
@@ -9,7 +9,7 @@ use headworks_tad::scenario::Scenario;
 use headworks_tad::{scenarios, systems};
 use std::path::Path;
 
-/// A file, a name or an option that cannot be used, as a message for the user.
+/// Error message for an unusable file, name or option.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);
@@ -48,7 +48,7 @@ pub fn remedied(name: &str, remedies: &Remedies) -> anyhow::Result<Tad> {
     Ok(tad)
 }
 
-/// A word of a command line, so that a shell takes it as one.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -76,8 +76,8 @@ pub fn policy(name: Option<&str>) -> Option<Policy> {
     name.and_then(Policy::from_name)
 }
 
-/// The text of what comes along, or of a file. A file that has the name of what comes along is
-/// meant by `./name`.
+/// The text of a built-in system or scenario, or of a file. A file with the name of a built-in one
+/// is given as `./name`.
 fn text(
     name: &str,
     what: &str,
@@ -90,12 +90,14 @@ fn text(
     let path = Path::new(name);
     if !path.exists() {
         return Err(BadInput::error(format!(
-            "there is no {what} `{name}`: no file of that name, and none that comes along ({known})\n  \
-             all that comes along: headworks tad list"
+            "there is no {what} `{name}`: no file has that name, and no built-in one ({known})\n  \
+             all of them: headworks tad list"
         )));
     }
     std::fs::read_to_string(path).map_err(|error| {
-        BadInput::error(format!("cannot read {name}: {error}\n  who may read it: ls -l {name}"))
+        BadInput::error(format!(
+            "cannot read {name}: {error}\n  check its permissions: ls -l {name}"
+        ))
     })
 }
 

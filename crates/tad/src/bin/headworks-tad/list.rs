@@ -1,4 +1,4 @@
-//! What comes along.
+//! Built-in systems and scenarios.
 
 use super::input::{self, BadInput};
 use crate::cli::{List, Show};
@@ -82,7 +82,7 @@ pub fn show(args: &Show) -> Result<ExitCode> {
     let text = systems::text(name).or_else(|| scenarios::find(name).map(|found| found.text));
     let Some(text) = text else {
         return Err(BadInput::error(format!(
-            "neither a system nor a scenario `{name}` comes along\n  what does: headworks tad list"
+            "there is no built-in system or scenario `{name}`\n  all of them: headworks tad list"
         )));
     };
     print!("{text}");

@@ -19,7 +19,7 @@ use cli::{Cli, TadCommand};
 use input::BadInput;
 use std::process::ExitCode;
 
-/// Exit code for a file, a name or a goal that is wrong: other than that for what was found.
+/// Exit code for an invalid file, name or goal, unlike that for findings.
 const BAD: u8 = 2;
 
 fn main() -> ExitCode {

@@ -40,7 +40,8 @@ pub fn render(args: &Render) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each problem of each stage once; it is struck through only if all findings of it are.
+/// Each problem of each stage once; its letter is struck through only if all its findings are
+/// mitigated.
 fn marks(tad: &Tad) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::new();
     for finding in check::check(tad) {

@@ -1,4 +1,4 @@
-//! Time series of a run as pictures.
+//! Pictures of a run's time series.
 
 use anyhow::{Result, anyhow};
 use headworks_tad::sim::Outcome;
@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (960, 400);
 
-/// Lines that a picture holds at most: more cannot be told apart. The largest are drawn.
+/// Most lines of a picture: more cannot be told apart. The largest are drawn.
 const LINES: usize = 8;
 
 /// Okabe and Ito's colours, which colour-blind readers can tell apart too.

@@ -1,4 +1,4 @@
-//! How far something is, on standard error: a bar on a terminal, else a line now and then.
+//! Progress on standard error: a bar on a terminal, else a line now and then.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Thousandths of a whole.
 const WHOLE: u64 = 1_000;
 
-/// Before the first line, and between two. What takes less than the first says nothing that stays.
+/// Time before the first line, and between two lines. Shorter work prints no lines.
 const QUIET: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -19,21 +19,21 @@ pub struct Progress {
 }
 
 struct Lines {
-    /// From when on lines are written.
+    /// Start time of the lines.
     from: Instant,
     /// When the next line of progress is due, if there is no bar.
     due: Instant,
-    /// What is to be said by then.
+    /// Lines to print then.
     waiting: Vec<String>,
 }
 
 impl Progress {
-    /// Of something whose end is known.
+    /// For work with a known end.
     pub fn new() -> Progress {
         Progress::with("{bar:30.blue} {percent:>3} % {msg}")
     }
 
-    /// Of something that may end at any time.
+    /// For work that may end at any time.
     pub fn without_end() -> Progress {
         Progress::with("{spinner:.blue} {elapsed} {msg}")
     }
@@ -52,7 +52,7 @@ impl Progress {
         Progress { bar, lines: Mutex::new(Lines { from, due: from, waiting: Vec::new() }) }
     }
 
-    /// A fraction of all is done.
+    /// Shows that this fraction is done.
     pub fn set(&self, fraction: f64, message: &str) {
         let fraction = fraction.clamp(0.0, 1.0);
         match &self.bar {
@@ -72,7 +72,7 @@ impl Progress {
         self.line(message);
     }
 
-    /// Says something that stays.
+    /// Prints a permanent line.
     pub fn say(&self, line: String) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting.push(line);
     }

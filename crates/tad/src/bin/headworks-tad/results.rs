@@ -1,4 +1,4 @@
-//! What a simulation found, as tables for people.
+//! Results of a simulation, as tables for people.
 
 use super::spark;
 use crate::cli::Remedies;
@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 /// Blocks of a sparkline.
 const SPARK: usize = 40;
 
-/// A resource that is used less than this is not worth a line.
+/// A resource with less use than this gets no line.
 const USED: f64 = 0.005;
 
 /// All tables. Several runs give means, and for throughput the range.
@@ -46,7 +46,7 @@ pub fn text(scenario: &Scenario, remedies: &Remedies, runs: &[Outcome]) -> Strin
     out
 }
 
-/// What the system was changed by.
+/// The remedies that changed the system.
 fn changed(remedies: &Remedies) -> String {
     let letters = remedies.maat.iter().map(|letters| format!(", Maat [{letters}]"));
     let others = remedies.remedy.iter().map(|remedy| format!(", {remedy}"));
@@ -57,8 +57,8 @@ fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {
     runs.iter().map(value).sum::<f64>() / runs.len() as f64
 }
 
-/// From when to when each load of a client is issued, as far as it is counted, in the order of the
-/// results: those of the start, then those of each change.
+/// For each load of a client, the counted time in which it is issued. The order is that of the
+/// results: the loads of the start, then those of each change.
 fn spans(scenario: &Scenario, client: usize) -> Vec<(u64, u64)> {
     let mut spans = vec![(0, scenario.duration_ns); scenario.clients[client].loads.len()];
     let mut current = 0;
@@ -93,7 +93,7 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
         for (at, load) in client.loads.iter().enumerate() {
             let (from_ns, to_ns) = spans.get(at).copied().unwrap_or((0, scenario.duration_ns));
             let counted_s = to_ns.saturating_sub(from_ns.max(scenario.warmup_ns)) as f64 / 1e9;
-            // The record counts every load over the whole time; a person wants its own.
+            // The record counts every load over the whole time; the table counts it over its own.
             let part = if counted_s > 0.0 { runs[0].counted_s / counted_s } else { 1.0 };
             let when = match (from_ns, to_ns == scenario.duration_ns) {
                 (0, true) => String::new(),
@@ -103,8 +103,8 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
             let of = |value: fn(&LoadOutcome) -> f64| {
                 mean(runs, |run| value(&run.clients[id].loads[at]))
             };
-            // Means over seeds of a mean and of percentiles: enough for a table, all are in the
-            // JSON.
+            // Means over seeds, of a mean and of percentiles: enough for a table. The JSON has all
+            // values.
             let mut row = vec![
                 client.name.clone(),
                 client.weight.to_string(),
@@ -180,7 +180,7 @@ fn stages(runs: &[Outcome]) -> Table {
     table
 }
 
-/// Throughput by client on one scale, and each resource that matters on that of its capacity.
+/// Throughput by client on one scale, and each important resource on the scale of its capacity.
 fn series(run: &Outcome) -> String {
     let top = run.clients.iter().flat_map(|client| &client.series_per_s);
     let top = top.copied().fold(0.0, f64::max);

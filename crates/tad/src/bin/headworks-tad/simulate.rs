@@ -9,7 +9,7 @@ use headworks_tad::sim::{self, Outcome};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What `--json` prints and `result.json` keeps.
+/// The JSON of `--json` and `result.json`.
 #[derive(Serialize)]
 struct Record<'a> {
     system: &'a str,
@@ -20,7 +20,7 @@ struct Record<'a> {
     maat: Option<&'a str>,
     /// Other remedies.
     remedies: &'a [String],
-    /// Policy of every queue that takes one; none if each has its own.
+    /// Policy of every pluggable queue; none if each keeps its own.
     policy: Option<&'static str>,
     /// One for each seed.
     runs: &'a [Outcome],

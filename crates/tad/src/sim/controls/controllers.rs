@@ -1,4 +1,4 @@
-//! Controllers: what looks once in a period.
+//! Controllers, which run once in a period.
 
 use super::places;
 use crate::model::{ResourceId, StageId, Tad};
@@ -9,11 +9,11 @@ use crate::sim::plan::Plan;
 use headworks_policy::Nanos;
 use headworks_policy::aimd::Aimd;
 
-/// Mean number of parts that wait at a server of the protected resource above which a rate limit
-/// holds its total to be too much.
+/// Mean number of parts waiting at each server of the protected resource above which a rate limit
+/// reduces its total.
 const QUEUE_MAX: f64 = 2.0;
 
-/// Periods of use that a client may be ahead or behind before that is forgotten.
+/// Periods of use that a client may be ahead or behind; more is forgotten.
 const MEMORY: i64 = 50;
 
 /// Utilization of a resource above which its users contend.
@@ -21,17 +21,17 @@ const CONTENDED: f64 = 0.9;
 
 #[derive(Debug)]
 enum Kind {
-    /// Rates of clients at `stage`, so that `resource` is used but not queued for (section 4.2.1).
+    /// Rates of clients at `stage`, so that `resource` is used without a queue (section 4.2.1).
     Rate {
         stage: StageId,
-        /// Part of the resource's capacity that may be asked for.
+        /// Part of the resource's capacity that may be requested.
         total: Aimd,
-        /// Parts at each server of the resource when it looked last.
+        /// Parts at each server of the resource at the last run.
         queue_before: f64,
     },
-    /// Weights of clients at `stages` of each node (section 4.3.3), so that all get the same part
-    /// of the contended resource of which they get most. One controller does this for all resources
-    /// of a node, because one for each would take back what the other gave.
+    /// Weights of clients at `stages` of each node (section 4.3.3). They aim at equal parts of each
+    /// client's most used contended resource. One controller does this for all resources of a node,
+    /// because several would undo each other's changes.
     Weights {
         stages: Vec<StageId>,
         /// Correction of each node and client.
@@ -39,7 +39,7 @@ enum Kind {
     },
     /// Threads of `stages` (section 4.2.3).
     Threads {
-        /// Its place in [`super::Controls::held`].
+        /// Its index in [`super::Controls::held`].
         number: usize,
         /// How far each client of each node is ahead of its share, in nanoseconds.
         ahead_ns: Vec<[i64; CLIENTS]>,
@@ -50,14 +50,14 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct Controller {
     kind: Kind,
-    /// The resource that it watches; more than one for weights only.
+    /// The resources that it watches; more than one only for weights.
     watched: Vec<Watched>,
     period_ns: u64,
-    /// What had been waited when it looked last.
+    /// Total waiting time at the last run.
     waited_ns: u64,
 }
 
-/// A resource, and what of it had been used at the last look, by node and client.
+/// A resource, and its use up to the last run, by node and client.
 #[derive(Debug)]
 struct Watched {
     resource: ResourceId,
@@ -80,8 +80,8 @@ impl Controller {
         }
     }
 
-    /// Makes a controller of weights watch another resource of the same nodes, if it is one and
-    /// looks as often.
+    /// Makes a controller of weights watch another resource of the same nodes, if it has the same
+    /// period.
     pub(super) fn join(
         &mut self,
         more: &[StageId],
@@ -141,7 +141,7 @@ impl Controller {
     }
 }
 
-/// Divides a budget by weight; nobody gets more than it wants while others want more.
+/// Divides a budget by weight. No client gets more than it wants while others want more.
 fn divide(budget: f64, wanted: &[f64], weights: &[f64; CLIENTS]) -> [f64; CLIENTS] {
     let mut given = [0.0; CLIENTS];
     let mut open: Vec<usize> = (0..wanted.len()).collect();
@@ -163,7 +163,7 @@ fn divide(budget: f64, wanted: &[f64], weights: &[f64; CLIENTS]) -> [f64; CLIENT
 }
 
 impl Engine<'_> {
-    /// Controllers look for the first time after their first period.
+    /// Controllers run for the first time after their first period.
     pub(in crate::sim) fn start_controls(&mut self) {
         for (at, controller) in self.controls.controllers.iter().enumerate() {
             self.calendar.push(controller.period_ns, Event::Control(at as u32));
@@ -196,8 +196,8 @@ impl Engine<'_> {
                     sum
                 });
                 let busy = sum.iter().sum::<u64>() as f64 / span / capacity;
-                // It probes for more only while there is more to be had, and asks for no less while
-                // the queue gets shorter: what is in it is older than the last decision.
+                // It raises the total only while the resource has capacity left. It does not lower
+                // it while the queue gets shorter, as the queue is older than the last decision.
                 let too_much = queue > QUEUE_MAX && queue > *queue_before * 0.95;
                 if too_much || (queue <= QUEUE_MAX && busy < 0.98) {
                     total.step(too_much);
@@ -223,7 +223,7 @@ impl Engine<'_> {
         self.controls.controllers = controllers;
     }
 
-    /// Nanoseconds of each node's resource that each client used since the controller looked last.
+    /// Nanoseconds of each node's resource that each client used since the last run.
     fn used_since(&self, watched: &mut Watched) -> Vec<[u64; CLIENTS]> {
         let base = self.plan.resources[watched.resource].base;
         let looked = watched.used_ns.iter_mut().enumerate().map(|(node, last)| {
@@ -264,8 +264,8 @@ impl Engine<'_> {
                 }
             }
         }
-        // Who has nothing waiting wants what it uses and a little more, and gets that unless it is
-        // above its share: requests that are queued for the resource itself do not wait here.
+        // A client with nothing waiting wants its current use and a little more, and gets that
+        // unless it is above its share. Requests queued at the resource itself do not wait here.
         let used = |client: usize| used_ns[client] as f64 / period_ns as f64;
         let wanted: [f64; CLIENTS] = std::array::from_fn(|client| match waiting[client] {
             0 => used(client) * 1.2 + 0.02,
@@ -317,7 +317,7 @@ impl Engine<'_> {
             for client in 0..self.clients {
                 let slot = &mut factor[client];
                 if total == 0.0 {
-                    // Nothing is contended: what was corrected is forgotten slowly.
+                    // Nothing is contended: corrections decay slowly.
                     *slot = slot.powf(0.9);
                 } else if active(&client) {
                     let fair = weights[client] / weight;
@@ -340,8 +340,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Says which clients are ahead on which node: no thread works for them while others have
-    /// something there.
+    /// Sets which clients are ahead on which node: no thread works for them while others have parts
+    /// there.
     fn set_threads(
         &mut self,
         number: usize,

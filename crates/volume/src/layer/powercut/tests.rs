@@ -34,7 +34,7 @@ fn flush_and_fua_make_durable_what_they_cover_and_no_more() {
     cut.flush().unwrap();
     cut.write(4096, &[2; 4096], false).unwrap();
     cut.write(8192, &[3; 512], true).unwrap();
-    // The later one stands, although the earlier one of these sectors was never flushed.
+    // The later write counts, although the earlier one to these sectors was never flushed.
     cut.write(12_288, &[4; 4096], false).unwrap();
     cut.write(12_288, &[5; 512], true).unwrap();
     assert_eq!(cut.cut().dropped, 8 + 7);

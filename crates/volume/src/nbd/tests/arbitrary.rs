@@ -1,7 +1,7 @@
 //! Arbitrary bytes and mutated conversations of real clients, against the pure parts.
 //!
-//! The conversations in `tests/corpus/nbd` are what Debian's clients sent to a server of this crate
-//! (64 MiB "data"): nbdinfo, nbdcopy, qemu-img and qemu-io, fio.
+//! The conversations in `tests/corpus/nbd` are recordings of Debian's clients with a server of this
+//! crate (64 MiB "data"): nbdinfo, nbdcopy, qemu-img and qemu-io, fio.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::nbd::intake::{Event, INTAKE_BYTES, Intake, Payload, Space};
 use crate::nbd::request::{Agreement, Ask, Job, Refusal};
 use crate::nbd::wire::{PAYLOAD_BYTES_MAX, option as opt};
 
-/// What a client was understood to do.
+/// A parsed event of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Job(Job, Vec<u8>),
@@ -136,7 +136,7 @@ fn holds(agreement: &Agreement, facts: &Facts, job: &Job, payload: usize) {
     }
 }
 
-/// What is understood of a stream, cut into pieces.
+/// Parses a stream that is cut into pieces.
 fn understood(bytes: &[u8], piece: usize) -> (Vec<u8>, Vec<Seen>) {
     let mut server = Server::new();
     for part in bytes.chunks(piece.max(1)) {
@@ -147,7 +147,7 @@ fn understood(bytes: &[u8], piece: usize) -> (Vec<u8>, Vec<Seen>) {
     (server.out, server.seen)
 }
 
-/// The client's side of conversations of real clients, and of one with extended headers.
+/// The client's side of the recorded conversations, and of one with extended headers.
 fn conversations() -> Vec<(String, Vec<u8>)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/nbd");
     let mut found: Vec<_> = std::fs::read_dir(folder)
@@ -190,7 +190,7 @@ fn conversations_of_real_clients_are_understood_to_their_end() {
         if name != "nbdinfo-list.bin" {
             let jobs = seen.iter().filter(|seen| matches!(seen, Seen::Job(..))).count();
             assert!(jobs > 0, "{name}: {seen:?}");
-            // fio hangs up without a word.
+            // fio hangs up without a message.
             assert_eq!(seen.last() == Some(&Seen::Leave), name != "fio.bin", "{name}");
         }
     }
@@ -207,7 +207,7 @@ fn offset() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// So many cases, or as many as `PROPTEST_CASES` says.
+/// Number of cases, or that of `PROPTEST_CASES`.
 fn cases(usual: u32) -> ProptestConfig {
     let said = std::env::var_os("PROPTEST_CASES").is_some();
     if said { ProptestConfig::default() } else { ProptestConfig::with_cases(usual) }

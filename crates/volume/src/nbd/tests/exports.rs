@@ -1,4 +1,4 @@
-//! What may be offered, and what clients are told of it.
+//! Valid and invalid exports, and what clients learn of them.
 
 use super::*;
 use crate::nbd::export::{EXPORTS_MAX, ExportError, Mode};

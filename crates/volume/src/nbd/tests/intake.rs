@@ -15,7 +15,7 @@ fn write(offset: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `len` bytes that differ from place to place.
+/// `len` bytes that depend on their position.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 % 251) as u8).collect()
 }

@@ -16,7 +16,7 @@ use super::link::Ticket;
 use super::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, u32_at, u64_at};
 use crate::buffer::Buffer;
 
-/// A volume that only has a size: nothing here gets as far as asking it for anything.
+/// A volume with only a size: no test here calls it.
 struct Size(u64);
 
 impl Backend for Size {

@@ -31,7 +31,7 @@ pub(super) fn request(mode: Mode, kind: u16, flags: u16, offset: u64, len: u64) 
 
 const MODES: [Mode; 3] = [Mode::Simple, Mode::Structured, Mode::Extended];
 
-/// What a 1 MiB export makes of a request.
+/// The result of a request to a 1 MiB export.
 fn ask(mode: Mode, kind: u16, flags: u16, offset: u64, len: u64) -> Parsed {
     parse(&agreement(mode), &facts(MIB), &request(mode, kind, flags, offset, len))
 }
@@ -263,7 +263,7 @@ fn a_wrong_magic_number_breaks_the_stream_and_a_short_header_waits() {
             assert!(matches!(parse(&agreement(mode), &facts(MIB), &wrong), Parsed::Broken(_)));
         }
     }
-    // Compact and extended requests are not taken for each other.
+    // Compact and extended requests are not mistaken for each other.
     let mut bytes = request(Mode::Simple, cmd::READ, 0, 0, 512);
     bytes.extend([0; 4]);
     let parsed = parse(&agreement(Mode::Extended), &facts(MIB), &bytes);

@@ -1,4 +1,4 @@
-//! Where an export is: NBD URIs, as the NetworkBlockDevice project's `doc/uri.md` has them.
+//! The address of an export: NBD URIs, as in the NetworkBlockDevice project's `doc/uri.md`.
 
 use super::NbdError;
 use std::fmt;
@@ -31,7 +31,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Whether a backing is meant to be one, well written or not.
+    /// Whether a backing looks like an NBD URI, valid or not.
     pub fn looks_like(text: &str) -> bool {
         ["nbd://", "nbds://", "nbd+unix:", "nbds+unix:"]
             .iter()
@@ -41,7 +41,7 @@ impl Address {
     /// Reads one.
     ///
     /// # Errors
-    /// With what is wrong and how it is written.
+    /// Tells what is wrong and the right form.
     pub fn parse(text: &str) -> Result<Address, NbdError> {
         let wrong = |problem| NbdError::Address { text: text.to_owned(), problem };
         if text.starts_with("nbds") {
@@ -62,7 +62,7 @@ impl Address {
                 ("", Some(path)) if !path.is_empty() => {
                     let path = decoded(path)?;
                     if !path.starts_with('/') {
-                        // The volume's process runs in another directory.
+                        // The volume's process has another working directory.
                         return Err(wrong("the path of the socket must begin with /"));
                     }
                     Place::Unix(PathBuf::from(path))

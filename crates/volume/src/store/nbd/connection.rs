@@ -1,10 +1,11 @@
-//! One connection to a server: many requests in flight, each of a thread that waits for its answer.
+//! One connection to a server, with many requests in flight. Each belongs to a thread that waits
+//! for its answer.
 //!
-//! No thread of its own reads. Of those that wait one is the *reader*: it takes answers off the
-//! socket until its own has come, hands each of the others to its owner, and then the reading to
-//! one of those that still wait. At depth 1 the thread that asked reads its answer itself, without
-//! another thread between; at any depth somebody reads as long as something was sent, so that a
-//! server which is stuck with its answers gets rid of them.
+//! No extra thread reads. One of the waiting threads is the *reader*: it takes answers off the
+//! socket until its own has come, and passes each of the others to its owner. Then it passes the
+//! reading to another waiting thread. At depth 1 the asking thread reads its own answer, without
+//! another thread between. At any depth some thread reads while anything was sent, so a server that
+//! is blocked on its answers can send them.
 
 use super::Address;
 use super::NbdError;
@@ -23,9 +24,9 @@ use std::time::Duration;
 
 /// A chunk of zeros within a read.
 const CHUNK_OFFSET_HOLE: u16 = 2;
-/// An error of a part of a read.
+/// An error for a part of a read.
 const CHUNK_ERROR_OFFSET: u16 = (1 << 15) + 2;
-/// Longest chunk that is no data: an error with its words.
+/// Longest chunk without data: an error with its message.
 const WORDS_BYTES_MAX: u32 = 16 << 10;
 
 /// Why a request did not succeed.
@@ -47,11 +48,11 @@ pub(super) struct Ask<'a> {
     pub payload: &'a [u8],
 }
 
-/// Somebody who waits.
+/// A waiting thread.
 struct Waiter {
     thread: Thread,
     offset: u64,
-    /// Bytes that a read is to give; zero for others.
+    /// Bytes that a read expects; zero for other commands.
     wanted: u32,
     /// Bytes that came.
     came: u32,
@@ -79,7 +80,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects; from then on the server may be silent for `patience` while it owes an answer.
+    /// Connects. From then on the server may be silent for `patience` while it owes an answer.
     pub fn open(address: &Address, patience: Duration) -> Result<Connection, NbdError> {
         let io = |source| NbdError::Connect { address: address.clone(), source };
         let socket = Socket::connect(&address.place, patience).map_err(io)?;
@@ -87,7 +88,7 @@ impl Connection {
         Ok(Connection { socket, terms, sending: Mutex::default(), inbox: Mutex::default() })
     }
 
-    /// Asks and waits. What a read gives is in `into`, which is as long as the request.
+    /// Sends a request and waits. A read fills `into`, which is as long as the request.
     pub fn call(&self, ask: &Ask, into: &mut [u8]) -> Result<(), Failure> {
         let reads = ask.command == command::READ;
         let cookie = {
@@ -127,7 +128,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the answer to `cookie`; reads if nobody else does.
+    /// Waits for the answer to `cookie`; reads unless another thread does.
     fn wait(&self, cookie: u64) -> Result<Waiter, Failure> {
         let mut inbox = self.lock();
         if let Some(waiter) = inbox.waiting.get_mut(&cookie) {
@@ -183,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// Reads one reply, or one chunk of one. The request that is over with it, if one is.
+    /// Reads one reply, or one chunk of one. Returns the request that it completes, if any.
     fn read_one(&self) -> io::Result<Option<u64>> {
         let mut head = [0; 20];
         self.socket.read_exact(&mut head[..16])?;
@@ -249,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Reads bytes of a read. Its buffer is taken out meanwhile: others go on.
+    /// Reads the data of a read. Its buffer is taken out meanwhile, so that others go on.
     fn read_data(&self, cookie: u64, start: u32, count: u32) -> io::Result<()> {
         let (mut data, range) = self.waiter(cookie, |waiter| {
             let range = range(waiter, start, count)?;
@@ -272,14 +273,14 @@ impl Connection {
             .ok_or_else(stranger)
     }
 
-    /// The connection is of no use any more: everybody who waits is told.
+    /// The connection is over: all waiting threads learn of it.
     pub fn end(&self, error: &io::Error) {
         let mut inbox = self.lock();
         if inbox.over.is_none() {
             let silent =
                 matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
             let words = match error.kind() {
-                _ if silent => "the server owes an answer and says nothing".to_owned(),
+                _ if silent => "the server owes an answer and is silent".to_owned(),
                 io::ErrorKind::UnexpectedEof => "the server hung up".to_owned(),
                 _ => error.to_string(),
             };
@@ -292,10 +293,10 @@ impl Connection {
         self.socket.hang_up();
     }
 
-    /// Says goodbye, if the connection still stands.
+    /// Tells the server that the client leaves, if the connection still stands.
     pub fn leave(&self) {
         let ask = Ask { command: command::DISC, flags: 0, offset: 0, len: 0, payload: &[] };
-        // Nobody answers, and nobody cares whether it arrives.
+        // There is no answer, and it does not matter whether it arrives.
         let _ = self.socket.write_both(&head(&ask, 0), &[]);
         self.socket.hang_up();
     }
@@ -331,8 +332,8 @@ fn head(ask: &Ask, cookie: u64) -> [u8; REQUEST_BYTES] {
     head
 }
 
-/// The errno of an error on the wire; what the protocol does not name is EIO, as it prescribes for
-/// unknown ones EINVAL would mislead.
+/// The errno of an error on the wire. Unknown ones become EIO: the EINVAL that the protocol
+/// prescribes would mislead.
 fn errno(error: u32) -> i32 {
     match error {
         e if e == Error::Perm as u32 => libc::EPERM,
@@ -350,5 +351,5 @@ fn nonsense(words: &'static str) -> io::Error {
 }
 
 fn stranger() -> io::Error {
-    nonsense("the server answers a request that nobody made")
+    nonsense("the server answers a request that was never made")
 }

@@ -12,7 +12,7 @@ const OPTION_REPLY_BYTES_MAX: u32 = 64 << 10;
 
 /// The server wants TLS.
 const ERR_TLS_REQD: u32 = (1 << 31) + 5;
-/// The server wants to be asked for block sizes.
+/// The server insists on being asked for block sizes.
 const ERR_BLOCK_SIZE_REQD: u32 = (1 << 31) + 8;
 
 /// What was agreed on.
@@ -41,7 +41,7 @@ struct Reply {
     data: Vec<u8>,
 }
 
-/// Comes to terms about an export.
+/// Negotiates an export.
 pub(super) fn agree(
     stream: &mut (impl Read + Write),
     address: &Address,
@@ -114,7 +114,7 @@ fn go(
     }
 }
 
-/// A fact of the export; those that nobody asked for are passed over.
+/// A fact of the export; unrequested ones are ignored.
 fn note(terms: &mut Terms, data: &[u8]) {
     match u16_at(data, 0) {
         Some(info::EXPORT) => {
@@ -130,7 +130,7 @@ fn note(terms: &mut Terms, data: &[u8]) {
     }
 }
 
-/// The oldest way, without a word if there is no such export: the server hangs up.
+/// The oldest way. If there is no such export, the server hangs up without an answer.
 fn by_name(
     stream: &mut (impl Read + Write),
     address: &Address,
@@ -173,7 +173,7 @@ fn read(stream: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is worth a word to the operator although it goes on.
+/// A warning for the operator, although the volume works.
 pub(super) fn warning(terms: &Terms) -> Option<&'static str> {
     (!terms.can(transmission_flag::SEND_FLUSH)).then_some(
         "the server does not know FLUSH: what it was told may be lost when it ends, whatever this \

@@ -13,7 +13,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects; no call takes longer than `patience` from then on.
+    /// Connects; from then on no call takes longer than `patience`.
     pub fn connect(place: &Place, patience: Duration) -> io::Result<Socket> {
         match place {
             Place::Tcp(host, port) => {
@@ -46,7 +46,7 @@ impl Socket {
         Read::read_exact(&mut stream, into)
     }
 
-    /// Sends a header and its payload, by one call if the socket takes them.
+    /// Sends a header and its payload, in one call if the socket has room.
     pub fn write_both(&self, head: &[u8], payload: &[u8]) -> io::Result<()> {
         let mut stream = self;
         let mut slices = [IoSlice::new(head), IoSlice::new(payload)];
@@ -62,7 +62,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends it for everybody who uses it.
+    /// Ends it for all threads that use it.
     pub fn hang_up(&self) {
         // It may be over already.
         let _ = match self {

@@ -1,9 +1,9 @@
-//! PostgreSQL's binary values, as far as workloads use them.
+//! PostgreSQL's binary values, as far as workloads need them.
 //!
-//! The driver asks that a value has exactly the type of its column; ours are converted to whatever
-//! the column is, so that statements need no casts. A NUMERIC is a count of base-10,000 digits, the
-//! weight of the first of them, a sign and the decimal places to show, followed by the digits, all
-//! 16-bit and big-endian.
+//! The driver requires that a value has exactly the type of its column. Ours are converted to the
+//! column's type, so that statements need no casts. A NUMERIC is a count of base-10,000 digits, the
+//! weight of the first, a sign, the decimal places to show, and then the digits; all are 16-bit and
+//! big-endian.
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ use crate::db::value::write_cents;
 
 type Failure = Box<dyn Error + Sync + Send>;
 
-/// A value on its way to the server.
+/// A value for the server.
 #[derive(Debug)]
 pub(super) struct Parameter<'a>(pub(super) &'a Value);
 
@@ -92,7 +92,7 @@ fn write_numeric(cents: i64, out: &mut BytesMut) {
     }
 }
 
-/// A value on its way back.
+/// A value from the server.
 pub(super) struct Cell(pub(super) Value);
 
 impl<'a> FromSql<'a> for Cell {
@@ -102,7 +102,7 @@ impl<'a> FromSql<'a> for Cell {
             Type::INT4 => Value::Int(i32::from_sql(ty, raw)?.into()),
             Type::INT8 => Value::Int(i64::from_sql(ty, raw)?),
             Type::NUMERIC => Value::Text(read_numeric(raw).ok_or("cannot convert a NUMERIC")?),
-            // Microseconds since 2000: workloads read dates, and do nothing with them.
+            // Microseconds since 2000: workloads read dates, but do not use them.
             Type::TIMESTAMP | Type::TIMESTAMPTZ => {
                 Value::Int(i64::from_be_bytes(raw.try_into().map_err(|_| "cannot convert a date")?))
             }

@@ -8,7 +8,7 @@ fn inputs(core: Core, records: &Records) -> Inputs {
     Inputs::new(core, core.popularity(), records.clone(), 5, 0)
 }
 
-/// How often each record is asked for.
+/// How often each record is requested.
 fn counts(inputs: &mut Inputs) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for _ in 0..DRAWS {
@@ -26,8 +26,8 @@ fn probability(rank: u64) -> f64 {
 fn popular_records_are_scattered_and_as_popular_as_their_ranks() {
     const RECORDS: u64 = 1_000;
     let counts = counts(&mut inputs(Core::A, &Records::loaded(RECORDS)));
-    // What a record gets: the popularity of the ranks that fall on it, here of the first 10^5, and
-    // its share of the rest.
+    // A record's expected share: the popularity of its ranks, here of the first 10^5, and its share
+    // of the rest.
     let mut due: HashMap<u64, f64> = HashMap::new();
     let mut first = 0.0;
     for rank in 1..=100_000 {
