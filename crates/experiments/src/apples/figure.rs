@@ -10,9 +10,9 @@ use headworks_workload::ycsb::Core;
 use super::site::Site;
 use super::trials::Trials;
 use crate::experiment::{Experiment, Outcome, RunOptions};
+pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::Record;
-pub(super) use crate::sweep::{Bound, Claim};
 
 /// A figure of the AppleS paper.
 pub(super) struct Figure {

@@ -6,7 +6,7 @@ use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
 use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
@@ -69,47 +69,46 @@ fn between_two_points_the_curve_is_a_line_over_the_logarithm() {
 /// What must hold; `paper` is the λ_max error that the paper has, and `most` what is allowed.
 const fn claims(paper: &'static str, most: f64) -> [Claim; 5] {
     [
-        Claim {
-            statement: "a P that finds itself is as good as the best fixed one after a minute",
-            paper: "P = 16 for most loads (section 5.1)",
-            unit: "throughput / that of the best fixed P",
-            ours: |seed| seed.get(AUTO, 0.0, "own_per_s") / seed.best(FIXED, KEY),
-            bound: Bound::AtLeast(0.97),
-            note: "in moments that alternate on one server; the best is the P with the largest sum over all rounds",
-        },
-        Claim {
-            statement: "and was so in the first 20 s after that minute",
-            paper: "the same",
-            unit: "the same, with the throughput from the 60th to the 80th second",
-            ours: |seed| seed.get(AUTO, 0.0, KEY) / seed.best(FIXED, KEY),
-            bound: Bound::AtLeast(0.97),
-            note: "before others were tried; what the server got slower meanwhile is in it",
-        },
-        Claim {
-            statement: "the P that was found has nearly the largest throughput",
-            paper,
-            unit: "relative distance of the throughput with that P fixed from that with the best one",
-            ours: |seed| error(seed, seed.get(AUTO, 0.0, "gate_p")),
-            bound: Bound::AtMost(most),
-            note: "by the means over all rounds; between two fixed P that were measured, on a line over log P; \
-                   below all of them by the search's own moments",
-        },
-        Claim {
-            statement: "so has the P that the model alone points to",
-            paper: "the same; the paper has no search after it",
-            unit: "the same for the matching point of Eq. 2, fitted to the first three samples",
-            ours: |seed| error(seed, seed.get(AUTO, 0.0, "gate_model_p")),
-            bound: Bound::AtMost(most),
-            note: "from here the search goes on by measuring",
-        },
-        Claim {
-            statement: "so has the P that the model points to if its samples are three of the fixed P",
-            paper: "the same (Figure 8)",
-            unit: "the same for the matching point of Eq. 2, fitted to P = 4, 24 and 256",
-            ours: |seed| error(seed, seed.get(MODEL, POINTS[0], "matching_p")),
-            bound: Bound::AtMost(most),
-            note: "",
-        },
+        Claim::new("a P that finds itself is as good as the best fixed one after a minute")
+            .paper("P = 16 for most loads (section 5.1)")
+            .ours(
+                "throughput / that of the best fixed P",
+                |seed| seed.get(AUTO, 0.0, "own_per_s") / seed.best(FIXED, KEY),
+            )
+            .at_least(0.97)
+            .note("in moments that alternate on one server; the best is the P with the largest sum over all rounds"),
+        Claim::new("and was so in the first 20 s after that minute")
+            .paper("the same")
+            .ours(
+                "the same, with the throughput from the 60th to the 80th second",
+                |seed| seed.get(AUTO, 0.0, KEY) / seed.best(FIXED, KEY),
+            )
+            .at_least(0.97)
+            .note("before others were tried; what the server got slower meanwhile is in it"),
+        Claim::new("the P that was found has nearly the largest throughput")
+            .paper(paper)
+            .ours(
+                "relative distance of the throughput with that P fixed from that with the best one",
+                |seed| error(seed, seed.get(AUTO, 0.0, "gate_p")),
+            )
+            .at_most(most)
+            .note("by the means over all rounds; between two fixed P that were measured, on a line over log P; \
+                   below all of them by the search's own moments"),
+        Claim::new("so has the P that the model alone points to")
+            .paper("the same; the paper has no search after it")
+            .ours(
+                "the same for the matching point of Eq. 2, fitted to the first three samples",
+                |seed| error(seed, seed.get(AUTO, 0.0, "gate_model_p")),
+            )
+            .at_most(most)
+            .note("from here the search goes on by measuring"),
+        Claim::new("so has the P that the model points to if its samples are three of the fixed P")
+            .paper("the same (Figure 8)")
+            .ours(
+                "the same for the matching point of Eq. 2, fitted to P = 4, 24 and 256",
+                |seed| error(seed, seed.get(MODEL, POINTS[0], "matching_p")),
+            )
+            .at_most(most),
     ]
 }
 

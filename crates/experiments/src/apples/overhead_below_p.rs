@@ -24,7 +24,7 @@ use crate::record::unix_now_s;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work;
 use headworks_policy::random::Random;
 
@@ -109,14 +109,13 @@ const SUBJECTS: [Subject; 5] = [
 /// A claim on one of [`SUBJECTS`].
 macro_rules! claim {
     ($statement:literal, $subject:literal) => {
-        Claim {
-            statement: $statement,
-            paper: "not measured; an interception takes some 100 ns (section 4.2)",
-            unit: "throughput of a window / of the one beside it without the gate",
-            ours: |seed: &Seed<'_>| seed.get(SUBJECTS[$subject].gated, AT, THROUGHPUT),
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        }
+        Claim::new($statement)
+            .paper("not measured; an interception takes some 100 ns (section 4.2)")
+            .ours(
+                "throughput of a window / of the one beside it without the gate",
+                |seed: &Seed<'_>| seed.get(SUBJECTS[$subject].gated, AT, THROUGHPUT),
+            )
+            .at_least(0.99)
     };
 }
 

@@ -3,7 +3,7 @@
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
 use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
@@ -78,45 +78,40 @@ const fn arms(as_is: &'static str, fixed: &'static str, target: &'static str) ->
 /// What must hold, with this target and this variation relative to the server as it is.
 const fn claims(target_ms: f64, varies: fn(&Seed<'_>) -> f64) -> [Claim; 4] {
     [
-        Claim {
-            statement: "the target is held",
-            paper: "60 ms guaranteed",
-            unit: "part of the windows in which the P99.9 of requests was within the target, lowest of the three",
-            ours: |seed| {
-                over(seed, |seed, at| seed.get(TARGET, at, "target_held_fraction"), f64::min)
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "windows of the daemon, from the start on: those in which it learned count too",
-        },
-        Claim {
-            statement: "fixed weights hold it as well",
-            paper: "60 ms guaranteed",
-            unit: "P99.9 of the requests of the ten since the start, in ms, highest of the three",
-            ours: |seed| over(seed, |seed, at| seed.get(FIXED, at, "ls_request_p999_ms"), f64::max),
-            bound: Bound::AtMost(target_ms),
-            note: "or else the next line would compare with a gate that is too kind to the others",
-        },
-        Claim {
-            statement: "the others get more than with fixed weights",
-            paper: "up to 7.6 x (Figure 18)",
-            unit: "throughput of those without a target / with fixed weights, lowest of the three",
-            ours: |seed| {
-                let ratio = |seed: &Seed<'_>, at| {
-                    seed.get(TARGET, at, "be_per_s") / seed.get(FIXED, at, "be_per_s")
-                };
-                over(seed, ratio, f64::min)
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "latencies of the ten vary less than on the server as it is",
-            paper: "lower (Figure 17)",
-            unit: "ratio of the variation of latency, highest of the three",
-            ours: varies,
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
+        Claim::new("the target is held")
+            .paper("60 ms guaranteed")
+            .ours(
+                "part of the windows in which the P99.9 of requests was within the target, lowest of the three",
+                |seed| {
+                    over(seed, |seed, at| seed.get(TARGET, at, "target_held_fraction"), f64::min)
+                },
+            )
+            .at_least(0.95)
+            .note("windows of the daemon, from the start on: those in which it learned count too"),
+        Claim::new("fixed weights hold it as well")
+            .paper("60 ms guaranteed")
+            .ours(
+                "P99.9 of the requests of the ten since the start, in ms, highest of the three",
+                |seed| over(seed, |seed, at| seed.get(FIXED, at, "ls_request_p999_ms"), f64::max),
+            )
+            .at_most(target_ms)
+            .note("or else the next line would compare with a gate that is too kind to the others"),
+        Claim::new("the others get more than with fixed weights")
+            .paper("up to 7.6 x (Figure 18)")
+            .ours(
+                "throughput of those without a target / with fixed weights, lowest of the three",
+                |seed| {
+                    let ratio = |seed: &Seed<'_>, at| {
+                        seed.get(TARGET, at, "be_per_s") / seed.get(FIXED, at, "be_per_s")
+                    };
+                    over(seed, ratio, f64::min)
+                },
+            )
+            .at_least(1.0),
+        Claim::new("latencies of the ten vary less than on the server as it is")
+            .paper("lower (Figure 17)")
+            .ours("ratio of the variation of latency, highest of the three", varies)
+            .at_most(1.0),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users, Workload};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users, Workload};
 use super::site::{Engine, Site};
 use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
@@ -112,22 +112,15 @@ macro_rules! figure {
             time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
             extend: compare,
             claims: &[$(
-                Claim {
-                    statement: concat!($name, ": throughput against the server as it is"),
-                    paper: $throughput,
-                    unit: "ratio of throughput",
-                    ours: |seed| seed.get(gated!($name), AT, THROUGHPUT),
-                    bound: Bound::AtLeast(0.97),
-                    note: "",
-                },
-                Claim {
-                    statement: concat!($name, ": service is fairer than from the server as it is"),
-                    paper: $fairness,
-                    unit: "ratio of U_f over requests",
-                    ours: |seed| fairer(seed, gated!($name)),
-                    bound: Bound::AtLeast(4.6),
-                    note: "the bound is the least that the paper has anywhere",
-                },
+                Claim::new(concat!($name, ": throughput against the server as it is"))
+                    .paper($throughput)
+                    .ours("ratio of throughput", |seed| seed.get(gated!($name), AT, THROUGHPUT))
+                    .at_least(0.97),
+                Claim::new(concat!($name, ": service is fairer than from the server as it is"))
+                    .paper($fairness)
+                    .ours("ratio of U_f over requests", |seed| fairer(seed, gated!($name)))
+                    .at_least(4.6)
+                    .note("the bound is the least that the paper has anywhere"),
             )+],
             panels: || vec![
                 Panel::bars("Throughput behind the gate, of that as it is", "ratio")

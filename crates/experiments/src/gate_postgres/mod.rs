@@ -61,14 +61,10 @@ fn over(seed: &Seed<'_>, at: f64, key: &str, arm: &str, under: &str) -> f64 {
 
 macro_rules! claim {
     ($name:literal, $what:literal, $unit:literal, $ours:expr, $bound:expr) => {
-        Claim {
-            statement: concat!($name, ": ", $what),
-            paper: "not measured on PostgreSQL",
-            unit: $unit,
-            ours: $ours,
-            bound: $bound,
-            note: "",
-        }
+        Claim::new(concat!($name, ": ", $what))
+            .paper("not measured on PostgreSQL")
+            .ours($unit, $ours)
+            .within($bound)
     };
 }
 

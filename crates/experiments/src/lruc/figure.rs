@@ -13,8 +13,8 @@ use super::data::Database;
 use super::device::DeviceKind;
 use super::drive::{QueueOrder, Setup, Time};
 use crate::experiment::{Experiment, Outcome, RunOptions};
+pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-pub(super) use crate::sweep::{Bound, Claim};
 
 pub(super) const PAPER: &str = "LRU-C";
 

@@ -6,7 +6,7 @@ use headworks_engine::tpcc::Mix;
 
 use super::device::DeviceKind;
 use super::drive::QueueOrder;
-use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
+use super::figure::{Claim, Figure, Sweep, tpcc};
 use super::{report, run};
 use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
@@ -53,22 +53,18 @@ const TABLE_4: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "a window of 4,096 pages has far fewer read stalls than one of 1,024",
-            paper: "33 to 5 % (Table 4)",
-            unit: "ratio of the read stalls in percent",
-            ours: |seed| seed.ratio(CF_LRU, "read_stall_percent", 4096.0, 1024.0),
-            bound: Bound::AtMost(0.5),
-            note: "",
-        },
-        Claim {
-            statement: "and is the fastest",
-            paper: "at 16,384 pages 9 % slower (Table 4)",
-            unit: "throughput at 16,384 pages, relative to 4,096",
-            ours: |seed| seed.ratio(CF_LRU, KEY, 16_384.0, 4096.0),
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
+        Claim::new("a window of 4,096 pages has far fewer read stalls than one of 1,024")
+            .paper("33 to 5 % (Table 4)")
+            .ours("ratio of the read stalls in percent", |seed| {
+                seed.ratio(CF_LRU, "read_stall_percent", 4096.0, 1024.0)
+            })
+            .at_most(0.5),
+        Claim::new("and is the fastest")
+            .paper("at 16,384 pages 9 % slower (Table 4)")
+            .ours("throughput at 16,384 pages, relative to 4,096", |seed| {
+                seed.ratio(CF_LRU, KEY, 16_384.0, 4096.0)
+            })
+            .at_most(1.0),
     ],
     panels: || {
         vec![
@@ -113,22 +109,16 @@ const FIG_8: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "the gain over Vanilla becomes less as reads become more",
-            paper: "less at 4 : 1 than at 1 : 1 (Figure 8)",
-            unit: "gain at 60 %, relative to that at 100 %",
-            ours: |seed| gain(seed, 60.0) / gain(seed, 100.0),
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "and is still large with the most reads",
-            paper: "2 x at 4 : 1 (Figure 8)",
-            unit: "ratio of throughput at 60 %",
-            ours: |seed| gain(seed, 60.0),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
+        Claim::new("the gain over Vanilla becomes less as reads become more")
+            .paper("less at 4 : 1 than at 1 : 1 (Figure 8)")
+            .ours("gain at 60 %, relative to that at 100 %", |seed| {
+                gain(seed, 60.0) / gain(seed, 100.0)
+            })
+            .at_most(1.0),
+        Claim::new("and is still large with the most reads")
+            .paper("2 x at 4 : 1 (Figure 8)")
+            .ours("ratio of throughput at 60 %", |seed| gain(seed, 60.0))
+            .at_least(2.0),
     ],
     panels: || {
         vec![
@@ -154,22 +144,16 @@ const FIG_9: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "with 8 users there is little to gain",
-            paper: "almost the same (Figure 9)",
-            unit: "ratio of throughput",
-            ours: |seed| gain(seed, 8.0),
-            bound: Bound::Between(0.8, 1.5),
-            note: "",
-        },
-        Claim {
-            statement: "with 128 users there is more to gain than with 8",
-            paper: "Vanilla halves, LRU-C scales up to 32 (Figure 9)",
-            unit: "gain with 128 users, relative to that with 8",
-            ours: |seed| gain(seed, 128.0) / gain(seed, 8.0),
-            bound: Bound::AtLeast(1.5),
-            note: "",
-        },
+        Claim::new("with 8 users there is little to gain")
+            .paper("almost the same (Figure 9)")
+            .ours("ratio of throughput", |seed| gain(seed, 8.0))
+            .between(0.8, 1.5),
+        Claim::new("with 128 users there is more to gain than with 8")
+            .paper("Vanilla halves, LRU-C scales up to 32 (Figure 9)")
+            .ours("gain with 128 users, relative to that with 8", |seed| {
+                gain(seed, 128.0) / gain(seed, 8.0)
+            })
+            .at_least(1.5),
     ],
     panels: || {
         vec![
@@ -199,25 +183,19 @@ const FIG_10: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "LRU-C is faster than Vanilla at every parallelism",
-            paper: "at 1 to 8 channels (Figure 10)",
-            unit: "ratio of throughput, lowest",
-            ours: |seed| {
+        Claim::new("LRU-C is faster than Vanilla at every parallelism")
+            .paper("at 1 to 8 channels (Figure 10)")
+            .ours("ratio of throughput, lowest", |seed| {
                 let pairs = seed.all(FULL, KEY).into_iter().zip(seed.all(VANILLA, KEY));
                 pairs.map(|(full, vanilla)| full / vanilla).fold(f64::INFINITY, f64::min)
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "and the gap widens with it",
-            paper: "wider with more channels (Figure 10)",
-            unit: "gain at 8 channels, relative to that at 1",
-            ours: |seed| gain(seed, 8.0) / gain(seed, 1.0),
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
+            })
+            .at_least(1.0),
+        Claim::new("and the gap widens with it")
+            .paper("wider with more channels (Figure 10)")
+            .ours("gain at 8 channels, relative to that at 1", |seed| {
+                gain(seed, 8.0) / gain(seed, 1.0)
+            })
+            .at_least(1.0),
     ],
     panels: || vec![lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY)],
 };
@@ -252,14 +230,12 @@ const QUEUE: Figure = Figure {
         },
         rounds: 1,
     },
-    claims: &[Claim {
-        statement: "LRU-C: with whoever waits first, transactions have a shorter tail",
-        paper: "not of the paper",
-        unit: "ratio of the 95th percentile, ranked to in order of arrival",
-        ours: |seed| seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL),
-        bound: Bound::AtMost(1.0),
-        note: "",
-    }],
+    claims: &[Claim::new("LRU-C: with whoever waits first, transactions have a shorter tail")
+        .paper("not of the paper")
+        .ours("ratio of the 95th percentile, ranked to in order of arrival", |seed| {
+            seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL)
+        })
+        .at_most(1.0)],
     panels: || {
         vec![
             lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),

@@ -3,7 +3,7 @@
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;
 
-use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
+use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
 use super::{report, run};
 use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
@@ -35,14 +35,10 @@ const fn faster(
     bound: f64,
     ours: fn(&Seed<'_>) -> f64,
 ) -> Claim {
-    Claim {
-        statement,
-        paper,
-        unit: "ratio of throughput, with one doublewrite batch at a time",
-        ours,
-        bound: Bound::AtLeast(bound),
-        note: "",
-    }
+    Claim::new(statement)
+        .paper(paper)
+        .ours("ratio of throughput, with one doublewrite batch at a time", ours)
+        .at_least(bound)
 }
 
 const FIGURE: Figure = Figure {
@@ -89,33 +85,30 @@ const FIGURE: Figure = Figure {
         faster("LinkBench: and than WAR", "1.42 x (Figure 7b)", 1.42, |seed| {
             ratio(seed, LINK_FULL, LINK_WAR, SERIAL, KEY)
         }),
-        Claim {
-            statement: "TPC-C: its tail is shorter than Vanilla's",
-            paper: "-84 % (Table 6)",
-            unit: "ratio of the 95th percentile, with one doublewrite batch at a time",
-            ours: |seed| ratio(seed, FULL, VANILLA, SERIAL, "latency_p95_ms"),
-            bound: Bound::AtMost(0.16),
-            note: "",
-        },
-        Claim {
-            statement: "it misses hardly more often than Vanilla",
-            paper: "1.04 to 1.36 x (Table 7)",
-            unit: "ratio of miss ratios, higher of the workloads, with one doublewrite batch at a time",
-            ours: |seed| {
-                let link = ratio(seed, LINK_FULL, LINK_VANILLA, SERIAL, MISSES);
-                largest(ratio(seed, FULL, VANILLA, SERIAL, MISSES), link)
-            },
-            bound: Bound::AtMost(1.36),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: with batches that overlap it is still faster than Vanilla",
-            paper: "3 x (Figure 7a), doublewrite not mentioned",
-            unit: "ratio of throughput with eight batches at a time",
-            ours: |seed| ratio(seed, FULL, VANILLA, MANY, KEY),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
+        Claim::new("TPC-C: its tail is shorter than Vanilla's")
+            .paper("-84 % (Table 6)")
+            .ours(
+                "ratio of the 95th percentile, with one doublewrite batch at a time",
+                |seed| ratio(seed, FULL, VANILLA, SERIAL, "latency_p95_ms"),
+            )
+            .at_most(0.16),
+        Claim::new("it misses hardly more often than Vanilla")
+            .paper("1.04 to 1.36 x (Table 7)")
+            .ours(
+                "ratio of miss ratios, higher of the workloads, with one doublewrite batch at a time",
+                |seed| {
+                    let link = ratio(seed, LINK_FULL, LINK_VANILLA, SERIAL, MISSES);
+                    largest(ratio(seed, FULL, VANILLA, SERIAL, MISSES), link)
+                },
+            )
+            .at_most(1.36),
+        Claim::new("TPC-C: with batches that overlap it is still faster than Vanilla")
+            .paper("3 x (Figure 7a), doublewrite not mentioned")
+            .ours(
+                "ratio of throughput with eight batches at a time",
+                |seed| ratio(seed, FULL, VANILLA, MANY, KEY),
+            )
+            .at_least(3.0),
     ],
     panels: || {
         let lines = |title: &str, unit: &str, key: &str, arms: &[&'static str]| {

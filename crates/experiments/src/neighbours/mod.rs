@@ -16,7 +16,7 @@ use anyhow::Result;
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 use site::Kind;
 
 const ID: &str = "gate-neighbours";
@@ -92,25 +92,16 @@ const ARMS: [Arm; 12] = [
 ];
 
 const fn tail(statement: &'static str, ours: fn(&Seed<'_>) -> f64) -> Claim {
-    Claim {
-        statement,
-        paper: "",
-        unit: "P99 of the small account beside the large one / alone, both behind the gate",
-        ours,
-        bound: Bound::AtMost(1.5),
-        note: "classes of equal weight; the small account's clients pause between requests, the large one's do not",
-    }
+    Claim::new(statement)
+        .ours("P99 of the small account beside the large one / alone, both behind the gate", ours)
+        .at_most(1.5)
+        .note("classes of equal weight; the small account's clients pause between requests, the large one's do not")
 }
 
 const fn shares(statement: &'static str, ours: fn(&Seed<'_>) -> f64) -> Claim {
-    Claim {
-        statement,
-        paper: "",
-        unit: "largest / smallest share of three accounts with 15 clients each on 10 places",
-        ours,
-        bound: Bound::AtMost(1.05),
-        note: "",
-    }
+    Claim::new(statement)
+        .ours("largest / smallest share of three accounts with 15 clients each on 10 places", ours)
+        .at_most(1.05)
 }
 
 const CLAIMS: [Claim; 4] = [

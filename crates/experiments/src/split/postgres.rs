@@ -3,8 +3,8 @@
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, report, run};
 use crate::experiment::Experiment;
+use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-use crate::sweep::{Bound, Claim};
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
@@ -194,47 +194,32 @@ static FIG_SPLIT: Figure = Figure {
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim {
-            statement: "the paper's settings: P99 falls",
-            paper: "P99 from about 4,000 to 100 ms (Figure 2.21)",
-            unit: "P99 under mq-deadline / P99",
-            ours: |seed| {
+        Claim::new("the paper's settings: P99 falls")
+            .paper("P99 from about 4,000 to 100 ms (Figure 2.21)")
+            .ours("P99 under mq-deadline / P99", |seed| {
                 seed.get(NOTHING, PAPER, "p99_ms") / seed.get(SPLIT_DEADLINE, PAPER, "p99_ms")
-            },
-            bound: Bound::AtLeast(40.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: all that is offered is done",
-            paper: "not given",
-            unit: "transactions/s / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(40.0),
+        Claim::new("the paper's settings: all that is offered is done")
+            .paper("not given")
+            .ours("transactions/s / those under mq-deadline", |seed| {
                 seed.get(SPLIT_DEADLINE, PAPER, "per_s") / seed.get(NOTHING, PAPER, "per_s")
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: checkpoints are as frequent",
-            paper: "not given",
-            unit: "checkpoints / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(1.0),
+        Claim::new("the paper's settings: checkpoints are as frequent")
+            .paper("not given")
+            .ours("checkpoints / those under mq-deadline", |seed| {
                 seed.get(SPLIT_DEADLINE, PAPER, "checkpoints")
                     / seed.get(NOTHING, PAPER, "checkpoints")
-            },
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        },
-        Claim {
-            statement: "PostgreSQL's own pacing: P99 falls",
-            paper: "not given",
-            unit: "P99 under mq-deadline / P99",
-            ours: |seed| {
+            })
+            .at_least(0.99),
+        Claim::new("PostgreSQL's own pacing: P99 falls")
+            .paper("not given")
+            .ours("P99 under mq-deadline / P99", |seed| {
                 seed.get(NOTHING, DEFAULTS, "p99_ms") / seed.get(SPLIT_DEADLINE, DEFAULTS, "p99_ms")
-            },
-            bound: Bound::AtLeast(2.0),
-            note: "not in a quick run",
-        },
+            })
+            .at_least(2.0)
+            .note("not in a quick run"),
     ],
     panels: || panels(&[NOTHING, BFQ, SPLIT_DEADLINE]),
 };
@@ -260,42 +245,30 @@ static FIG_RCP: Figure = Figure {
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim {
-            statement: "the paper's settings: P99 against the scheduler that is like CFQ",
-            paper: "84 ms against 3,581 ms",
-            unit: "P99 under cfq / P99",
-            ours: |seed| seed.get(CFQ, PAPER, "p99_ms") / seed.get(RCP_ARM, PAPER, "p99_ms"),
-            bound: Bound::AtLeast(42.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: no commit takes long",
-            paper: "at most 300 ms on an SSD",
-            unit: "longest, ms",
-            ours: |seed| seed.get(RCP_ARM, PAPER, "max_ms"),
-            bound: Bound::AtMost(300.0),
-            note: "on a disk of 10 ms an access",
-        },
-        Claim {
-            statement: "PostgreSQL's own pacing: P99.9 falls",
-            paper: "not given",
-            unit: "P99.9 under mq-deadline / P99.9",
-            ours: |seed| {
+        Claim::new("the paper's settings: P99 against the scheduler that is like CFQ")
+            .paper("84 ms against 3,581 ms")
+            .ours("P99 under cfq / P99", |seed| {
+                seed.get(CFQ, PAPER, "p99_ms") / seed.get(RCP_ARM, PAPER, "p99_ms")
+            })
+            .at_least(42.0),
+        Claim::new("the paper's settings: no commit takes long")
+            .paper("at most 300 ms on an SSD")
+            .ours("longest, ms", |seed| seed.get(RCP_ARM, PAPER, "max_ms"))
+            .at_most(300.0)
+            .note("on a disk of 10 ms an access"),
+        Claim::new("PostgreSQL's own pacing: P99.9 falls")
+            .paper("not given")
+            .ours("P99.9 under mq-deadline / P99.9", |seed| {
                 seed.get(NOTHING, DEFAULTS, "p999_ms") / seed.get(RCP_ARM, DEFAULTS, "p999_ms")
-            },
-            bound: Bound::AtLeast(2.0),
-            note: "not in a quick run",
-        },
-        Claim {
-            statement: "the paper's settings: checkpoints are as frequent",
-            paper: "log size as without (Figure 5)",
-            unit: "checkpoints / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(2.0)
+            .note("not in a quick run"),
+        Claim::new("the paper's settings: checkpoints are as frequent")
+            .paper("log size as without (Figure 5)")
+            .ours("checkpoints / those under mq-deadline", |seed| {
                 seed.get(RCP_ARM, PAPER, "checkpoints") / seed.get(NOTHING, PAPER, "checkpoints")
-            },
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        },
+            })
+            .at_least(0.99),
     ],
     panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM]),
 };

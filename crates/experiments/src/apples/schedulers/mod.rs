@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 
 const ID: &str = "apples-schedulers";
 
@@ -73,55 +73,41 @@ fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) 
 }
 
 const CLAIMS: &[Claim] = &[
-    Claim {
-        statement: "the gate costs no throughput under any scheduler",
-        paper: "more for all seven, up to +17.3 % (Figure 11); at most 2.5 % less (Figure 16)",
-        unit: "throughput / that without the gate, lowest of the schedulers",
-        ours: |seed| {
+    Claim::new("the gate costs no throughput under any scheduler")
+        .paper("more for all seven, up to +17.3 % (Figure 11); at most 2.5 % less (Figure 16)")
+        .ours("throughput / that without the gate, lowest of the schedulers", |seed| {
             over(
                 seed,
                 |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
                 f64::min,
             )
-        },
-        bound: Bound::AtLeast(0.975),
-        note: "",
-    },
-    Claim {
-        statement: "under some scheduler there is clearly more",
-        paper: "+17.3 % with mq-deadline (Figure 11)",
-        unit: "throughput / that without the gate, highest of the schedulers",
-        ours: |seed| {
+        })
+        .at_least(0.975),
+    Claim::new("under some scheduler there is clearly more")
+        .paper("+17.3 % with mq-deadline (Figure 11)")
+        .ours("throughput / that without the gate, highest of the schedulers", |seed| {
             over(
                 seed,
                 |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
                 f64::max,
             )
-        },
-        bound: Bound::AtLeast(1.10),
-        note: "",
-    },
-    Claim {
-        statement: "service is much fairer under every scheduler",
-        paper: "4.6 x to 7.3 x (Figure 11), 4.6 x to 39.6 x (Figure 16)",
-        unit: "U_f over statements without the gate / with it, lowest of the schedulers",
-        ours: |seed| {
+        })
+        .at_least(1.10),
+    Claim::new("service is much fairer under every scheduler")
+        .paper("4.6 x to 7.3 x (Figure 11), 4.6 x to 39.6 x (Figure 16)")
+        .ours("U_f over statements without the gate / with it, lowest of the schedulers", |seed| {
             let ratio = |seed: &Seed<'_>, pair: &Pair| {
                 seed.get(pair.plain, AT, "unfairness") / seed.get(pair.gated, AT, "unfairness")
             };
             over(seed, ratio, f64::min)
-        },
-        bound: Bound::AtLeast(4.6),
-        note: "",
-    },
-    Claim {
-        statement: "unfairness stays near its bound of 10 %",
-        paper: "11.7 % at most (Figure 11)",
-        unit: "U_f over statements, highest of the schedulers",
-        ours: |seed| over(seed, |seed, pair| seed.get(pair.gated, AT, "unfairness"), f64::max),
-        bound: Bound::AtMost(0.117),
-        note: "",
-    },
+        })
+        .at_least(4.6),
+    Claim::new("unfairness stays near its bound of 10 %")
+        .paper("11.7 % at most (Figure 11)")
+        .ours("U_f over statements, highest of the schedulers", |seed| {
+            over(seed, |seed, pair| seed.get(pair.gated, AT, "unfairness"), f64::max)
+        })
+        .at_most(0.117),
 ];
 
 fn panels() -> Vec<Panel> {
