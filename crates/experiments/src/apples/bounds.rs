@@ -5,11 +5,8 @@ use headworks_workload::tpcc::Mix;
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::measure::REQUEST_CV;
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(BOUNDS);
 
 const AS_IS: &str = "MariaDB as it is";
 const WATCHED: &str = "watched, nobody held";
@@ -34,7 +31,7 @@ const fn arm(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: POINTS, load: LOAD, time: None }
 }
 
-const BOUNDS: Figure = Figure {
+pub(super) const BOUNDS: Figure = Figure {
     id: "apples-bounds",
     site: Site::MariaDb,
     title: "Throughput while unfairness stays under a bound",

@@ -4,11 +4,8 @@ use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(CGROUPS);
 
 const AS_IS: &str = "MariaDB as it is";
 const GROUPS: &str = "control groups";
@@ -60,7 +57,7 @@ fn share(seed: &Seed<'_>, arm: &str) -> f64 {
     each("ls_per_s", SENSITIVE as f64) / each("be_per_s", OTHERS)
 }
 
-const CGROUPS: Figure = Figure {
+pub(super) const CGROUPS: Figure = Figure {
     id: "apples-cgroups",
     site: Site::MariaDb,
     title: "The gate and control groups with CPU weights, alone and together",

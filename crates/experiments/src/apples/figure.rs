@@ -1,15 +1,12 @@
 //! What a figure consists of. A figure is data: arms, points, a load, and what must hold.
 
-use std::path::Path;
-
-use anyhow::Result;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::site::Site;
 use super::trials::Trials;
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::Experiment;
 pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::Record;
@@ -160,12 +157,6 @@ pub(super) const AROUND_S: (u64, u64) = (12, 2);
 pub(super) const LOAD_S: (u64, u64) = (240, 12);
 
 impl Figure {
-    /// How long the record takes, with its data, or the quick form; in seconds.
-    pub(super) const fn expected_s(&self, quick: bool) -> u64 {
-        let (time, load_s) = if quick { (QUICK, LOAD_S.1) } else { (self.time, LOAD_S.0) };
-        self.round_s(time, quick) * time.rounds as u64 + load_s
-    }
-
     /// How long a round of all arms takes, in seconds.
     pub(super) const fn round_s(&self, time: Time, quick: bool) -> u64 {
         let mut seconds = 0;
@@ -201,21 +192,17 @@ impl Figure {
     }
 
     /// What the registry knows of it.
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
+        let (needs, load_s) = self.site.needs();
         Experiment {
             id: self.id,
             title: self.title,
             paper: "AppleS",
             figure: self.figure,
-            expected_s: self.expected_s(false),
-            expected_quick_s: self.expected_s(true),
-            needs: &["mariadb-server-core", "8 GB of disk", "6 GB of memory"],
-            run,
-            report,
+            expected_s: self.round_s(self.time, false) * self.time.rounds as u64 + load_s,
+            expected_quick_s: self.round_s(QUICK, true) * QUICK.rounds as u64 + LOAD_S.1,
+            needs,
+            bench: self,
         }
     }
 }

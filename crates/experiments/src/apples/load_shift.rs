@@ -4,17 +4,14 @@ use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(SHIFT);
 
 const FIXED: &str = "P fixed, writing";
 const AUTO: &str = "P finds itself, reading and then writing";
 const KEY: &str = "throughput_per_s";
 const USERS: Users = Users::Fixed(256);
 
-const SHIFT: Figure = Figure {
+pub(super) const SHIFT: Figure = Figure {
     id: "apples-shift",
     site: Site::MariaDb,
     title: "A load that turns from reading to writing: P is found again",

@@ -8,7 +8,7 @@ use headworks_workload::tpcc::Mix;
 use super::collect;
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::html::{escape, table};
 use crate::sweep::analyse::significant;
 use crate::sweep::found::Seed;
@@ -18,7 +18,10 @@ use crate::sweep::{self, Presentation};
 use crate::table::align;
 use headworks_policy::metrics::median;
 
-pub(super) const EXPERIMENT: Experiment = MAP.experiment(run, |directory| report(directory, false));
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    bench: &Steps { collect: |options| collect::collect(&MAP, options), report },
+    ..MAP.experiment()
+};
 
 /// Users; each one's quota is L = ζ / USERS requests a round.
 const USERS: usize = 256;
@@ -141,11 +144,6 @@ const MAP: Figure = Figure {
         MAPS.into_iter().map(heat).collect()
     },
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(&MAP, options)?)?;
-    report(&options.out, true)
-}
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, MAP.id)?;

@@ -8,20 +8,9 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use model::MODEL;
-
-pub(super) const STANDARD: Experiment = experiment!(TPCC);
-pub(super) const READ_MOSTLY: Experiment = experiment!(READS);
-pub(super) const WRITE_HEAVY: Experiment = experiment!(WRITES);
-pub(super) const POSTGRESQL: Experiment = experiment!(ON_POSTGRESQL);
-pub(super) const SYSBENCH: Experiment = experiment!(WITH_SYSBENCH);
-pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
-pub(super) const REDIS_READS: Experiment = experiment!(ON_REDIS_READS);
-pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
-pub(super) const MONGODB_READS: Experiment = experiment!(ON_MONGODB_READS);
 
 const FIXED: &str = "P fixed";
 const AUTO: &str = "P finds itself";
@@ -145,7 +134,7 @@ fn panels(unit: &str) -> Vec<Panel> {
 /// A P that was found has had a minute for it.
 const TIME: Time = Time { warm_up_s: 60, window_s: 20, rounds: 3 };
 
-const TPCC: Figure = Figure {
+pub(super) const TPCC: Figure = Figure {
     id: "apples-matching",
     site: Site::MariaDb,
     title: "The P with the most throughput, looked for and found: TPC-C",
@@ -161,7 +150,7 @@ const TPCC: Figure = Figure {
     panels: || panels("transactions/s"),
 };
 
-const READS: Figure = Figure {
+pub(super) const READS: Figure = Figure {
     id: "apples-matching-reads",
     title: "The P with the most throughput, looked for and found: mostly reading",
     about: "As with the standard mix, but nine of ten transactions only read (Order-Status, Stock-Level).",
@@ -169,7 +158,7 @@ const READS: Figure = Figure {
     ..TPCC
 };
 
-const WRITES: Figure = Figure {
+pub(super) const WRITES: Figure = Figure {
     id: "apples-matching-writes",
     title: "The P with the most throughput, looked for and found: only writing",
     about: "As with the standard mix, but New-Order, Payment and Delivery only.",
@@ -177,7 +166,7 @@ const WRITES: Figure = Figure {
     ..TPCC
 };
 
-const ON_POSTGRESQL: Figure = Figure {
+pub(super) const ON_POSTGRESQL: Figure = Figure {
     id: "apples-matching-postgresql",
     site: Site::PostgreSql,
     title: "The P with the most throughput, looked for and found: TPC-C on PostgreSQL",
@@ -185,7 +174,7 @@ const ON_POSTGRESQL: Figure = Figure {
     ..TPCC
 };
 
-const WITH_SYSBENCH: Figure = Figure {
+pub(super) const WITH_SYSBENCH: Figure = Figure {
     id: "apples-matching-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "The P with the most throughput, looked for and found: sysbench on MariaDB",
@@ -196,7 +185,7 @@ const WITH_SYSBENCH: Figure = Figure {
     ..TPCC
 };
 
-const ON_REDIS: Figure = Figure {
+pub(super) const ON_REDIS: Figure = Figure {
     id: "apples-matching-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on Redis",
@@ -208,7 +197,7 @@ const ON_REDIS: Figure = Figure {
     ..TPCC
 };
 
-const ON_REDIS_READS: Figure = Figure {
+pub(super) const ON_REDIS_READS: Figure = Figure {
     id: "apples-matching-ycsb-redis-reads",
     site: Site::Redis(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on Redis",
@@ -216,7 +205,7 @@ const ON_REDIS_READS: Figure = Figure {
     ..ON_REDIS
 };
 
-const ON_MONGODB: Figure = Figure {
+pub(super) const ON_MONGODB: Figure = Figure {
     id: "apples-matching-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on MongoDB's protocol",
@@ -227,7 +216,7 @@ const ON_MONGODB: Figure = Figure {
     ..ON_REDIS
 };
 
-const ON_MONGODB_READS: Figure = Figure {
+pub(super) const ON_MONGODB_READS: Figure = Figure {
     id: "apples-matching-ycsb-mongodb-reads",
     site: Site::MongoDb(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on MongoDB's protocol",

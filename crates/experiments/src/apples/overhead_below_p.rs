@@ -17,7 +17,7 @@ use super::gate;
 use super::measure::measure;
 use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::unix_now_s;
@@ -48,8 +48,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "8 GB of disk",
         "6 GB of memory",
     ],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// Pairs of windows of a full and of a quick run, for each database.
@@ -137,11 +136,6 @@ fn panels() -> Vec<Panel> {
         panel("Throughput, of that as it is", THROUGHPUT),
         panel("P99, of that as it is", "latency_p99_ratio"),
     ]
-}
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect(options)?)?;
-    report(&options.out, true)
 }
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {

@@ -5,13 +5,8 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(SLO);
-pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
 
 const MARIADB: &str = "MariaDB as it is";
 const STORE: &str = "as it is";
@@ -129,7 +124,7 @@ fn panels(as_is: &'static str, requests: &str) -> Vec<Panel> {
     ]
 }
 
-const SLO: Figure = Figure {
+pub(super) const SLO: Figure = Figure {
     id: "apples-slo",
     site: Site::MariaDb,
     title: "A P99.9 of 60 ms for ten users beside many others",
@@ -144,7 +139,7 @@ const SLO: Figure = Figure {
     panels: || panels(MARIADB, "transactions"),
 };
 
-const IN_REDIS: Figure = Figure {
+pub(super) const IN_REDIS: Figure = Figure {
     id: "apples-slo-redis",
     site: Site::Redis(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on Redis",
@@ -159,7 +154,7 @@ const IN_REDIS: Figure = Figure {
     ..SLO
 };
 
-const IN_MONGODB: Figure = Figure {
+pub(super) const IN_MONGODB: Figure = Figure {
     id: "apples-slo-mongodb",
     site: Site::MongoDb(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on MongoDB's protocol",

@@ -4,11 +4,8 @@ use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(USERS);
 
 const AS_IS: &str = "MariaDB as it is";
 const POOL: &str = "its own thread pool";
@@ -42,7 +39,7 @@ const fn long(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: &[MANY], load: LOAD, time: Some((4, 120)) }
 }
 
-const USERS: Figure = Figure {
+pub(super) const USERS: Figure = Figure {
     id: "apples-users",
     site: Site::MariaDb,
     title: "Throughput, fairness and tails with more and more users",

@@ -6,15 +6,8 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const POSTGRESQL: Experiment = experiment!(TPCC);
-pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
-pub(super) const SYSBENCH: Experiment = experiment!(IN_MARIADB);
-pub(super) const SYSBENCH_POSTGRESQL: Experiment = experiment!(IN_POSTGRESQL);
 
 const AS_IS: &str = "as it is";
 const GATE: &str = "behind the gate";
@@ -93,7 +86,7 @@ fn panels(unit: &str) -> Vec<Panel> {
     ]
 }
 
-const TPCC: Figure = Figure {
+pub(super) const TPCC: Figure = Figure {
     id: "apples-users-postgresql",
     site: Site::PostgreSql,
     title: "Throughput, fairness and tails with more and more users: PostgreSQL",
@@ -111,7 +104,7 @@ const TPCC: Figure = Figure {
     panels: || panels("transactions/s"),
 };
 
-const IN_MARIADB: Figure = Figure {
+pub(super) const IN_MARIADB: Figure = Figure {
     id: "apples-users-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on MariaDB",
@@ -126,7 +119,7 @@ const IN_MARIADB: Figure = Figure {
     ..TPCC
 };
 
-const IN_POSTGRESQL: Figure = Figure {
+pub(super) const IN_POSTGRESQL: Figure = Figure {
     id: "apples-users-sysbench-postgresql",
     site: Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on PostgreSQL",
@@ -136,7 +129,7 @@ const IN_POSTGRESQL: Figure = Figure {
     ..IN_MARIADB
 };
 
-const IN_REDIS: Figure = Figure {
+pub(super) const IN_REDIS: Figure = Figure {
     id: "apples-users-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on Redis",
@@ -153,7 +146,7 @@ const IN_REDIS: Figure = Figure {
     ..TPCC
 };
 
-const IN_MONGODB: Figure = Figure {
+pub(super) const IN_MONGODB: Figure = Figure {
     id: "apples-users-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on MongoDB's protocol",

@@ -7,15 +7,11 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users, Workload};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 
 // The workloads of the sites themselves are those of the figures that share their data.
-pub(super) const SYSBENCH: Experiment = experiment!(ON_MARIADB);
-pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
 
 /// What the names of the two arms of a workload end with.
 macro_rules! as_is {
@@ -149,7 +145,7 @@ fn fairer(seed: &Seed<'_>, gated: &str) -> f64 {
     1.0 / seed.get(gated, AT, UNFAIRNESS)
 }
 
-const ON_MARIADB: Figure = figure! {
+pub(super) const ON_MARIADB: Figure = figure! {
     id: "apples-workloads-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Other workloads with and without the gate: sysbench on MariaDB",
@@ -169,7 +165,7 @@ const ON_MARIADB: Figure = figure! {
     }
 };
 
-const ON_REDIS: Figure = figure! {
+pub(super) const ON_REDIS: Figure = figure! {
     id: "apples-workloads-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "Other workloads with and without the gate: YCSB B to F on Redis",
@@ -193,7 +189,7 @@ const ON_REDIS: Figure = figure! {
     }
 };
 
-const ON_MONGODB: Figure = figure! {
+pub(super) const ON_MONGODB: Figure = figure! {
     id: "apples-workloads-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "Other workloads with and without the gate: YCSB on MongoDB's protocol",

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::served::{
     CPU_WAITED, MAX, P50, P95, P99, REQUESTS, RETRIES, TPS, UNFAIRNESS, VARIATION,
 };
@@ -34,8 +34,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 490,
     expected_quick_s: 62,
     needs: &["mariadb-server-core", "sysbench", "2 GB of disk"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 /// The arms.
@@ -81,14 +80,9 @@ const CLAIMS: &[Claim] = &[
         .at_least(0.99),
 ];
 
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
-
 /// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
 /// run.
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let show = Presentation {
         id: ID,

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::served::{CPU_WAITED, MAX, P50, P95, P99, TPS, UNFAIRNESS, VARIATION};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
@@ -31,8 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 1_890,
     expected_quick_s: 210,
     needs: &["postgresql", "pgbouncer", "2 GB of disk"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// The arms.
@@ -132,11 +131,10 @@ fn point_label(at: f64) -> String {
     POINTS.get(at as usize).map_or_else(String::new, |(load, mode)| format!("{load}, {mode}"))
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
+fn collect(options: &RunOptions) -> Result<Record> {
     let mut record = collect::collect(options)?;
     add_ratios(&mut record);
-    sweep::write(&options.out, &record)?;
-    report_on(&options.out, true)
+    Ok(record)
 }
 
 /// Adds [`RATIO`] to the runs whose round has one of PostgreSQL as it is.
@@ -171,7 +169,7 @@ fn panels(title: &str, unit: &str, key: &str) -> Vec<Panel> {
 
 /// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
 /// run.
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let ratios = panels("throughput", "× PostgreSQL as it is", RATIO);
     let show = Presentation {

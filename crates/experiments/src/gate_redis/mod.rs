@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Claim, Presentation};
@@ -39,18 +39,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 600,
     expected_quick_s: 40,
     needs: &["redis-server", "redis-tools"],
-    run,
-    report,
+    bench: &Steps { collect: collect::collect, report },
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
-
-fn report(directory: &Path) -> Result<Outcome> {
-    report_on(directory, false)
-}
 
 fn over(seed: &Seed<'_>, pipeline: f64) -> f64 {
     seed.get(GATE, pipeline, BENCHMARK) / seed.get(AS_IS, pipeline, BENCHMARK)
@@ -89,7 +79,7 @@ const CLAIMS: &[Claim] = &[
                with the server: alone, the small ones have it for themselves"),
 ];
 
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let panel = |title: &str, unit: &str, key: &str| {
         Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)

@@ -3,15 +3,8 @@
 use headworks_bufferpool::StrategyKind;
 
 use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const BUFFER: Experiment =
-    FIG_7.experiment(|options| run(&FIG_7, options), |directory| report(&FIG_7, directory));
-pub(super) const MISSES: Experiment =
-    TABLE_7.experiment(|options| run(&TABLE_7, options), |directory| report(&TABLE_7, directory));
 
 const NAMES: [&str; 4] = ["Vanilla", "CF-LRU", "WAR", "LRU-C"];
 const TPCC: [&str; 4] = ["TPC-C: Vanilla", "TPC-C: CF-LRU", "TPC-C: WAR", "TPC-C: LRU-C"];
@@ -56,7 +49,7 @@ fn lines(title: &str, unit: &str, arms: [&'static str; 4], key: &str) -> Panel {
 const ABOUT: &str =
     "64 users without pauses, doublewrite on, SSD-B as a model at an eighth of its speed.";
 
-const FIG_7: Figure = Figure {
+pub(super) const FIG_7: Figure = Figure {
     id: "lruc-buffer",
     title: "Throughput by size of the buffer",
     figure: "Figure 7; Table 2",
@@ -104,7 +97,7 @@ const FIG_7: Figure = Figure {
     },
 };
 
-const TABLE_7: Figure = Figure {
+pub(super) const TABLE_7: Figure = Figure {
     id: "lruc-misses",
     title: "Miss ratio by size of the buffer",
     figure: "Table 7",

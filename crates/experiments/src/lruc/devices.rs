@@ -4,12 +4,7 @@ use headworks_bufferpool::StrategyKind;
 
 use super::device::DeviceKind;
 use super::figure::{Claim, Figure, SLOWED, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
-
-pub(super) const DEVICES: Experiment =
-    FIG_11.experiment(|options| run(&FIG_11, options), |directory| report(&FIG_11, directory));
 
 const VANILLA: &str = "Vanilla";
 const INNODB: &str = "InnoDB 5.6";
@@ -44,7 +39,7 @@ const SWEEP: Sweep = Sweep {
     rounds: 1,
 };
 
-const FIG_11: Figure = Figure {
+pub(super) const FIG_11: Figure = Figure {
     id: "lruc-devices",
     title: "Throughput on four flash drives and a disk",
     figure: "Figures 11 and 13",

@@ -3,12 +3,7 @@
 use headworks_bufferpool::StrategyKind;
 
 use super::figure::{Claim, Figure, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
-
-pub(super) const DOUBLEWRITE: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const VANILLA: &str = "Vanilla";
 const INNODB: &str = "InnoDB 5.6";
@@ -21,7 +16,7 @@ const ARMS: [&str; 5] = [VANILLA, INNODB, WAR, FULL, EAGER];
 const SERIAL: f64 = 1.0;
 const MANY: f64 = 8.0;
 
-const FIGURE: Figure = Figure {
+pub(super) const FIGURE: Figure = Figure {
     id: "lruc-doublewrite",
     title: "Throughput with doublewrite batches that overlap",
     figure: "beyond the paper",

@@ -1,10 +1,8 @@
 //! What a figure consists of. A figure is data: arms, points, what a point changes, and what must
 //! hold.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;
 use headworks_engine::tpcc::Mix;
@@ -12,7 +10,7 @@ use headworks_engine::tpcc::Mix;
 use super::data::Database;
 use super::device::DeviceKind;
 use super::drive::{QueueOrder, Setup, Time};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::Experiment;
 pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 
@@ -162,11 +160,7 @@ impl Sweep {
 
 impl Figure {
     /// What the registry knows of it.
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
         Experiment {
             id: self.id,
             title: self.title,
@@ -175,8 +169,7 @@ impl Figure {
             expected_s: self.sweep.expected_s(false),
             expected_quick_s: self.sweep.expected_s(true),
             needs: &["8 GB of memory"],
-            run,
-            report,
+            bench: self,
         }
     }
 }

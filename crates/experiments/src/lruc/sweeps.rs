@@ -7,21 +7,8 @@ use headworks_engine::tpcc::Mix;
 use super::device::DeviceKind;
 use super::drive::QueueOrder;
 use super::figure::{Claim, Figure, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const SCAN_DEPTH: Experiment =
-    TABLE_4.experiment(|options| run(&TABLE_4, options), |directory| report(&TABLE_4, directory));
-pub(super) const MIX: Experiment =
-    FIG_8.experiment(|options| run(&FIG_8, options), |directory| report(&FIG_8, directory));
-pub(super) const THREADS: Experiment =
-    FIG_9.experiment(|options| run(&FIG_9, options), |directory| report(&FIG_9, directory));
-pub(super) const CHANNELS: Experiment =
-    FIG_10.experiment(|options| run(&FIG_10, options), |directory| report(&FIG_10, directory));
-pub(super) const QUEUES: Experiment =
-    QUEUE.experiment(|options| run(&QUEUE, options), |directory| report(&QUEUE, directory));
 
 const VANILLA: &str = "Vanilla";
 const WAR: &str = "WAR";
@@ -37,7 +24,7 @@ fn gain(seed: &Seed<'_>, at: f64) -> f64 {
     seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY)
 }
 
-const TABLE_4: Figure = Figure {
+pub(super) const TABLE_4: Figure = Figure {
     id: "lruc-scan-depth",
     title: "CF-LRU with windows of different length",
     figure: "Table 4",
@@ -89,7 +76,7 @@ fn mix(updates_percent: f64) -> Mix {
     Mix { new_order: updates - delivery - payment, payment, order_status: 0, delivery }
 }
 
-const FIG_8: Figure = Figure {
+pub(super) const FIG_8: Figure = Figure {
     id: "lruc-mix",
     title: "Throughput as reads become more",
     figure: "Figure 8",
@@ -128,7 +115,7 @@ const FIG_8: Figure = Figure {
     },
 };
 
-const FIG_9: Figure = Figure {
+pub(super) const FIG_9: Figure = Figure {
     id: "lruc-threads",
     title: "Throughput by number of users",
     figure: "Figure 9",
@@ -163,7 +150,7 @@ const FIG_9: Figure = Figure {
     },
 };
 
-const FIG_10: Figure = Figure {
+pub(super) const FIG_10: Figure = Figure {
     id: "lruc-channels",
     title: "Throughput by parallelism of the device",
     figure: "Figure 10",
@@ -205,7 +192,7 @@ const ARRIVAL: f64 = 1.0;
 const RANKED: f64 = 2.0;
 const BY_USER: f64 = 3.0;
 
-const QUEUE: Figure = Figure {
+pub(super) const QUEUE: Figure = Figure {
     id: "lruc-queues",
     title: "The pool's requests in an order of ours",
     figure: "beyond the paper",

@@ -4,13 +4,8 @@ use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;
 
 use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const TREE_LATCH: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const INNODB: &str = "TPC-C: InnoDB 5.6";
 const VANILLA: &str = "TPC-C: Vanilla";
@@ -41,7 +36,7 @@ const fn faster(
         .at_least(bound)
 }
 
-const FIGURE: Figure = Figure {
+pub(super) const FIGURE: Figure = Figure {
     id: "lruc-tree-latch",
     title: "Throughput on trees that are latched as a whole",
     figure: "beyond the paper",

@@ -4,19 +4,8 @@
 use headworks_bufferpool::StrategyKind;
 
 use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const VERSIONS: Experiment =
-    FIG_6.experiment(|options| run(&FIG_6, options), |directory| report(&FIG_6, directory));
-pub(super) const STALLS: Experiment =
-    TABLE_3.experiment(|options| run(&TABLE_3, options), |directory| report(&TABLE_3, directory));
-pub(super) const LIMIT: Experiment =
-    TABLE_5.experiment(|options| run(&TABLE_5, options), |directory| report(&TABLE_5, directory));
-pub(super) const LATENCY: Experiment =
-    TABLE_6.experiment(|options| run(&TABLE_6, options), |directory| report(&TABLE_6, directory));
 
 const INNODB: &str = "TPC-C: InnoDB 5.6";
 const VANILLA: &str = "TPC-C: Vanilla";
@@ -86,7 +75,7 @@ const ABOUT: &str = "64 users without pauses on the engine's trees, a buffer of 
     eight. Vanilla is the paper's description of InnoDB, InnoDB 5.6 the loop of the release that its prototype \
     changes. The eager flusher is not of the paper.";
 
-const FIG_6: Figure = Figure {
+pub(super) const FIG_6: Figure = Figure {
     id: "lruc-versions",
     title: "Throughput by version of LRU-C",
     figure: "Figure 6; Figure 7 at 10 %",
@@ -143,7 +132,7 @@ const FIG_6: Figure = Figure {
     },
 };
 
-const TABLE_3: Figure = Figure {
+pub(super) const TABLE_3: Figure = Figure {
     id: "lruc-stalls",
     title: "Read stalls and waits for LRU mutexes",
     figure: "Table 3",
@@ -179,7 +168,7 @@ const TABLE_3: Figure = Figure {
     },
 };
 
-const TABLE_5: Figure = Figure {
+pub(super) const TABLE_5: Figure = Figure {
     id: "lruc-limit",
     title: "Requests against what the device can do",
     figure: "Table 5",
@@ -229,7 +218,7 @@ const TABLE_5: Figure = Figure {
     },
 };
 
-const TABLE_6: Figure = Figure {
+pub(super) const TABLE_6: Figure = Figure {
     id: "lruc-latency",
     title: "Latency of transactions",
     figure: "Table 6",

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Claim, Presentation};
@@ -30,8 +30,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 12 * (WARM_UP_S + WINDOW_S + AROUND_S) * ROUNDS as u64,
     expected_quick_s: 12 * (1 + 3 + AROUND_S),
     needs: &["mariadb-server-core", "postgresql"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 const WARM_UP_S: u64 = 3;
@@ -119,12 +118,7 @@ const CLAIMS: [Claim; 4] = [
     }),
 ];
 
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
-
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let bars = |title: &str, unit: &str, key: &str, guests: [Guests; 2]| {
         let chosen = ARMS.iter().filter(|arm| guests.contains(&arm.guests));

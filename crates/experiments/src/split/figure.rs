@@ -3,7 +3,7 @@
 
 use super::disk::{self, Disk, Stack};
 use super::load::Load;
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
@@ -125,11 +125,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
         let (full, quick) = (self.times[0], self.times[1]);
         Experiment {
             id: self.id,
@@ -141,16 +137,31 @@ impl Figure {
             expected_quick_s: (quick.0 + quick.1 + self.around_s)
                 * (self.arms.len() * self.quick_points.len()) as u64,
             needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
-            run,
-            report,
+            bench: self,
         }
     }
 }
 
-/// Runs a figure.
-pub(super) fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect(figure, options)?)?;
-    report(figure, &options.out, true)
+impl Bench for Figure {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        collect(self, options)
+    }
+
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        let record = sweep::read(directory, self.id)?;
+        let show = Presentation {
+            id: self.id,
+            figure: self.figure,
+            about: self.about,
+            sweep_label: self.axis,
+            caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
+            quick: "short windows and one round; it measures nothing well",
+            claims: self.claims,
+            panels: (self.panels)(),
+            ..Presentation::default()
+        };
+        sweep::report(&show, record, directory, fresh)
+    }
 }
 
 fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
@@ -296,23 +307,4 @@ fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Nu
         }
     }
     Ok(numbers)
-}
-
-/// Analyses and draws the record of a figure.
-pub(super) fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let record = sweep::read(directory, figure.id)?;
-    let show = Presentation {
-        id: figure.id,
-        figure: figure.figure,
-        about: figure.about,
-        sweep_label: figure.axis,
-        time_label: "s since the begin",
-        runs: "rounds",
-        caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
-        claims: figure.claims,
-        panels: (figure.panels)(),
-        ..Presentation::default()
-    };
-    sweep::report(&show, record, directory, fresh)
 }

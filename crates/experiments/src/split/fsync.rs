@@ -1,16 +1,10 @@
 //! Figures 2.6 and 2.14: small `fsync`s beside large ones.
 
-use super::figure::{Arm, Figure, Work, report, run};
-use crate::experiment::Experiment;
+use super::figure::{Arm, Figure, Work};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use headworks_workload::files::{Pattern, Task};
 use std::path::Path;
-
-pub(super) const ISOLATION: Experiment =
-    FIG_14.experiment(|options| run(&FIG_14, options), |dir| report(&FIG_14, dir, false));
-pub(super) const DEPENDENCY: Experiment =
-    FIG_6.experiment(|options| run(&FIG_6, options), |dir| report(&FIG_6, dir, false));
 
 const PAPER: &str = "Split and Maat";
 
@@ -59,7 +53,7 @@ const FLASH_SPLIT: &str = "flash: split-deadline";
 /// A's pauses in milliseconds: a closed loop, and 20 `fsync`s a second at the most.
 const PAUSES: &[f64] = &[0.0, 40.0];
 
-static FIG_14: Figure = Figure {
+pub(super) const FIG_14: Figure = Figure {
     id: "split-fsync",
     title: "Small fsyncs beside large ones",
     paper: PAPER,
@@ -130,7 +124,7 @@ static FIG_14: Figure = Figure {
     },
 };
 
-static FIG_6: Figure = Figure {
+pub(super) const FIG_6: Figure = Figure {
     id: "split-dependency",
     title: "What a small fsync takes by the size of somebody else's",
     paper: PAPER,

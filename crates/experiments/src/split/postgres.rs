@@ -1,8 +1,7 @@
 //! Figure 2.21 and RCP's Figures 5 and 6: what checkpoints of PostgreSQL do to its commits.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, report, run};
-use crate::experiment::Experiment;
+use super::figure::{Arm, Figure, Numbers, Plan, Work};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
@@ -12,11 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-pub(super) const SPLIT: Experiment =
-    FIG_SPLIT.experiment(|options| run(&FIG_SPLIT, options), |dir| report(&FIG_SPLIT, dir, false));
-pub(super) const RCP: Experiment =
-    FIG_RCP.experiment(|options| run(&FIG_RCP, options), |dir| report(&FIG_RCP, dir, false));
 
 /// pgbench's scale: 450 MB.
 const SCALE: &str = "30";
@@ -175,7 +169,7 @@ fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
     ]
 }
 
-static FIG_SPLIT: Figure = Figure {
+pub(super) const FIG_SPLIT: Figure = Figure {
     id: "split-postgres",
     title: "PostgreSQL's commits beside its checkpoints",
     paper: "Split and Maat",
@@ -224,7 +218,7 @@ static FIG_SPLIT: Figure = Figure {
     panels: || panels(&[NOTHING, BFQ, SPLIT_DEADLINE]),
 };
 
-static FIG_RCP: Figure = Figure {
+pub(super) const FIG_RCP: Figure = Figure {
     id: "rcp-postgres",
     title: "PostgreSQL's commits beside its checkpoints: what clients wait for first",
     paper: "RCP",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::Load as MachineLoad;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::html::{escape, table};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -33,8 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     expected_s: 60,
     expected_quick_s: 10,
     needs: &[],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// Simulated databases of a full and of a quick run.
@@ -178,7 +177,7 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
+fn collect(options: &RunOptions) -> Result<Record> {
     let seeds = options.repeat.unwrap_or(if options.quick { SEEDS.1 } else { SEEDS.0 }).max(1);
     let expected = if options.quick { EXPERIMENT.expected_quick_s } else { EXPERIMENT.expected_s };
     let title = format!("{}: {}", EXPERIMENT.id, EXPERIMENT.title);
@@ -191,7 +190,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         progress.reach(number as f64 / seeds as f64, "simulating");
         simulate_one(options.seed.wrapping_add(number as u64), &mut arms);
     }
-    let record = Record {
+    Ok(Record {
         header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: simulate::WATCHED_S as f64,
         warmup_s: 0.0,
@@ -201,9 +200,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         verdicts: Vec::new(),
         sweep: "P; of the searches users".to_owned(),
         arms,
-    };
-    sweep::write(&options.out, &record)?;
-    report(&options.out, true)
+    })
 }
 
 /// Two arms for each machine, without runs.

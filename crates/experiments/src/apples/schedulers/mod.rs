@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Claim, Presentation};
@@ -22,8 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     expected_s: LOAD_S.0 + round_s(WARM_UP_S + WINDOW_S) * ROUNDS as u64,
     expected_quick_s: LOAD_S.1 + round_s(QUICK_S.0 + QUICK_S.1),
     needs: &["mariadb-server-core", "e2fsprogs", "root", "loop devices", "10 GB of disk"],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 const WARM_UP_S: u64 = 20;
@@ -128,11 +127,6 @@ fn panels() -> Vec<Panel> {
         panel("P99", "ms", "latency_p99_ms"),
         panel("Variation of a user's latency", "", "latency_cv"),
     ]
-}
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report(&options.out, true)
 }
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
