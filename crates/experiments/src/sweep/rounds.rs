@@ -88,6 +88,17 @@ impl<'a> Rounds<'a> {
                 runs.push((arm, at, Run { seed: round, ..run }));
             }
         }
+        Ok(self.record((warmup_s, counted_s), sweep, arms, &runs))
+    }
+
+    /// The record of these runs: an arm, a point and what came of it.
+    pub(crate) fn record(
+        self,
+        (warmup_s, counted_s): (f64, f64),
+        sweep: &str,
+        arms: Vec<Arm>,
+        runs: &[(&str, f64, Run)],
+    ) -> Record {
         let of = |label: &str, at: f64| -> Vec<Run> {
             let found = runs.iter().filter(|run| run.0 == label && run.1 == at);
             found.map(|run| run.2.clone()).collect()
@@ -97,7 +108,7 @@ impl<'a> Rounds<'a> {
             setup: arm.setup,
             points: arm.points.iter().map(|&at| Point { at, runs: of(arm.label, at) }).collect(),
         });
-        Ok(Record {
+        Record {
             header: self.experiment.header(self.options, self.recorded_at_unix_s),
             counted_s,
             warmup_s,
@@ -107,6 +118,6 @@ impl<'a> Rounds<'a> {
             verdicts: Vec::new(),
             sweep: sweep.to_owned(),
             arms: arms.collect(),
-        })
+        }
     }
 }
