@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
@@ -20,10 +19,10 @@ use super::workloads::{THROUGHPUT, compare};
 use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::unix_now_s;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds};
 use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work;
 use headworks_policy::random::Random;
@@ -189,28 +188,21 @@ fn collect(options: &RunOptions) -> Result<Record> {
             Duration::from_secs(expected_s),
         ),
     };
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
-    let mut arms = Vec::new();
+    let rounds = Rounds::begin(&EXPERIMENT, options);
+    let (mut arms, mut runs) = (Vec::new(), Vec::new());
     for subject in &SUBJECTS {
-        arms.extend(bench.measure(subject).with_context(|| subject.name)?);
+        runs.extend(bench.measure(subject).with_context(|| subject.name)?);
+        let as_it_is = subject.site.server().to_owned();
+        arms.push(Arm::new(subject.plain, as_it_is, &[AT]));
+        arms.push(Arm::new(subject.gated, CONFIG.trim().to_owned(), &[AT]));
     }
-    Ok(Record {
-        header: EXPERIMENT.header(options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: WARM_UP.as_secs_f64(),
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "users".to_owned(),
-        arms,
-    })
+    let seconds = (WARM_UP.as_secs_f64(), window_s as f64);
+    Ok(rounds.record(seconds, "users", arms, &runs))
 }
 
 impl Bench<'_> {
     /// All pairs of one database: the arm as it is, and that behind the gate.
-    fn measure(&mut self, subject: &Subject) -> Result<[ArmRecord; 2]> {
+    fn measure(&mut self, subject: &Subject) -> Result<Vec<(&'static str, f64, Run)>> {
         let site = subject.site;
         let directory = self.work.path().join(subject.name);
         let homes = ["as-it-is", "gate"].map(|name| directory.join(name));
@@ -234,14 +226,13 @@ impl Bench<'_> {
             server.make_ready(&mut || interrupt::check().is_ok())?;
             servers.push(server);
         }
-        let mut runs = [Vec::new(), Vec::new()];
-        let mut order = [0, 1];
+        let mut runs = Vec::new();
+        let mut order = [(0, subject.plain), (1, subject.gated)];
         for pair in 1..=self.pairs as u64 {
             self.random.shuffle(&mut order);
-            for arm in order {
+            for (server, arm) in order {
                 interrupt::check()?;
-                let run = self.window(servers[arm].as_mut(), pair)?;
-                runs[arm].push(run);
+                runs.push((arm, AT, self.window(servers[server].as_mut(), pair)?));
             }
         }
         instance.enforcing_status()?;
@@ -250,14 +241,7 @@ impl Bench<'_> {
             server.stop()?;
         }
         fs::remove_dir_all(&directory)?;
-        let mut runs = runs.into_iter();
-        Ok([(subject.plain, site.server()), (subject.gated, CONFIG)].map(|(arm, server)| {
-            ArmRecord {
-                arm: arm.to_owned(),
-                setup: [("server".to_owned(), server.trim().to_owned())].into(),
-                points: vec![Point { at: AT, runs: runs.next().unwrap_or_default() }],
-            }
-        }))
+        Ok(runs)
     }
 
     fn fill(&mut self, site: Site, home: &Path) -> Result<()> {

@@ -39,12 +39,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use headworks_rig::machine::{Load, Machine};
+use headworks_rig::machine::Load;
 
 use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::html::escape;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
+use crate::record::unix_now_s;
 use crate::sweep::{self, Presentation, found, panel, record};
 use figure::Figure;
 use record::Record;
@@ -106,23 +106,14 @@ impl Bench for Figure {
     }
 }
 
-fn simulate(figure: &Figure, options: &RunOptions, plan: &collect::Plan) -> Result<Record> {
+fn simulate(figure: &'static Figure, options: &RunOptions, plan: &collect::Plan) -> Result<Record> {
     let expected_s = if options.quick { figure.expected_s.1 } else { figure.expected_s.0 };
     let mut progress =
         Progress::new(&format!("{}: {}", figure.id, figure.title), Duration::from_secs(expected_s));
     let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::read());
     let arms = collect::collect(figure, plan, &mut progress)?;
     Ok(Record {
-        header: Header {
-            id: figure.id.to_owned(),
-            title: figure.title.to_owned(),
-            paper: figure::PAPER.to_owned(),
-            figure: figure.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: figure.experiment().header(options, recorded_at_unix_s),
         counted_s: plan.counted_s as f64,
         warmup_s: figure.time.warmup_s as f64,
         took_s: began.elapsed().as_secs_f64(),
