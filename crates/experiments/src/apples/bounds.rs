@@ -103,19 +103,14 @@ pub(super) const BOUNDS: Figure = Figure {
             .at_most(0.9),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         vec![
             panel("Throughput", "transactions/s", "throughput_per_s"),
             panel("Unfairness U_f over the whole window", "", "unfairness"),
             panel("Variation of a user's latency", "", "latency_cv"),
             panel("P99", "ms", "latency_p99_ms"),
-            [WATCHED, BOUNDED, BOTH].into_iter().fold(
-                Panel::sweep("V_l of requests, as the gate counts them", ""),
-                |panel, arm| panel.line(arm, arm, REQUEST_CV),
-            ),
+            Panel::sweep("V_l of requests, as the gate counts them", "")
+                .lines([WATCHED, BOUNDED, BOTH], REQUEST_CV),
         ]
     },
 };

@@ -124,10 +124,7 @@ pub(super) const CGROUPS: Figure = Figure {
             .note("processor time is weighted, waits for locks and disks are not"),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         let per_class = WEIGHTED.into_iter().fold(
             Panel::bars("64 users of weight 3 beside 192 of weight 1", "transactions/s"),
             |panel, arm| {

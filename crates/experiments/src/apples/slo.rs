@@ -112,8 +112,7 @@ const fn claims(target_ms: f64, varies: fn(&Seed<'_>) -> f64) -> [Claim; 4] {
 
 fn panels(as_is: &'static str, requests: &str) -> Vec<Panel> {
     let panel = |title: &str, unit: &str, key: &str| {
-        let panel = Panel::sweep(title, unit);
-        [as_is, FIXED, TARGET].into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
+        Panel::sweep(title, unit).lines([as_is, FIXED, TARGET], key)
     };
     let per_s = format!("{requests}/s");
     vec![

@@ -79,10 +79,7 @@ pub(super) const USERS: Figure = Figure {
             .at_least(30.0),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         vec![
             panel("Throughput", "transactions/s", KEY),
             panel("Unfairness U_f", "", "unfairness"),

@@ -75,9 +75,8 @@ const fn claims(
 }
 
 fn panels(unit: &str) -> Vec<Panel> {
-    let panel = |title: &str, unit: &str, key: &str| {
-        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
-    };
+    let panel =
+        |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines([AS_IS, GATE], key);
     vec![
         panel("Throughput", unit, KEY),
         panel("Unfairness U_f", "", "unfairness"),

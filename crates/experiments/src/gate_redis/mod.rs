@@ -81,9 +81,8 @@ const CLAIMS: &[Claim] = &[
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
-    let panel = |title: &str, unit: &str, key: &str| {
-        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
-    };
+    let panel =
+        |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines([AS_IS, GATE], key);
     let show = Presentation {
         id: ID,
         figure: "not in the paper",

@@ -61,10 +61,7 @@ pub(super) const FIGURE: Figure = Figure {
             .at_least(0.7),
     ],
     panels: || {
-        let lines = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ARMS.iter().fold(panel, |panel, &arm| panel.line(arm, arm, key))
-        };
+        let lines = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ARMS, key);
         vec![
             lines("Throughput", "transactions/s", KEY),
             lines("95th percentile", "ms", "latency_p95_ms"),

@@ -16,10 +16,6 @@ const FULL: &str = "LRU-C";
 const CF_LRU: &str = "CF-LRU";
 const KEY: &str = "throughput_per_s";
 
-fn lines(title: &str, unit: &str, arms: &[&'static str], key: &str) -> Panel {
-    arms.iter().fold(Panel::sweep(title, unit), |panel, &arm| panel.line(arm, arm, key))
-}
-
 fn gain(seed: &Seed<'_>, at: f64) -> f64 {
     seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY)
 }
@@ -55,9 +51,9 @@ pub(super) const TABLE_4: Figure = Figure {
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[CF_LRU], KEY),
-            lines("Read stalls", "percent of misses", &[CF_LRU], "read_stall_percent"),
-            lines("Pages looked at", "per miss", &[CF_LRU], "scanned_per_miss"),
+            Panel::sweep("Throughput", "transactions/s").lines([CF_LRU], KEY),
+            Panel::sweep("Read stalls", "percent of misses").lines([CF_LRU], "read_stall_percent"),
+            Panel::sweep("Pages looked at", "per miss").lines([CF_LRU], "scanned_per_miss"),
         ]
     },
 };
@@ -109,8 +105,8 @@ pub(super) const FIG_8: Figure = Figure {
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, WAR, FULL], KEY),
-            lines("Reads to a write", "", &[VANILLA, WAR, FULL], "reads_to_writes"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, WAR, FULL], KEY),
+            Panel::sweep("Reads to a write", "").lines([VANILLA, WAR, FULL], "reads_to_writes"),
         ]
     },
 };
@@ -144,8 +140,9 @@ pub(super) const FIG_9: Figure = Figure {
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
-            lines("Read stalls", "percent of misses", &[VANILLA, FULL], "read_stall_percent"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY),
+            Panel::sweep("Read stalls", "percent of misses")
+                .lines([VANILLA, FULL], "read_stall_percent"),
         ]
     },
 };
@@ -184,7 +181,7 @@ pub(super) const FIG_10: Figure = Figure {
             })
             .at_least(1.0),
     ],
-    panels: || vec![lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY)],
+    panels: || vec![Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY)],
 };
 
 const NONE: f64 = 0.0;
@@ -225,8 +222,8 @@ pub(super) const QUEUE: Figure = Figure {
         .at_most(1.0)],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
-            lines("P95", "ms", &[VANILLA, FULL], "latency_p95_ms"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY),
+            Panel::sweep("P95", "ms").lines([VANILLA, FULL], "latency_p95_ms"),
         ]
     },
 };

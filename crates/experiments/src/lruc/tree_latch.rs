@@ -106,22 +106,14 @@ pub(super) const FIGURE: Figure = Figure {
             .at_least(3.0),
     ],
     panels: || {
-        let lines = |title: &str, unit: &str, key: &str, arms: &[&'static str]| {
-            let panel = Panel::sweep(title, unit);
-            arms.iter().fold(panel, |panel, &arm| panel.line(arm, arm, key))
-        };
         let tpcc = [INNODB, VANILLA, WAR, FULL];
         let link = [LINK_VANILLA, LINK_WAR, LINK_FULL];
         vec![
-            lines("TPC-C", "transactions/s", KEY, &tpcc),
-            lines("LinkBench", "operations/s", KEY, &link),
-            lines("TPC-C: 95th percentile", "ms", "latency_p95_ms", &tpcc),
-            lines(
-                "TPC-C: use of the device",
-                "fraction of its limit",
-                "device_limit_fraction",
-                &tpcc,
-            ),
+            Panel::sweep("TPC-C", "transactions/s").lines(tpcc, KEY),
+            Panel::sweep("LinkBench", "operations/s").lines(link, KEY),
+            Panel::sweep("TPC-C: 95th percentile", "ms").lines(tpcc, "latency_p95_ms"),
+            Panel::sweep("TPC-C: use of the device", "fraction of its limit")
+                .lines(tpcc, "device_limit_fraction"),
         ]
     },
 };

@@ -113,13 +113,10 @@ pub(super) const FIG_14: Figure = Figure {
             .note("not in a quick run"),
     ],
     panels: || {
-        let arms = [ALONE_A, DISK, DISK_BFQ, DISK_SPLIT];
-        let lines = |panel: Panel, arms: &[&'static str], key| {
-            arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
         vec![
-            lines(Panel::sweep("A: P99 of fsync", "ms"), &arms, "a_p99_ms"),
-            lines(Panel::sweep("B: written", "MB/s"), &[DISK, DISK_BFQ, DISK_SPLIT], "b_mb_per_s"),
+            Panel::sweep("A: P99 of fsync", "ms")
+                .lines([ALONE_A, DISK, DISK_BFQ, DISK_SPLIT], "a_p99_ms"),
+            Panel::sweep("B: written", "MB/s").lines([DISK, DISK_BFQ, DISK_SPLIT], "b_mb_per_s"),
         ]
     },
 };
@@ -149,8 +146,7 @@ pub(super) const FIG_6: Figure = Figure {
         })
         .at_most(3.0)],
     panels: || {
-        let arms = [DISK, DISK_SPLIT];
         let panel = Panel::sweep("A: median of fsync", "ms").logarithmic();
-        vec![arms.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, "a_p50_ms"))]
+        vec![panel.lines([DISK, DISK_SPLIT], "a_p50_ms")]
     },
 };

@@ -161,11 +161,10 @@ const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a che
     PostgreSQL's own pacing.";
 
 fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
-    let lines = |panel: Panel, key| arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key));
     vec![
-        lines(Panel::sweep("Median", "ms"), "p50_ms"),
-        lines(Panel::sweep("P99", "ms"), "p99_ms"),
-        lines(Panel::sweep("Longest", "ms"), "max_ms"),
+        Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
+        Panel::sweep("P99", "ms").lines(arms, "p99_ms"),
+        Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
     ]
 }
 

@@ -80,10 +80,7 @@ client = [
             .note("hardly anything with 10, which are enough to keep the CPU busy"),
     ],
     panels: || {
-        let panel = |title: &str, key: &str| {
-            let panel = Panel::sweep(title, "requests/s");
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, key: &str| Panel::sweep(title, "requests/s").lines(ALL, key);
         vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
     },
     expected_s: (400, 45),

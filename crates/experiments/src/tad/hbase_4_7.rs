@@ -63,10 +63,7 @@ client = [
     ],
     panels: || {
         let arms = [ORIGINAL, INDIRECT, DIRECT];
-        let panel = |title: &str, key: &str| {
-            let panel = Panel::sweep(title, "requests/s");
-            arms.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, key: &str| Panel::sweep(title, "requests/s").lines(arms, key);
         vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
     },
     expected_s: (120, 10),
