@@ -148,7 +148,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 moments, in changing order: what makes the machine slower for minutes makes both slower. sysbench's \
                 oltp_read_write on MariaDB and PostgreSQL, YCSB A on the others, all in memory.",
         sweep_label: "users",
-        time_label: "s since the begin",
         runs: "pairs",
         caption: format!("{USERS} users, windows of {} s", record.counted_s),
         quick: "little data, short windows and few pairs; it measures nothing well",

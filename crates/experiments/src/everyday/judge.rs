@@ -191,15 +191,12 @@ pub(super) fn report(spec: &Spec, directory: &Path, fresh: bool) -> Result<Outco
         figure: experiment.figure,
         about: spec.about,
         sweep_label: "case",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!(
             "behind the gate, relative to the same server as it is; {} s a run",
             record.counted_s
         ),
         quick: "few cases, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Cases</h2>\n<pre>{}</pre>", escape(&figures)),
-        claims: &[],
         panels: maps.collect(),
         ..Presentation::default()
     };

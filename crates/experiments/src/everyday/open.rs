@@ -147,8 +147,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 connection is busy. Half of them change one of ten hot rows. Latency counts from \
                 the arrival.",
         sweep_label: "offered, of the capacity",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!(
             "256 connections, half of the transactions on 10 hot rows, {} s a run; \
              PgBouncer with {POOLED} server connections",
@@ -156,7 +154,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         ),
         quick: "few variants and rates, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Figures</h2>\n<pre>{}</pre>", crate::html::escape(&figures)),
-        claims: &[],
         panels,
         ..Presentation::default()
     };

@@ -89,10 +89,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account, \
                 which pause between requests, alone and beside 200 of another, which always have commands under way, with P = 2. Client and server share the machine.",
         sweep_label: "commands under way for each connection",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
         claims: CLAIMS,
         panels: vec![
             panel("redis-benchmark", "commands/s", BENCHMARK),

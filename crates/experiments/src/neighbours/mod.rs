@@ -142,9 +142,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 processors, as if they were on a machine of their own.",
         sweep_label: "",
         time_label: "",
-        runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
         claims: &CLAIMS,
         panels: vec![
             bars("P99 of the small account", "ms", "small_p99_ms", both),

@@ -153,7 +153,6 @@ impl Bench for Figure {
             about: self.about,
             sweep_label: self.axis,
             caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
-            quick: "short windows and one round; it measures nothing well",
             claims: self.claims,
             panels: (self.panels)(),
             ..Presentation::default()

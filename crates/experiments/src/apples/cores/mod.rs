@@ -263,7 +263,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 costs cannot be seen on two cores: they are drawn from a wide range, and the gain on many cores \
                 depends on them.",
         sweep_label: "P",
-        time_label: "s since the begin",
         runs: "seeds",
         caption: format!("simulated, {} s of searching for each database", record.counted_s),
         quick: "fewer seeds",

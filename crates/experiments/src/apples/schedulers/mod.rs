@@ -140,8 +140,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 buffer pool and lies on a volume that behaves like an SSD (SSD-C of LRU-C, Table 1); under each I/O \
                 scheduler of the kernel, with its queue cut to 32 requests so that it has something to choose from.",
         sweep_label: "users",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!("TPC-C on MariaDB, 256 users, windows of {} s", record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         appendix: skipped
