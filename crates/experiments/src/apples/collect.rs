@@ -54,7 +54,7 @@ pub(super) fn forget_data() {
 struct Task {
     arm: &'static Arm,
     at: f64,
-    /// V_l of requests, as a gate that holds nobody saw it last at this point.
+    /// V_l of requests at this point, as the last run in mode observe measured it.
     seen_cv: Option<f64>,
 }
 
@@ -133,7 +133,7 @@ impl Bench<'_> {
         let mut runs: Vec<(&'static str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
-            // What others follow from comes before them.
+            // Arms in mode observe run first: others take their bounds from them.
             tasks.sort_by_key(|task| !task.arm.watches());
             for task in &tasks {
                 let label = task.arm.label;
@@ -152,7 +152,7 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    /// The run of an arm, and of what is tried on its server.
+    /// The run of an arm, and those of the values of P that are tried on its server.
     fn run(
         &mut self,
         task: Task,
@@ -201,7 +201,7 @@ impl Bench<'_> {
             tick: &mut |elapsed| {
                 progress.tick();
                 let in_window = elapsed.saturating_sub(warm_up);
-                // While everybody is there, and before others are tried.
+                // While all users are connected, and before other values of P are tried.
                 if gated && found.is_none() && in_window.as_secs() >= window_s {
                     match gate::look(&gate, task.arm.server) {
                         Ok(looked) => found = Some(looked),
@@ -255,7 +255,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The server of an arm, which is what the arm is called: our library is in it or not.
+    /// Starts the server of an arm, with our library loaded only if the arm has a gate.
     fn server(&self, task: Task) -> Result<Box<dyn Server>> {
         let front = match task.arm.server {
             ServerKind::Plain(options) => Front { options, ..Front::default() },

@@ -29,8 +29,7 @@ pub(super) struct Figure {
     pub(super) arms: &'static [Arm],
     /// Length and number of the runs.
     pub(super) time: Time,
-    /// Computes what follows from a record before it is judged; of a record that has it already,
-    /// too.
+    /// Adds derived numbers to a record before it is judged. May run on a record that has them.
     pub(super) extend: fn(&mut Record),
     /// What must hold.
     pub(super) claims: &'static [Claim],
@@ -40,7 +39,7 @@ pub(super) struct Figure {
 
 /// A server and its users, at one or more points.
 pub(super) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(super) label: &'static str,
     /// How the server is run.
     pub(super) server: ServerKind,
@@ -52,20 +51,20 @@ pub(super) struct Arm {
     pub(super) time: Option<(u64, u64)>,
 }
 
-/// In a configuration: [`BOUND_CV_PART`] of the latencies' variation that an arm in mode observe
-/// has seen at the same point of the same round.
+/// In a configuration, this stands for a bound: [`BOUND_CV_PART`] of the variation of latencies
+/// that an arm in mode observe measured at the same point of the same round.
 pub(super) const BOUND_CV: &str = "{cv}";
 
 /// As in AppleS (section 5.1): 90 % of the baseline's.
 pub(super) const BOUND_CV_PART: f64 = 0.9;
 
 impl Arm {
-    /// Whether its gate only watches.
+    /// Whether its gate is in mode observe.
     pub(super) fn watches(&self) -> bool {
         matches!(self.server, ServerKind::Gate(config) if config.contains("\"observe\""))
     }
 
-    /// Whether what it runs with follows from what another arm has seen.
+    /// Whether its bound comes from the measurement of another arm.
     pub(super) fn follows(&self) -> bool {
         matches!(self.server, ServerKind::Gate(config) if config.contains(BOUND_CV))
     }
@@ -74,13 +73,13 @@ impl Arm {
 /// How the server is run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ServerKind {
-    /// Without anything of ours, with these options.
+    /// Without Headworks, with these options.
     Plain(&'static [&'static str]),
-    /// Behind the gate, with this configuration; `{x}` stands for the point, and [`BOUND_CV`] for a
-    /// bound that follows from what was seen.
+    /// Behind the gate, with this configuration. `{x}` stands for the point, and [`BOUND_CV`] for a
+    /// measured bound.
     Gate(&'static str),
-    /// That of the gate among the other arms: the points are P that are tried on it for moments,
-    /// when its own window is over.
+    /// The server of the arm behind the gate. The points are values of P, each tried for a few
+    /// seconds after that arm's own window.
     Tried,
 }
 
@@ -115,7 +114,7 @@ pub(super) enum Users {
     Fixed(usize),
     /// As many as the point says.
     Point,
-    /// As many as the point says, and the sensitive ones.
+    /// As many as the point says, in addition to the sensitive ones.
     PointAndSensitive,
 }
 
@@ -147,13 +146,13 @@ pub(super) struct Time {
     pub(super) rounds: usize,
 }
 
-/// Of a quick run: it shows that everything works.
+/// The times of a quick run, which only shows that everything works.
 pub(super) const QUICK: Time = Time { warm_up_s: 2, window_s: 3, rounds: 1 };
 
-/// Starting, connecting, checking, stopping, in seconds: of full and of quick runs.
+/// Seconds to start, connect, check and stop, in full and in quick runs.
 pub(super) const AROUND_S: (u64, u64) = (12, 2);
 
-/// Filling the tables.
+/// Seconds to fill the tables, in full and in quick runs.
 pub(super) const LOAD_S: (u64, u64) = (240, 12);
 
 impl Figure {
@@ -164,7 +163,7 @@ impl Figure {
         while at < self.arms.len() {
             let arm = &self.arms[at];
             if matches!(arm.server, ServerKind::Tried) {
-                // Once for each run of the arm on whose server it is.
+                // Once for each run of the arm that owns the server.
                 seconds += Trials::duration_s(arm.points.len(), quick);
                 at += 1;
                 continue;
@@ -186,7 +185,7 @@ impl Figure {
         if several { self.site.family() } else { self.site.title() }
     }
 
-    /// The arm whose P are tried on the server of another one.
+    /// The arm whose values of P are tried on the server of another one.
     pub(super) fn tried(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| matches!(arm.server, ServerKind::Tried))
     }

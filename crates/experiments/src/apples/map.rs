@@ -30,10 +30,9 @@ const LOAD: Load = Load::of(Users::Fixed(USERS), Mix::STANDARD);
 const KEY: &str = "throughput_per_s";
 const AS_IS: &str = "MariaDB as it is";
 
-/// Rows of the map: the label of an arm, and its configuration. A place is kept for a moment
-/// (`anticipation_us`) for a user whose transaction is over and whose quota is not: without that,
-/// quota that the client's next request comes too late for is given to others, and ζ would change
-/// little with clients that wait for each answer.
+/// Rows of the map: the label of an arm, and its configuration. A permit is kept for a moment
+/// (`anticipation_us`) after a transaction if the user has quota left. Otherwise others would get
+/// the quota before the client's next request comes, and ζ would change little.
 macro_rules! rows {
     ($($label:literal: $zeta:literal),* $(,)?) => {
         const ROWS: &[(&str, &str)] = &[$((

@@ -26,8 +26,8 @@ const fn arms(mix: Mix) -> [Arm; 2] {
     ]
 }
 
-/// The λ_max error of a P that was found, by the means over all rounds: one round tells two good P
-/// hardly apart.
+/// The λ_max error of the P that was found, by means over all rounds: one round is too noisy to
+/// tell two good values of P apart.
 fn error(seed: &Seed<'_>, found: f64) -> f64 {
     let values = seed.means(FIXED, KEY);
     let best = values.iter().copied().fold(0.0, f64::max);

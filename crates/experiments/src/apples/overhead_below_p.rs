@@ -1,4 +1,4 @@
-//! What the gate costs while there is nobody to hold: two servers beside each other, asked in turn.
+//! What the gate costs while no request is queued: two servers side by side, measured in turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ const PAIRS: (usize, usize) = (40, 2);
 const WINDOW_S: (u64, u64) = (3, 1);
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Starting, filling and stopping what is quickly filled, and filling sysbench's tables.
+/// Seconds to start, fill and stop a server, and to fill sysbench's tables.
 const AROUND_S: u64 = 30;
 const FILL_S: (u64, u64) = (80, 10);
 
@@ -70,7 +70,7 @@ const USERS: usize = 16;
 /// The one point of every arm.
 const AT: f64 = USERS as f64;
 
-/// Twice as many may work.
+/// P is twice the number of users.
 const GATED: ServerKind = ServerKind::Gate("[gate]\nparallelism = 32\n");
 const CONFIG: &str = match GATED {
     ServerKind::Gate(config) => config,
@@ -209,7 +209,7 @@ impl Bench<'_> {
         if site.keeps_data() {
             self.fill(site, &homes[0])?;
         }
-        // The same data, to the last page.
+        // Both servers have identical data.
         let copied = Command::new("cp").arg("-a").args(&homes).status()?;
         ensure!(copied.success(), "cannot copy {}: cp ended with {copied}", homes[0].display());
         let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
@@ -269,7 +269,7 @@ impl Bench<'_> {
         let report = server.drive(Drive {
             load: &Load::of(Users::Fixed(USERS), Mix::STANDARD),
             how: &how,
-            // Both of a pair ask for the same.
+            // Both windows of a pair make the same requests.
             seed: self.options.seed.wrapping_add(pair),
             stop: &stop,
             tick: &mut |_| {
@@ -283,7 +283,7 @@ impl Bench<'_> {
         let report = whole(server, report)?;
         let mut run = measure(&report, 0, pair);
         run.series.clear();
-        // Statements of a moment say nothing of fairness.
+        // A window is too short to measure fairness.
         run.numbers.retain(|key, _| !key.starts_with("unfairness"));
         Ok(run)
     }

@@ -31,8 +31,8 @@ macro_rules! config {
     };
 }
 
-/// Without a target somebody has to guess a weight that is enough for the worst time: here each of
-/// the ten weighs as much as twenty others.
+/// Without a target, an operator must guess a weight that suffices at the worst time. Here each of
+/// the ten has twenty times the weight of the others.
 macro_rules! fixed {
     ($parallelism:literal, $who:literal) => {
         config!($parallelism, $who, "weight = 20.0")

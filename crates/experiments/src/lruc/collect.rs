@@ -1,4 +1,4 @@
-//! Runs the arms of a sweep in turn, and keeps what they did for the other figures that look at it.
+//! Runs the arms of a sweep in turn, and keeps their runs for other figures of the same sweep.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{self, Rounds};
 use headworks_policy::random::Random;
 
-/// A run during which the process stood still is repeated, so often in all.
+/// Attempts at a run. It is repeated if the process was stopped during it.
 const TRIES: usize = 4;
 
 /// How a sweep is run.
@@ -51,13 +51,13 @@ struct Kept {
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// Gives the memory back.
+/// Frees the databases and records.
 pub(super) fn forget() {
     data::forget();
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// Runs a figure's sweep, or takes what another figure's run of it left.
+/// Runs a figure's sweep, or takes the record if another figure has run it.
 pub(super) fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let plan = Plan::new(figure.sweep, options);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

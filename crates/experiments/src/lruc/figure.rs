@@ -53,7 +53,7 @@ pub(super) struct Sweep {
 
 /// Who is compared with whom.
 pub(super) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) strategy: StrategyKind,
@@ -92,7 +92,7 @@ pub(super) const SLOWED: f64 = 8.0;
 
 /// The device of all figures that do not say another. SSD-A and SSD-B read and write at nearly the
 /// same rates, but SSD-A's model has a cache that survives a power cut, so that its flushes cost
-/// nothing: then even Vanilla keeps the device busy all the time, and no order of requests can gain
+/// nothing. Even Vanilla then keeps the device busy all the time, and no order of requests can gain
 /// anything.
 const DEVICE: &str = "ssd-b";
 
@@ -110,8 +110,8 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         threads: 64,
         buffer_percent: 10.0,
         instances: 1,
-        // A quick run has an instance of a sixteenth of the frames: what is measured in them is as
-        // much less.
+        // The instance of a quick run has a sixteenth of the frames, so lengths and intervals that
+        // are counted in frames are a sixteenth, too.
         scan_depth: if quick { 64 } else { 1024 },
         flush_interval: Duration::from_micros(if quick { 62_500 } else { 1_000_000 }),
         doublewrite: true,
@@ -125,10 +125,10 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
 pub(super) const TIME: Time = Time { fill_s: 8.0, settle_s: 20.0, window_s: 30.0 };
 pub(super) const QUICK: Time = Time { fill_s: 1.5, settle_s: 1.5, window_s: 3.0 };
 
-/// Loading a database.
+/// Seconds to load a database, in a full and in a quick run.
 pub(super) const LOAD_S: (f64, f64) = (75.0, 4.0);
 
-/// Beginning and ending a run.
+/// Seconds to begin and end a run.
 pub(super) const AROUND_S: f64 = 1.0;
 
 impl Sweep {

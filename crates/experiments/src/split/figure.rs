@@ -59,7 +59,7 @@ impl Plan<'_> {
     }
 }
 
-/// Who schedules.
+/// The schedulers of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arm {
     pub label: &'static str,

@@ -57,8 +57,8 @@ impl<'a> Rounds<'a> {
         Self { experiment, options, began, recorded_at_unix_s, load_before }
     }
 
-    /// Runs all arms so many times by `one`. Runs count `counted_s` after `warmup_s`; `sweep` says
-    /// what the points are.
+    /// Runs each arm at each point by `one`, `rounds` times. Runs count `counted_s` after
+    /// `warmup_s`; `sweep` says what the points are.
     pub(crate) fn collect(
         self,
         rounds: usize,
@@ -82,7 +82,7 @@ impl<'a> Rounds<'a> {
                     title += &format!(" · {at}");
                 }
                 let run = one(Task { arm, at, round, title: &title }).map_err(|error| {
-                    // Who interrupts does not need to be told where.
+                    // After Ctrl-C the user need not be told which run it was.
                     if error.is::<Interrupted>() { error } else { error.context(title.clone()) }
                 })?;
                 runs.push((arm, at, Run { seed: round, ..run }));
@@ -91,7 +91,7 @@ impl<'a> Rounds<'a> {
         Ok(self.record((warmup_s, counted_s), sweep, arms, &runs))
     }
 
-    /// The record of these runs: an arm, a point and what came of it.
+    /// The record of these runs: each has an arm, a point and a result.
     pub(crate) fn record(
         self,
         (warmup_s, counted_s): (f64, f64),

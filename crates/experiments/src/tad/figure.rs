@@ -63,7 +63,7 @@ pub(crate) struct Sweep {
 /// A system with remedies.
 #[derive(Debug)]
 pub(crate) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(crate) label: &'static str,
     /// Another system than the figure's.
     pub(crate) system: Option<&'static str>,

@@ -30,18 +30,18 @@ const MODEL: &str = "ssd-c";
 const DATABASE: &str = "tpcc";
 const STOP_DEADLINE: Duration = Duration::from_secs(180);
 
-/// How much lies on the volume.
+/// The size of the data.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     warehouses: i64,
-    /// What the tables are divided by.
+    /// TPC-C's row counts are divided by this.
     divisor: i64,
     pool: &'static str,
     log: &'static str,
     volume_bytes: u64,
 }
 
-/// 1.6 GB of tables and 70 MB; the pool holds a quarter.
+/// Tables of 1.6 GB, and of 70 MB in a quick run. The buffer pool holds a quarter.
 const FULL: Scale =
     Scale { warehouses: 16, divisor: 1, pool: "400M", log: "512M", volume_bytes: 8 << 30 };
 const QUICK: Scale =
@@ -142,7 +142,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The consistency conditions, after everything.
+    /// Checks TPC-C's consistency conditions after all runs.
     fn check(&mut self) -> Result<()> {
         self.progress.step("checking the data", Duration::from_secs(5));
         self.volume.choose("none")?;

@@ -30,12 +30,12 @@ const WINDOW_S: u64 = 60;
 const ROUNDS: usize = 3;
 /// Warm-up and window of a quick run.
 const QUICK_S: (u64, u64) = (2, 4);
-/// Starting, connecting, stopping.
+/// Seconds to start, connect and stop.
 const AROUND_S: u64 = 12;
-/// Making the volume and the data, for the record and for a quick run.
+/// Seconds to make the volume and the data, in a full and in a quick run.
 const LOAD_S: (u64, u64) = (300, 30);
 
-/// How long a round takes whose runs have so many seconds.
+/// The length of a round whose runs take `run_s` each.
 const fn round_s(run_s: u64) -> u64 {
     2 * PAIRS.len() as u64 * (run_s + AROUND_S)
 }
@@ -57,15 +57,14 @@ const PAIRS: [Pair; 4] = [
     Pair { scheduler: "bfq", plain: "bfq, as it is", gated: "bfq, gate" },
 ];
 
-/// With the bound of unfairness of the paper's comparison.
+/// It has the bound of unfairness of the paper's comparison.
 const GATE: &str = "[gate]\nparallelism = 16\nunfairness_max = 0.1\n";
 
 /// The one point of every arm.
 const AT: f64 = USERS as f64;
 const KEY: &str = "throughput_per_s";
 
-/// Of what each scheduler that this kernel has says, the lowest or the highest; not a number if
-/// there is none.
+/// The minimum or maximum over the kernel's schedulers; not a number if there is none.
 fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
     let values = PAIRS.iter().map(|pair| value(seed, pair));
     values.filter(|value| value.is_finite()).reduce(pick).unwrap_or(f64::NAN)
