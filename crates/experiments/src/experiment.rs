@@ -1,5 +1,6 @@
 //! What an experiment is, how it is run, and what it produces.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +9,8 @@ use headworks_rig::machine::Machine;
 use serde::Serialize;
 
 use crate::record::{Header, Verdict};
+use crate::sweep;
+use crate::sweep::record::Record;
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -27,12 +30,47 @@ pub struct Experiment {
     /// The Debian packages and privileges it needs.
     pub needs: &'static [&'static str],
     #[serde(skip)]
-    pub(crate) run: fn(&RunOptions) -> Result<Outcome>,
-    #[serde(skip)]
-    pub(crate) report: fn(&Path) -> Result<Outcome>,
+    pub(crate) bench: &'static dyn Bench,
+}
+
+/// How an experiment is run and reported on.
+pub(crate) trait Bench: Sync {
+    /// Makes all runs.
+    fn collect(&'static self, options: &RunOptions) -> Result<Record>;
+
+    /// Judges and draws the record in a directory; `fresh` says that it was made in this very run.
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome>;
+}
+
+impl fmt::Debug for dyn Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bench")
+    }
+}
+
+/// An experiment of a kind of its own.
+pub(crate) struct Steps {
+    pub(crate) collect: fn(&RunOptions) -> Result<Record>,
+    pub(crate) report: fn(&Path, bool) -> Result<Outcome>,
+}
+
+impl Bench for Steps {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        (self.collect)(options)
+    }
+
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        (self.report)(directory, fresh)
+    }
 }
 
 impl Experiment {
+    /// Makes the record, keeps it, and reports on it.
+    pub(crate) fn run(&self, options: &RunOptions) -> Result<Outcome> {
+        sweep::write(&options.out, &self.bench.collect(options)?)?;
+        self.bench.report(&options.out, true)
+    }
+
     /// The head of the record of a run that began at this time, on this machine.
     pub(crate) fn header(&self, options: &RunOptions, recorded_at_unix_s: u64) -> Header {
         Header {

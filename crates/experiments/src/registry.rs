@@ -63,7 +63,7 @@ pub fn run(ids: &[impl AsRef<str>], options: &RunOptions) -> Result<Vec<Outcome>
     let _tables = Tables;
     let mut outcomes = Vec::new();
     for experiment in experiments {
-        outcomes.push((experiment.run)(options)?);
+        outcomes.push(experiment.run(options)?);
         index::write(&options.out, list())?;
     }
     Ok(outcomes)
@@ -84,7 +84,7 @@ pub fn report(directory: &Path) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for experiment in list() {
         if directory.join(format!("{}.json", experiment.id)).exists() {
-            outcomes.push((experiment.report)(directory)?);
+            outcomes.push(experiment.bench.report(directory, false)?);
         }
     }
     ensure!(

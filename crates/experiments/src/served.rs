@@ -1,9 +1,20 @@
 //! What the clients of a server were served within a window, as the numbers of a run.
 
+use std::time::Duration;
+
+use anyhow::Result;
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 
+use crate::experiment::RunOptions;
+use crate::progress::Progress;
+use crate::running::Running;
 use crate::sweep::record::Run;
+use crate::sweep::rounds::Arm;
 use headworks_policy::metrics::{mean, percentile, unfairness, variation_of};
+
+/// How long clients may take to end.
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Transactions per second, and their latency.
 pub(crate) const TPS: &str = "throughput_tps";
@@ -23,6 +34,76 @@ pub(crate) const RETRIES: &str = "retries_percent";
 pub(crate) const CPU_WAITED: &str = "cpu_waited_percent";
 /// A series: the requests of each client relative to the mean, from the least to the best served.
 pub(crate) const SHARES: &str = "shares";
+
+/// The sizes of the runs of a load generator that is a program of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    /// How much data there is: rows of a table, or a scale.
+    pub(crate) size: u32,
+    /// Load without counting, after all clients are connected.
+    pub(crate) warm_up: Duration,
+    /// The time in which clients count.
+    pub(crate) window: Duration,
+    /// What filling the tables takes, and what a run takes beside its clients.
+    pub(crate) prepare: Duration,
+    pub(crate) around: Duration,
+}
+
+impl Plan {
+    /// This plan, unless the options say otherwise.
+    pub(crate) fn with(self, options: &RunOptions) -> Self {
+        let asked = options.window_s.map(|seconds| Duration::from_secs(seconds.max(1)));
+        let window = asked.unwrap_or(self.window);
+        let rounds = options.repeat.unwrap_or(self.rounds).max(1);
+        Self { rounds, warm_up: self.warm_up.min(window), window, ..self }
+    }
+
+    /// From the start of the clients to the begin of the window: half a second and 10 ms for each
+    /// to connect, and the warm-up.
+    pub(crate) fn lead(&self, users: usize) -> Duration {
+        Duration::from_millis(500 + 10 * users as u64) + self.warm_up
+    }
+
+    /// How long the clients work. Load generators count their time from when all clients are
+    /// connected, so that this always outlasts the window.
+    pub(crate) fn clients(&self, users: usize) -> Duration {
+        self.lead(users) + self.window + Duration::from_secs(1)
+    }
+
+    /// How long a run will take.
+    pub(crate) fn run(&self, users: usize) -> Duration {
+        self.lead(users) + self.window + self.around
+    }
+
+    /// How long all rounds of these arms will take; `users` says how many an arm has at a point.
+    pub(crate) fn expected(&self, arms: &[Arm], users: fn(&str, f64) -> usize) -> Duration {
+        let of = |arm: &Arm| -> Duration {
+            arm.points.iter().map(|at| self.run(users(arm.label, *at))).sum()
+        };
+        self.prepare + arms.iter().map(of).sum::<Duration>() * self.rounds as u32
+    }
+
+    /// Lets clients work from the begin of the window to their end. Returns how busy the machine
+    /// was at the window's begin and end. A gate must still be closed then.
+    pub(crate) fn watch(
+        &self,
+        clients: &mut Running,
+        begin_us: u64,
+        gate: Option<&Instance>,
+        progress: &Progress,
+    ) -> Result<[Load; 2]> {
+        clients.wait_until(begin_us, progress)?;
+        let begin = Load::read();
+        clients.wait_until(begin_us + self.window.as_micros() as u64, progress)?;
+        let end = Load::read();
+        if let Some(gate) = gate {
+            gate.enforcing_status()?;
+        }
+        clients.wait(CLIENTS_TIMEOUT, progress)?;
+        Ok([begin, end])
+    }
+}
 
 /// What one client was served inside the window.
 #[derive(Debug, Clone, Default, PartialEq)]

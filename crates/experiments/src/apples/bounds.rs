@@ -2,14 +2,11 @@
 
 use headworks_workload::tpcc::Mix;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::measure::REQUEST_CV;
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(BOUNDS);
 
 const AS_IS: &str = "MariaDB as it is";
 const WATCHED: &str = "watched, nobody held";
@@ -34,7 +31,7 @@ const fn arm(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: POINTS, load: LOAD, time: None }
 }
 
-const BOUNDS: Figure = Figure {
+pub(super) const BOUNDS: Figure = Figure {
     id: "apples-bounds",
     site: Site::MariaDb,
     title: "Throughput while unfairness stays under a bound",
@@ -60,75 +57,60 @@ const BOUNDS: Figure = Figure {
     time: Time { warm_up_s: 30, window_s: 60, rounds: 3 },
     extend: |_| {},
     claims: &[
-        Claim {
-            statement: "unfairness stays under its bound",
-            paper: "bounded (Figure 9)",
-            unit: "part of the windows in which U_f over statements was at most 0.1, lowest of the four",
-            ours: |seed| least(seed, |seed, at| seed.get(BOUNDED, at, "unfairness_held_fraction")),
-            bound: Bound::AtLeast(0.95),
-            note: "windows of the clients, of 10 s or 40 transactions each",
-        },
-        Claim {
-            statement: "and throughput is higher than without a gate",
-            paper: "+9.8 % to +28.1 %",
-            unit: "throughput / that of MariaDB as it is, lowest of the four",
-            ours: |seed| {
+        Claim::new("unfairness stays under its bound")
+            .paper("bounded (Figure 9)")
+            .ours(
+                "part of the windows in which U_f over statements was at most 0.1, lowest of the four",
+                |seed| least(seed, |seed, at| seed.get(BOUNDED, at, "unfairness_held_fraction")),
+            )
+            .at_least(0.95)
+            .note("windows of the clients, of 10 s or 40 transactions each"),
+        Claim::new("and throughput is higher than without a gate")
+            .paper("+9.8 % to +28.1 %")
+            .ours("throughput / that of MariaDB as it is, lowest of the four", |seed| {
                 let key = "throughput_per_s";
                 least(seed, |seed, at| seed.get(BOUNDED, at, key) / seed.get(AS_IS, at, key))
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "so it is with the paper's two bounds",
-            paper: "+9.8 % to +28.1 %",
-            unit: "throughput / that of MariaDB as it is, lowest of the four",
-            ours: |seed| {
+            })
+            .at_least(1.0),
+        Claim::new("so it is with the paper's two bounds")
+            .paper("+9.8 % to +28.1 %")
+            .ours("throughput / that of MariaDB as it is, lowest of the four", |seed| {
                 let key = "throughput_per_s";
                 least(seed, |seed, at| seed.get(BOTH, at, key) / seed.get(AS_IS, at, key))
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "the first of them holds",
-            paper: "15 % (section 5.1)",
-            unit: "U_f over statements of the whole minute, highest of the four",
-            ours: |seed| -least(seed, |seed, at| -seed.get(BOTH, at, "unfairness")),
-            bound: Bound::AtMost(0.15),
-            note: "",
-        },
-        Claim {
-            statement: "the second of them holds",
-            paper: "90 % of the baseline's (section 5.1)",
-            unit: "V_l of requests / what a gate that holds nobody sees, highest of the four",
-            ours: |seed| -least(seed, |seed, at| -varies(seed, REQUEST_CV, WATCHED, at)),
-            bound: Bound::AtMost(0.9),
-            note: "of a transaction's requests the first waits and the others do not",
-        },
-        Claim {
-            statement: "latencies of whole transactions vary less",
-            paper: "the same, where a request is a transaction",
-            unit: "variation of a user's transactions / the same of MariaDB as it is, highest of the four",
-            ours: |seed| -least(seed, |seed, at| -varies(seed, "latency_cv", AS_IS, at)),
-            bound: Bound::AtMost(0.9),
-            note: "",
-        },
+            })
+            .at_least(1.0),
+        Claim::new("the first of them holds")
+            .paper("15 % (section 5.1)")
+            .ours(
+                "U_f over statements of the whole minute, highest of the four",
+                |seed| -least(seed, |seed, at| -seed.get(BOTH, at, "unfairness")),
+            )
+            .at_most(0.15),
+        Claim::new("the second of them holds")
+            .paper("90 % of the baseline's (section 5.1)")
+            .ours(
+                "V_l of requests / what a gate that holds nobody sees, highest of the four",
+                |seed| -least(seed, |seed, at| -varies(seed, REQUEST_CV, WATCHED, at)),
+            )
+            .at_most(0.9)
+            .note("of a transaction's requests the first waits and the others do not"),
+        Claim::new("latencies of whole transactions vary less")
+            .paper("the same, where a request is a transaction")
+            .ours(
+                "variation of a user's transactions / the same of MariaDB as it is, highest of the four",
+                |seed| -least(seed, |seed, at| -varies(seed, "latency_cv", AS_IS, at)),
+            )
+            .at_most(0.9),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         vec![
             panel("Throughput", "transactions/s", "throughput_per_s"),
             panel("Unfairness U_f over the whole window", "", "unfairness"),
             panel("Variation of a user's latency", "", "latency_cv"),
             panel("P99", "ms", "latency_p99_ms"),
-            [WATCHED, BOUNDED, BOTH].into_iter().fold(
-                Panel::sweep("V_l of requests, as the gate counts them", ""),
-                |panel, arm| panel.line(arm, arm, REQUEST_CV),
-            ),
+            Panel::sweep("V_l of requests, as the gate counts them", "")
+                .lines([WATCHED, BOUNDED, BOTH], REQUEST_CV),
         ]
     },
 };

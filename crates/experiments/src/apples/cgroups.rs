@@ -2,13 +2,10 @@
 
 use headworks_workload::tpcc::Mix;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(CGROUPS);
 
 const AS_IS: &str = "MariaDB as it is";
 const GROUPS: &str = "control groups";
@@ -60,7 +57,7 @@ fn share(seed: &Seed<'_>, arm: &str) -> f64 {
     each("ls_per_s", SENSITIVE as f64) / each("be_per_s", OTHERS)
 }
 
-const CGROUPS: Figure = Figure {
+pub(super) const CGROUPS: Figure = Figure {
     id: "apples-cgroups",
     site: Site::MariaDb,
     title: "The gate and control groups with CPU weights, alone and together",
@@ -87,64 +84,47 @@ const CGROUPS: Figure = Figure {
     time: Time { warm_up_s: 5, window_s: 20, rounds: 3 },
     extend: |_| {},
     claims: &[
-        Claim {
-            statement: "the gate has more throughput than MariaDB as it is",
-            paper: "up to +39.2 % (Figure 12)",
-            unit: "highest ratio of throughput of 64, 256 and 512 users",
-            ours: |seed| most(|at| seed.get(GATE, at, KEY) / seed.get(AS_IS, at, KEY)),
-            bound: Bound::AtLeast(1.10),
-            note: "",
-        },
-        Claim {
-            statement: "the gate is much fairer",
-            paper: "up to 31.8 x (Figure 12)",
-            unit: "highest ratio of U_f over statements",
-            ours: |seed| {
+        Claim::new("the gate has more throughput than MariaDB as it is")
+            .paper("up to +39.2 % (Figure 12)")
+            .ours("highest ratio of throughput of 64, 256 and 512 users", |seed| {
+                most(|at| seed.get(GATE, at, KEY) / seed.get(AS_IS, at, KEY))
+            })
+            .at_least(1.10),
+        Claim::new("the gate is much fairer")
+            .paper("up to 31.8 x (Figure 12)")
+            .ours("highest ratio of U_f over statements", |seed| {
                 most(|at| seed.get(AS_IS, at, "unfairness") / seed.get(GATE, at, "unfairness"))
-            },
-            bound: Bound::AtLeast(10.0),
-            note: "",
-        },
-        Claim {
-            statement: "control groups alone do not make up for a gate",
-            paper: "slightly fairer than the baseline in some cases (section 5.1)",
-            unit: "U_f with control groups alone / behind the gate, 256 users",
-            ours: |seed| {
+            })
+            .at_least(10.0),
+        Claim::new("control groups alone do not make up for a gate")
+            .paper("slightly fairer than the baseline in some cases (section 5.1)")
+            .ours("U_f with control groups alone / behind the gate, 256 users", |seed| {
                 seed.get(GROUPS, 256.0, "unfairness") / seed.get(GATE, 256.0, "unfairness")
-            },
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "beside a gate they do no harm",
-            paper: "together up to +45.6 % and 34.5 x (MySQL), +28.6 % and 101.5 x (MongoDB)",
-            unit: "throughput of both / of the gate alone, highest of 64, 256 and 512 users",
-            ours: |seed| most(|at| seed.get(BOTH, at, KEY) / seed.get(GATE, at, KEY)),
-            bound: Bound::AtLeast(0.98),
-            note: "",
-        },
-        Claim {
-            statement: "with the gate, users are served by their weights",
-            paper: "L_i in proportion to the weight (section 3.3)",
-            unit: "transactions of a user of weight 3 / of one of weight 1",
-            ours: |seed| share(seed, GATE_3),
-            bound: Bound::Between(2.7, 3.3),
-            note: "",
-        },
-        Claim {
-            statement: "with control groups alone, heavier users are served more",
-            paper: "CPU only (section 3.2)",
-            unit: "transactions of a user of weight 3 / of one of weight 1",
-            ours: |seed| share(seed, GROUPS_3),
-            bound: Bound::AtLeast(1.2),
-            note: "processor time is weighted, waits for locks and disks are not",
-        },
+            })
+            .at_least(2.0),
+        Claim::new("beside a gate they do no harm")
+            .paper("together up to +45.6 % and 34.5 x (MySQL), +28.6 % and 101.5 x (MongoDB)")
+            .ours(
+                "throughput of both / of the gate alone, highest of 64, 256 and 512 users",
+                |seed| most(|at| seed.get(BOTH, at, KEY) / seed.get(GATE, at, KEY)),
+            )
+            .at_least(0.98),
+        Claim::new("with the gate, users are served by their weights")
+            .paper("L_i in proportion to the weight (section 3.3)")
+            .ours("transactions of a user of weight 3 / of one of weight 1", |seed| {
+                share(seed, GATE_3)
+            })
+            .between(2.7, 3.3),
+        Claim::new("with control groups alone, heavier users are served more")
+            .paper("CPU only (section 3.2)")
+            .ours("transactions of a user of weight 3 / of one of weight 1", |seed| {
+                share(seed, GROUPS_3)
+            })
+            .at_least(1.2)
+            .note("processor time is weighted, waits for locks and disks are not"),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         let per_class = WEIGHTED.into_iter().fold(
             Panel::bars("64 users of weight 3 beside 192 of weight 1", "transactions/s"),
             |panel, arm| {

@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use headworks_rig::machine::{Load as MachineLoad, Machine};
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 
 use super::figure::{
@@ -20,14 +19,14 @@ use super::trials::Trials;
 use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use crate::work::Work;
 use headworks_policy::random::Random;
 
 struct Bench<'a> {
     site: Site,
-    figure: &'a Figure,
+    figure: &'static Figure,
     options: &'a RunOptions,
     headworks: PathBuf,
     time: Time,
@@ -52,15 +51,15 @@ pub(super) fn forget_data() {
 
 /// One run to do.
 #[derive(Clone, Copy)]
-struct Task<'a> {
-    arm: &'a Arm,
+struct Task {
+    arm: &'static Arm,
     at: f64,
-    /// V_l of requests, as a gate that holds nobody saw it last at this point.
+    /// V_l of requests at this point, as the last run in mode observe measured it.
     seen_cv: Option<f64>,
 }
 
 /// Runs everything.
-pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
+pub(super) fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let site = figure.site;
     let headworks = options.headworks()?;
     let planned = if options.quick { QUICK } else { figure.time };
@@ -92,34 +91,18 @@ pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
         work: &data.work,
         progress: Progress::new(&format!("{}: {}", figure.id, figure.title), expected),
     };
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
+    let experiment = figure.experiment();
+    let rounds = Rounds::begin(&experiment, options);
     if !filled {
         bench.prepare()?;
     }
-    let arms = bench.rounds()?;
+    let runs = bench.rounds()?;
     drop(bench);
     *shared = Some(data);
-    Ok(Record {
-        header: Header {
-            id: figure.id.to_owned(),
-            title: figure.title.to_owned(),
-            paper: "AppleS".to_owned(),
-            figure: figure.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
-        counted_s: time.window_s as f64,
-        warmup_s: time.warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: figure.sweep.0.to_owned(),
-        arms,
-    })
+    let arm = |arm: &Arm| rounds::Arm::new(arm.label, describe(site, arm.server), arm.points);
+    let arms = figure.arms.iter().map(arm).collect();
+    let seconds = (time.warm_up_s as f64, time.window_s as f64);
+    Ok(rounds.record(seconds, figure.sweep.0, arms, &runs))
 }
 
 impl Bench<'_> {
@@ -140,17 +123,17 @@ impl Bench<'_> {
         Place { work: self.work.path(), quick: self.options.quick }
     }
 
-    fn rounds(&mut self) -> Result<Vec<ArmRecord>> {
+    fn rounds(&mut self) -> Result<Vec<(&'static str, f64, Run)>> {
         let figure = self.figure;
         let arms = figure.arms.iter().filter(|arm| !matches!(arm.server, ServerKind::Tried));
-        let mut tasks: Vec<Task<'_>> = arms
+        let mut tasks: Vec<Task> = arms
             .flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at, seen_cv: None }))
             .collect();
         let mut random = Random::new(self.options.seed);
-        let mut runs: Vec<(&str, f64, Run)> = Vec::new();
+        let mut runs: Vec<(&'static str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
-            // What others follow from comes before them.
+            // Arms in mode observe run first: others take their bounds from them.
             tasks.sort_by_key(|task| !task.arm.watches());
             for task in &tasks {
                 let label = task.arm.label;
@@ -166,32 +149,17 @@ impl Bench<'_> {
                 runs.extend(own);
             }
         }
-        let arms = figure.arms.iter().map(|arm| ArmRecord {
-            arm: arm.label.to_owned(),
-            setup: [("server".to_owned(), describe(self.site, arm.server))].into(),
-            points: arm
-                .points
-                .iter()
-                .map(|&at| {
-                    let of = runs.iter().filter(|run| run.0 == arm.label && run.1 == at);
-                    Point { at, runs: of.map(|run| run.2.clone()).collect() }
-                })
-                .collect(),
-        });
-        Ok(arms.collect())
+        Ok(runs)
     }
 
-    /// The run of an arm, and of what is tried on its server.
-    fn run<'f>(
+    /// The run of an arm, and those of the values of P that are tried on its server.
+    fn run(
         &mut self,
-        task: Task<'f>,
+        task: Task,
         round: u64,
         title: &str,
         random: &mut Random,
-    ) -> Result<Vec<(&'f str, f64, Run)>>
-    where
-        Self: 'f,
-    {
+    ) -> Result<Vec<(&'static str, f64, Run)>> {
         interrupt::check()?;
         let (warm_up_s, window_s) = match task.arm.time {
             Some(own) if !self.options.quick => own,
@@ -233,7 +201,7 @@ impl Bench<'_> {
             tick: &mut |elapsed| {
                 progress.tick();
                 let in_window = elapsed.saturating_sub(warm_up);
-                // While everybody is there, and before others are tried.
+                // While all users are connected, and before other values of P are tried.
                 if gated && found.is_none() && in_window.as_secs() >= window_s {
                     match gate::look(&gate, task.arm.server) {
                         Ok(looked) => found = Some(looked),
@@ -279,7 +247,7 @@ impl Bench<'_> {
     }
 
     /// Records how P was found, to explain a round that stands out.
-    fn keep_search(&self, task: Task<'_>, round: u64, search: &serde_json::Value) -> Result<()> {
+    fn keep_search(&self, task: Task, round: u64, search: &serde_json::Value) -> Result<()> {
         let directory = self.options.out.join(format!("{}-searches", self.figure.id));
         fs::create_dir_all(&directory)?;
         let name = format!("{} at {}, round {round}.json", task.arm.label, task.at);
@@ -287,8 +255,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The server of an arm, which is what the arm is called: our library is in it or not.
-    fn server(&self, task: Task<'_>) -> Result<Box<dyn Server>> {
+    /// Starts the server of an arm, with our library loaded only if the arm has a gate.
+    fn server(&self, task: Task) -> Result<Box<dyn Server>> {
         let front = match task.arm.server {
             ServerKind::Plain(options) => Front { options, ..Front::default() },
             ServerKind::Tried => bail!("what is only tried has no server of its own"),

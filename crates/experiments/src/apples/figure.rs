@@ -1,18 +1,15 @@
 //! What a figure consists of. A figure is data: arms, points, a load, and what must hold.
 
-use std::path::Path;
-
-use anyhow::Result;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::site::Site;
 use super::trials::Trials;
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::Experiment;
+pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::Record;
-pub(super) use crate::sweep::{Bound, Claim};
 
 /// A figure of the AppleS paper.
 pub(super) struct Figure {
@@ -32,8 +29,7 @@ pub(super) struct Figure {
     pub(super) arms: &'static [Arm],
     /// Length and number of the runs.
     pub(super) time: Time,
-    /// Computes what follows from a record before it is judged; of a record that has it already,
-    /// too.
+    /// Adds derived numbers to a record before it is judged. May run on a record that has them.
     pub(super) extend: fn(&mut Record),
     /// What must hold.
     pub(super) claims: &'static [Claim],
@@ -43,7 +39,7 @@ pub(super) struct Figure {
 
 /// A server and its users, at one or more points.
 pub(super) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(super) label: &'static str,
     /// How the server is run.
     pub(super) server: ServerKind,
@@ -55,20 +51,20 @@ pub(super) struct Arm {
     pub(super) time: Option<(u64, u64)>,
 }
 
-/// In a configuration: [`BOUND_CV_PART`] of the latencies' variation that an arm in mode observe
-/// has seen at the same point of the same round.
+/// In a configuration, this stands for a bound: [`BOUND_CV_PART`] of the variation of latencies
+/// that an arm in mode observe measured at the same point of the same round.
 pub(super) const BOUND_CV: &str = "{cv}";
 
 /// As in AppleS (section 5.1): 90 % of the baseline's.
 pub(super) const BOUND_CV_PART: f64 = 0.9;
 
 impl Arm {
-    /// Whether its gate only watches.
+    /// Whether its gate is in mode observe.
     pub(super) fn watches(&self) -> bool {
         matches!(self.server, ServerKind::Gate(config) if config.contains("\"observe\""))
     }
 
-    /// Whether what it runs with follows from what another arm has seen.
+    /// Whether its bound comes from the measurement of another arm.
     pub(super) fn follows(&self) -> bool {
         matches!(self.server, ServerKind::Gate(config) if config.contains(BOUND_CV))
     }
@@ -77,13 +73,13 @@ impl Arm {
 /// How the server is run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ServerKind {
-    /// Without anything of ours, with these options.
+    /// Without Headworks, with these options.
     Plain(&'static [&'static str]),
-    /// Behind the gate, with this configuration; `{x}` stands for the point, and [`BOUND_CV`] for a
-    /// bound that follows from what was seen.
+    /// Behind the gate, with this configuration. `{x}` stands for the point, and [`BOUND_CV`] for a
+    /// measured bound.
     Gate(&'static str),
-    /// That of the gate among the other arms: the points are P that are tried on it for moments,
-    /// when its own window is over.
+    /// The server of the arm behind the gate. The points are values of P, each tried for a few
+    /// seconds after that arm's own window.
     Tried,
 }
 
@@ -118,7 +114,7 @@ pub(super) enum Users {
     Fixed(usize),
     /// As many as the point says.
     Point,
-    /// As many as the point says, and the sensitive ones.
+    /// As many as the point says, in addition to the sensitive ones.
     PointAndSensitive,
 }
 
@@ -150,22 +146,16 @@ pub(super) struct Time {
     pub(super) rounds: usize,
 }
 
-/// Of a quick run: it shows that everything works.
+/// The times of a quick run, which only shows that everything works.
 pub(super) const QUICK: Time = Time { warm_up_s: 2, window_s: 3, rounds: 1 };
 
-/// Starting, connecting, checking, stopping, in seconds: of full and of quick runs.
+/// Seconds to start, connect, check and stop, in full and in quick runs.
 pub(super) const AROUND_S: (u64, u64) = (12, 2);
 
-/// Filling the tables.
+/// Seconds to fill the tables, in full and in quick runs.
 pub(super) const LOAD_S: (u64, u64) = (240, 12);
 
 impl Figure {
-    /// How long the record takes, with its data, or the quick form; in seconds.
-    pub(super) const fn expected_s(&self, quick: bool) -> u64 {
-        let (time, load_s) = if quick { (QUICK, LOAD_S.1) } else { (self.time, LOAD_S.0) };
-        self.round_s(time, quick) * time.rounds as u64 + load_s
-    }
-
     /// How long a round of all arms takes, in seconds.
     pub(super) const fn round_s(&self, time: Time, quick: bool) -> u64 {
         let mut seconds = 0;
@@ -173,7 +163,7 @@ impl Figure {
         while at < self.arms.len() {
             let arm = &self.arms[at];
             if matches!(arm.server, ServerKind::Tried) {
-                // Once for each run of the arm on whose server it is.
+                // Once for each run of the arm that owns the server.
                 seconds += Trials::duration_s(arm.points.len(), quick);
                 at += 1;
                 continue;
@@ -195,27 +185,23 @@ impl Figure {
         if several { self.site.family() } else { self.site.title() }
     }
 
-    /// The arm whose P are tried on the server of another one.
+    /// The arm whose values of P are tried on the server of another one.
     pub(super) fn tried(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| matches!(arm.server, ServerKind::Tried))
     }
 
     /// What the registry knows of it.
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
+        let (needs, load_s) = self.site.needs();
         Experiment {
             id: self.id,
             title: self.title,
             paper: "AppleS",
             figure: self.figure,
-            expected_s: self.expected_s(false),
-            expected_quick_s: self.expected_s(true),
-            needs: &["mariadb-server-core", "8 GB of disk", "6 GB of memory"],
-            run,
-            report,
+            expected_s: self.round_s(self.time, false) * self.time.rounds as u64 + load_s,
+            expected_quick_s: self.round_s(QUICK, true) * QUICK.rounds as u64 + LOAD_S.1,
+            needs,
+            bench: self,
         }
     }
 }

@@ -2,19 +2,16 @@
 
 use headworks_workload::tpcc::Mix;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(SHIFT);
 
 const FIXED: &str = "P fixed, writing";
 const AUTO: &str = "P finds itself, reading and then writing";
 const KEY: &str = "throughput_per_s";
 const USERS: Users = Users::Fixed(256);
 
-const SHIFT: Figure = Figure {
+pub(super) const SHIFT: Figure = Figure {
     id: "apples-shift",
     site: Site::MariaDb,
     title: "A load that turns from reading to writing: P is found again",
@@ -41,24 +38,20 @@ const SHIFT: Figure = Figure {
     time: Time { warm_up_s: 4, window_s: 12, rounds: 3 },
     extend: |_| {},
     claims: &[
-        Claim {
-            statement: "a minute after the change throughput is again as good as with the best fixed P",
-            paper: "not said; its P is found once",
-            unit: "throughput of the last 20 s / that of the best fixed P",
-            ours: |seed| {
-                seed.between(AUTO, 0.0, "answered_per_s", 130, 150) / seed.best(FIXED, KEY)
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "",
-        },
-        Claim {
-            statement: "no second after the change is slower than half of the best",
-            paper: "not said",
-            unit: "slowest second / throughput of the best fixed P",
-            ours: |seed| seed.get(AUTO, 0.0, "least_second_per_s") / seed.best(FIXED, KEY),
-            bound: Bound::AtLeast(0.5),
-            note: "",
-        },
+        Claim::new(
+            "a minute after the change throughput is again as good as with the best fixed P",
+        )
+        .paper("not said; its P is found once")
+        .ours("throughput of the last 20 s / that of the best fixed P", |seed| {
+            seed.between(AUTO, 0.0, "answered_per_s", 130, 150) / seed.best(FIXED, KEY)
+        })
+        .at_least(0.95),
+        Claim::new("no second after the change is slower than half of the best")
+            .paper("not said")
+            .ours("slowest second / throughput of the best fixed P", |seed| {
+                seed.get(AUTO, 0.0, "least_second_per_s") / seed.best(FIXED, KEY)
+            })
+            .at_least(0.5),
     ],
     panels: || {
         vec![

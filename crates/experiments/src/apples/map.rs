@@ -6,9 +6,9 @@ use anyhow::Result;
 use headworks_workload::tpcc::Mix;
 
 use super::collect;
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::html::{escape, table};
 use crate::sweep::analyse::significant;
 use crate::sweep::found::Seed;
@@ -18,7 +18,10 @@ use crate::sweep::{self, Presentation};
 use crate::table::align;
 use headworks_policy::metrics::median;
 
-pub(super) const EXPERIMENT: Experiment = MAP.experiment(run, |directory| report(directory, false));
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    bench: &Steps { collect: |options| collect::collect(&MAP, options), report },
+    ..MAP.experiment()
+};
 
 /// Users; each one's quota is L = ζ / USERS requests a round.
 const USERS: usize = 256;
@@ -27,10 +30,9 @@ const LOAD: Load = Load::of(Users::Fixed(USERS), Mix::STANDARD);
 const KEY: &str = "throughput_per_s";
 const AS_IS: &str = "MariaDB as it is";
 
-/// Rows of the map: the label of an arm, and its configuration. A place is kept for a moment
-/// (`anticipation_us`) for a user whose transaction is over and whose quota is not: without that,
-/// quota that the client's next request comes too late for is given to others, and ζ would change
-/// little with clients that wait for each answer.
+/// Rows of the map: the label of an arm, and its configuration. A permit is kept for a moment
+/// (`anticipation_us`) after a transaction if the user has quota left. Otherwise others would get
+/// the quota before the client's next request comes, and ζ would change little.
 macro_rules! rows {
     ($($label:literal: $zeta:literal),* $(,)?) => {
         const ROWS: &[(&str, &str)] = &[$((
@@ -92,55 +94,47 @@ const MAP: Figure = Figure {
     time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
     extend: |_| {},
     claims: &[
-        Claim {
-            statement: "the P that is best for the smallest quota is nearly the best for every other one",
-            paper: "matching points lie close together, P = 16 to 20, but for L = 2 (12 to 16) (section 3.3)",
-            unit: "throughput there / the best of the same quota, lowest of the quotas",
-            ours: |seed| {
+        Claim::new("the P that is best for the smallest quota is nearly the best for every other one")
+            .paper("matching points lie close together, P = 16 to 20, but for L = 2 (12 to 16) (section 3.3)")
+            .ours("throughput there / the best of the same quota, lowest of the quotas", |seed| {
                 let p = matching_point(seed, FIRST);
                 let part =
                     |row| seed.get(row, p, KEY) / seed.get(row, matching_point(seed, row), KEY);
                 rows().map(part).fold(1.0, f64::min)
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "P in steps of a factor of two or more",
-        },
-        Claim {
-            statement: "beyond the matching point throughput falls, whatever the quota",
-            paper: "falls (Figure 6b)",
-            unit: "throughput with everybody inside / the best of the same quota, highest of the quotas",
-            ours: |seed| {
-                let part = |row| {
-                    seed.get(row, USERS as f64, KEY) / seed.get(row, matching_point(seed, row), KEY)
-                };
-                rows().map(part).fold(0.0, f64::max)
-            },
-            bound: Bound::AtMost(0.95),
-            note: "",
-        },
-        Claim {
-            statement: "a larger quota gives more throughput at the matching point",
-            paper: "more buffer hits (section 3.3)",
-            unit: "best throughput of the larger quotas / that of the smallest, at its P",
-            ours: |seed| {
+            })
+            .at_least(0.95)
+            .note("P in steps of a factor of two or more"),
+        Claim::new("beyond the matching point throughput falls, whatever the quota")
+            .paper("falls (Figure 6b)")
+            .ours(
+                "throughput with everybody inside / the best of the same quota, highest of the quotas",
+                |seed| {
+                    let part = |row| {
+                        seed.get(row, USERS as f64, KEY) / seed.get(row, matching_point(seed, row), KEY)
+                    };
+                    rows().map(part).fold(0.0, f64::max)
+                },
+            )
+            .at_most(0.95),
+        Claim::new("a larger quota gives more throughput at the matching point")
+            .paper("more buffer hits (section 3.3)")
+            .ours("best throughput of the larger quotas / that of the smallest, at its P", |seed| {
                 let p = matching_point(seed, FIRST);
                 let best = rows().skip(1).map(|row| seed.get(row, p, KEY)).fold(0.0, f64::max);
                 best / seed.get(FIRST, p, KEY)
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "here all data lies in the buffer pool, so there are no hits to be gained",
-        },
-        Claim {
-            statement: "too large a quota is unfair",
-            paper: "aggravated (Figure 6c)",
-            unit: "U_f with the largest quota / with the smallest, at the P that is best for that",
-            ours: |seed| {
-                let p = matching_point(seed, FIRST);
-                seed.get(LAST, p, "unfairness") / seed.get(FIRST, p, "unfairness")
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
+            })
+            .at_least(1.0)
+            .note("here all data lies in the buffer pool, so there are no hits to be gained"),
+        Claim::new("too large a quota is unfair")
+            .paper("aggravated (Figure 6c)")
+            .ours(
+                "U_f with the largest quota / with the smallest, at the P that is best for that",
+                |seed| {
+                    let p = matching_point(seed, FIRST);
+                    seed.get(LAST, p, "unfairness") / seed.get(FIRST, p, "unfairness")
+                },
+            )
+            .at_least(1.0),
     ],
     panels: || {
         let heat = |(title, key, best): (&str, &str, Best)| {
@@ -149,11 +143,6 @@ const MAP: Figure = Figure {
         MAPS.into_iter().map(heat).collect()
     },
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(&MAP, options)?)?;
-    report(&options.out, true)
-}
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, MAP.id)?;

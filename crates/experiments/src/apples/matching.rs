@@ -6,22 +6,11 @@ use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use model::MODEL;
-
-pub(super) const STANDARD: Experiment = experiment!(TPCC);
-pub(super) const READ_MOSTLY: Experiment = experiment!(READS);
-pub(super) const WRITE_HEAVY: Experiment = experiment!(WRITES);
-pub(super) const POSTGRESQL: Experiment = experiment!(ON_POSTGRESQL);
-pub(super) const SYSBENCH: Experiment = experiment!(WITH_SYSBENCH);
-pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
-pub(super) const REDIS_READS: Experiment = experiment!(ON_REDIS_READS);
-pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
-pub(super) const MONGODB_READS: Experiment = experiment!(ON_MONGODB_READS);
 
 const FIXED: &str = "P fixed";
 const AUTO: &str = "P finds itself";
@@ -37,8 +26,8 @@ const fn arms(mix: Mix) -> [Arm; 2] {
     ]
 }
 
-/// The λ_max error of a P that was found, by the means over all rounds: one round tells two good P
-/// hardly apart.
+/// The λ_max error of the P that was found, by means over all rounds: one round is too noisy to
+/// tell two good values of P apart.
 fn error(seed: &Seed<'_>, found: f64) -> f64 {
     let values = seed.means(FIXED, KEY);
     let best = values.iter().copied().fold(0.0, f64::max);
@@ -69,47 +58,46 @@ fn between_two_points_the_curve_is_a_line_over_the_logarithm() {
 /// What must hold; `paper` is the λ_max error that the paper has, and `most` what is allowed.
 const fn claims(paper: &'static str, most: f64) -> [Claim; 5] {
     [
-        Claim {
-            statement: "a P that finds itself is as good as the best fixed one after a minute",
-            paper: "P = 16 for most loads (section 5.1)",
-            unit: "throughput / that of the best fixed P",
-            ours: |seed| seed.get(AUTO, 0.0, "own_per_s") / seed.best(FIXED, KEY),
-            bound: Bound::AtLeast(0.97),
-            note: "in moments that alternate on one server; the best is the P with the largest sum over all rounds",
-        },
-        Claim {
-            statement: "and was so in the first 20 s after that minute",
-            paper: "the same",
-            unit: "the same, with the throughput from the 60th to the 80th second",
-            ours: |seed| seed.get(AUTO, 0.0, KEY) / seed.best(FIXED, KEY),
-            bound: Bound::AtLeast(0.97),
-            note: "before others were tried; what the server got slower meanwhile is in it",
-        },
-        Claim {
-            statement: "the P that was found has nearly the largest throughput",
-            paper,
-            unit: "relative distance of the throughput with that P fixed from that with the best one",
-            ours: |seed| error(seed, seed.get(AUTO, 0.0, "gate_p")),
-            bound: Bound::AtMost(most),
-            note: "by the means over all rounds; between two fixed P that were measured, on a line over log P; \
-                   below all of them by the search's own moments",
-        },
-        Claim {
-            statement: "so has the P that the model alone points to",
-            paper: "the same; the paper has no search after it",
-            unit: "the same for the matching point of Eq. 2, fitted to the first three samples",
-            ours: |seed| error(seed, seed.get(AUTO, 0.0, "gate_model_p")),
-            bound: Bound::AtMost(most),
-            note: "from here the search goes on by measuring",
-        },
-        Claim {
-            statement: "so has the P that the model points to if its samples are three of the fixed P",
-            paper: "the same (Figure 8)",
-            unit: "the same for the matching point of Eq. 2, fitted to P = 4, 24 and 256",
-            ours: |seed| error(seed, seed.get(MODEL, POINTS[0], "matching_p")),
-            bound: Bound::AtMost(most),
-            note: "",
-        },
+        Claim::new("a P that finds itself is as good as the best fixed one after a minute")
+            .paper("P = 16 for most loads (section 5.1)")
+            .ours(
+                "throughput / that of the best fixed P",
+                |seed| seed.get(AUTO, 0.0, "own_per_s") / seed.best(FIXED, KEY),
+            )
+            .at_least(0.97)
+            .note("in moments that alternate on one server; the best is the P with the largest sum over all rounds"),
+        Claim::new("and was so in the first 20 s after that minute")
+            .paper("the same")
+            .ours(
+                "the same, with the throughput from the 60th to the 80th second",
+                |seed| seed.get(AUTO, 0.0, KEY) / seed.best(FIXED, KEY),
+            )
+            .at_least(0.97)
+            .note("before others were tried; what the server got slower meanwhile is in it"),
+        Claim::new("the P that was found has nearly the largest throughput")
+            .paper(paper)
+            .ours(
+                "relative distance of the throughput with that P fixed from that with the best one",
+                |seed| error(seed, seed.get(AUTO, 0.0, "gate_p")),
+            )
+            .at_most(most)
+            .note("by the means over all rounds; between two fixed P that were measured, on a line over log P; \
+                   below all of them by the search's own moments"),
+        Claim::new("so has the P that the model alone points to")
+            .paper("the same; the paper has no search after it")
+            .ours(
+                "the same for the matching point of Eq. 2, fitted to the first three samples",
+                |seed| error(seed, seed.get(AUTO, 0.0, "gate_model_p")),
+            )
+            .at_most(most)
+            .note("from here the search goes on by measuring"),
+        Claim::new("so has the P that the model points to if its samples are three of the fixed P")
+            .paper("the same (Figure 8)")
+            .ours(
+                "the same for the matching point of Eq. 2, fitted to P = 4, 24 and 256",
+                |seed| error(seed, seed.get(MODEL, POINTS[0], "matching_p")),
+            )
+            .at_most(most),
     ]
 }
 
@@ -146,7 +134,7 @@ fn panels(unit: &str) -> Vec<Panel> {
 /// A P that was found has had a minute for it.
 const TIME: Time = Time { warm_up_s: 60, window_s: 20, rounds: 3 };
 
-const TPCC: Figure = Figure {
+pub(super) const TPCC: Figure = Figure {
     id: "apples-matching",
     site: Site::MariaDb,
     title: "The P with the most throughput, looked for and found: TPC-C",
@@ -162,7 +150,7 @@ const TPCC: Figure = Figure {
     panels: || panels("transactions/s"),
 };
 
-const READS: Figure = Figure {
+pub(super) const READS: Figure = Figure {
     id: "apples-matching-reads",
     title: "The P with the most throughput, looked for and found: mostly reading",
     about: "As with the standard mix, but nine of ten transactions only read (Order-Status, Stock-Level).",
@@ -170,7 +158,7 @@ const READS: Figure = Figure {
     ..TPCC
 };
 
-const WRITES: Figure = Figure {
+pub(super) const WRITES: Figure = Figure {
     id: "apples-matching-writes",
     title: "The P with the most throughput, looked for and found: only writing",
     about: "As with the standard mix, but New-Order, Payment and Delivery only.",
@@ -178,7 +166,7 @@ const WRITES: Figure = Figure {
     ..TPCC
 };
 
-const ON_POSTGRESQL: Figure = Figure {
+pub(super) const ON_POSTGRESQL: Figure = Figure {
     id: "apples-matching-postgresql",
     site: Site::PostgreSql,
     title: "The P with the most throughput, looked for and found: TPC-C on PostgreSQL",
@@ -186,7 +174,7 @@ const ON_POSTGRESQL: Figure = Figure {
     ..TPCC
 };
 
-const WITH_SYSBENCH: Figure = Figure {
+pub(super) const WITH_SYSBENCH: Figure = Figure {
     id: "apples-matching-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "The P with the most throughput, looked for and found: sysbench on MariaDB",
@@ -197,7 +185,7 @@ const WITH_SYSBENCH: Figure = Figure {
     ..TPCC
 };
 
-const ON_REDIS: Figure = Figure {
+pub(super) const ON_REDIS: Figure = Figure {
     id: "apples-matching-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on Redis",
@@ -209,7 +197,7 @@ const ON_REDIS: Figure = Figure {
     ..TPCC
 };
 
-const ON_REDIS_READS: Figure = Figure {
+pub(super) const ON_REDIS_READS: Figure = Figure {
     id: "apples-matching-ycsb-redis-reads",
     site: Site::Redis(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on Redis",
@@ -217,7 +205,7 @@ const ON_REDIS_READS: Figure = Figure {
     ..ON_REDIS
 };
 
-const ON_MONGODB: Figure = Figure {
+pub(super) const ON_MONGODB: Figure = Figure {
     id: "apples-matching-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on MongoDB's protocol",
@@ -228,7 +216,7 @@ const ON_MONGODB: Figure = Figure {
     ..ON_REDIS
 };
 
-const ON_MONGODB_READS: Figure = Figure {
+pub(super) const ON_MONGODB_READS: Figure = Figure {
     id: "apples-matching-ycsb-mongodb-reads",
     site: Site::MongoDb(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on MongoDB's protocol",

@@ -4,17 +4,6 @@
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
 //! [`EXPERIMENTS`].
 
-/// The experiment of a figure.
-macro_rules! experiment {
-    ($figure:expr) => {
-        $figure.site.experiment(
-            &$figure,
-            |options| super::run(&$figure, options),
-            |directory| super::report(&$figure, directory, false),
-        )
-    };
-}
-
 mod bounds;
 mod cgroups;
 mod collect;
@@ -40,38 +29,38 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
-    users::EXPERIMENT,
+    users::USERS.experiment(),
     map::EXPERIMENT,
-    bounds::EXPERIMENT,
-    matching::STANDARD,
-    matching::READ_MOSTLY,
-    matching::WRITE_HEAVY,
-    matching::POSTGRESQL,
-    matching::SYSBENCH,
-    matching::REDIS,
-    matching::REDIS_READS,
-    matching::MONGODB,
-    matching::MONGODB_READS,
-    users_by_database::POSTGRESQL,
-    users_by_database::SYSBENCH,
-    users_by_database::SYSBENCH_POSTGRESQL,
-    users_by_database::REDIS,
-    users_by_database::MONGODB,
-    workloads::SYSBENCH,
-    workloads::REDIS,
-    workloads::MONGODB,
-    load_shift::EXPERIMENT,
-    slo::EXPERIMENT,
-    slo::REDIS,
-    slo::MONGODB,
-    cgroups::EXPERIMENT,
+    bounds::BOUNDS.experiment(),
+    matching::TPCC.experiment(),
+    matching::READS.experiment(),
+    matching::WRITES.experiment(),
+    matching::ON_POSTGRESQL.experiment(),
+    matching::WITH_SYSBENCH.experiment(),
+    matching::ON_REDIS.experiment(),
+    matching::ON_REDIS_READS.experiment(),
+    matching::ON_MONGODB.experiment(),
+    matching::ON_MONGODB_READS.experiment(),
+    users_by_database::TPCC.experiment(),
+    users_by_database::IN_MARIADB.experiment(),
+    users_by_database::IN_POSTGRESQL.experiment(),
+    users_by_database::IN_REDIS.experiment(),
+    users_by_database::IN_MONGODB.experiment(),
+    workloads::ON_MARIADB.experiment(),
+    workloads::ON_REDIS.experiment(),
+    workloads::ON_MONGODB.experiment(),
+    load_shift::SHIFT.experiment(),
+    slo::SLO.experiment(),
+    slo::IN_REDIS.experiment(),
+    slo::IN_MONGODB.experiment(),
+    cgroups::CGROUPS.experiment(),
     schedulers::EXPERIMENT,
     overhead_below_p::EXPERIMENT,
     cores::EXPERIMENT,
@@ -82,15 +71,16 @@ pub(crate) fn forget_data() {
     collect::forget_data();
 }
 
-fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(figure, options)?)?;
-    report(figure, &options.out, true)
-}
+impl Bench for Figure {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        collect::collect(self, options)
+    }
 
-fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let mut record = sweep::read(directory, figure.id)?;
-    (figure.extend)(&mut record);
-    sweep::report(&presentation(figure, &record), record, directory, fresh)
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        let mut record = sweep::read(directory, self.id)?;
+        (self.extend)(&mut record);
+        sweep::report(&presentation(self, &record), record, directory, fresh)
+    }
 }
 
 fn presentation(figure: &'static Figure, record: &Record) -> Presentation<'static> {
@@ -99,8 +89,6 @@ fn presentation(figure: &'static Figure, record: &Record) -> Presentation<'stati
         figure: figure.figure,
         about: figure.about,
         sweep_label: figure.sweep.1,
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!("{}, windows of {} s", figure.setting(), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         claims: figure.claims,

@@ -1,12 +1,11 @@
-//! What the gate costs while there is nobody to hold: two servers beside each other, asked in turn.
+//! What the gate costs while no request is queued: two servers side by side, measured in turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
@@ -17,14 +16,14 @@ use super::gate;
 use super::measure::measure;
 use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::unix_now_s;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds};
+use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work;
 use headworks_policy::random::Random;
 
@@ -48,8 +47,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "8 GB of disk",
         "6 GB of memory",
     ],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// Pairs of windows of a full and of a quick run, for each database.
@@ -59,7 +57,7 @@ const PAIRS: (usize, usize) = (40, 2);
 const WINDOW_S: (u64, u64) = (3, 1);
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Starting, filling and stopping what is quickly filled, and filling sysbench's tables.
+/// Seconds to start, fill and stop a server, and to fill sysbench's tables.
 const AROUND_S: u64 = 30;
 const FILL_S: (u64, u64) = (80, 10);
 
@@ -72,7 +70,7 @@ const USERS: usize = 16;
 /// The one point of every arm.
 const AT: f64 = USERS as f64;
 
-/// Twice as many may work.
+/// P is twice the number of users.
 const GATED: ServerKind = ServerKind::Gate("[gate]\nparallelism = 32\n");
 const CONFIG: &str = match GATED {
     ServerKind::Gate(config) => config,
@@ -109,14 +107,13 @@ const SUBJECTS: [Subject; 5] = [
 /// A claim on one of [`SUBJECTS`].
 macro_rules! claim {
     ($statement:literal, $subject:literal) => {
-        Claim {
-            statement: $statement,
-            paper: "not measured; an interception takes some 100 ns (section 4.2)",
-            unit: "throughput of a window / of the one beside it without the gate",
-            ours: |seed: &Seed<'_>| seed.get(SUBJECTS[$subject].gated, AT, THROUGHPUT),
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        }
+        Claim::new($statement)
+            .paper("not measured; an interception takes some 100 ns (section 4.2)")
+            .ours(
+                "throughput of a window / of the one beside it without the gate",
+                |seed: &Seed<'_>| seed.get(SUBJECTS[$subject].gated, AT, THROUGHPUT),
+            )
+            .at_least(0.99)
     };
 }
 
@@ -140,11 +137,6 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect(options)?)?;
-    report(&options.out, true)
-}
-
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let mut record = sweep::read(directory, ID)?;
     compare(&mut record);
@@ -156,7 +148,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 moments, in changing order: what makes the machine slower for minutes makes both slower. sysbench's \
                 oltp_read_write on MariaDB and PostgreSQL, YCSB A on the others, all in memory.",
         sweep_label: "users",
-        time_label: "s since the begin",
         runs: "pairs",
         caption: format!("{USERS} users, windows of {} s", record.counted_s),
         quick: "little data, short windows and few pairs; it measures nothing well",
@@ -196,28 +187,21 @@ fn collect(options: &RunOptions) -> Result<Record> {
             Duration::from_secs(expected_s),
         ),
     };
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
-    let mut arms = Vec::new();
+    let rounds = Rounds::begin(&EXPERIMENT, options);
+    let (mut arms, mut runs) = (Vec::new(), Vec::new());
     for subject in &SUBJECTS {
-        arms.extend(bench.measure(subject).with_context(|| subject.name)?);
+        runs.extend(bench.measure(subject).with_context(|| subject.name)?);
+        let as_it_is = subject.site.server().to_owned();
+        arms.push(Arm::new(subject.plain, as_it_is, &[AT]));
+        arms.push(Arm::new(subject.gated, CONFIG.trim().to_owned(), &[AT]));
     }
-    Ok(Record {
-        header: EXPERIMENT.header(options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: WARM_UP.as_secs_f64(),
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "users".to_owned(),
-        arms,
-    })
+    let seconds = (WARM_UP.as_secs_f64(), window_s as f64);
+    Ok(rounds.record(seconds, "users", arms, &runs))
 }
 
 impl Bench<'_> {
     /// All pairs of one database: the arm as it is, and that behind the gate.
-    fn measure(&mut self, subject: &Subject) -> Result<[ArmRecord; 2]> {
+    fn measure(&mut self, subject: &Subject) -> Result<Vec<(&'static str, f64, Run)>> {
         let site = subject.site;
         let directory = self.work.path().join(subject.name);
         let homes = ["as-it-is", "gate"].map(|name| directory.join(name));
@@ -225,7 +209,7 @@ impl Bench<'_> {
         if site.keeps_data() {
             self.fill(site, &homes[0])?;
         }
-        // The same data, to the last page.
+        // Both servers have identical data.
         let copied = Command::new("cp").arg("-a").args(&homes).status()?;
         ensure!(copied.success(), "cannot copy {}: cp ended with {copied}", homes[0].display());
         let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
@@ -241,14 +225,13 @@ impl Bench<'_> {
             server.make_ready(&mut || interrupt::check().is_ok())?;
             servers.push(server);
         }
-        let mut runs = [Vec::new(), Vec::new()];
-        let mut order = [0, 1];
+        let mut runs = Vec::new();
+        let mut order = [(0, subject.plain), (1, subject.gated)];
         for pair in 1..=self.pairs as u64 {
             self.random.shuffle(&mut order);
-            for arm in order {
+            for (server, arm) in order {
                 interrupt::check()?;
-                let run = self.window(servers[arm].as_mut(), pair)?;
-                runs[arm].push(run);
+                runs.push((arm, AT, self.window(servers[server].as_mut(), pair)?));
             }
         }
         instance.enforcing_status()?;
@@ -257,14 +240,7 @@ impl Bench<'_> {
             server.stop()?;
         }
         fs::remove_dir_all(&directory)?;
-        let mut runs = runs.into_iter();
-        Ok([(subject.plain, site.server()), (subject.gated, CONFIG)].map(|(arm, server)| {
-            ArmRecord {
-                arm: arm.to_owned(),
-                setup: [("server".to_owned(), server.trim().to_owned())].into(),
-                points: vec![Point { at: AT, runs: runs.next().unwrap_or_default() }],
-            }
-        }))
+        Ok(runs)
     }
 
     fn fill(&mut self, site: Site, home: &Path) -> Result<()> {
@@ -293,7 +269,7 @@ impl Bench<'_> {
         let report = server.drive(Drive {
             load: &Load::of(Users::Fixed(USERS), Mix::STANDARD),
             how: &how,
-            // Both of a pair ask for the same.
+            // Both windows of a pair make the same requests.
             seed: self.options.seed.wrapping_add(pair),
             stop: &stop,
             tick: &mut |_| {
@@ -307,7 +283,7 @@ impl Bench<'_> {
         let report = whole(server, report)?;
         let mut run = measure(&report, 0, pair);
         run.series.clear();
-        // Statements of a moment say nothing of fairness.
+        // A window is too short to measure fairness.
         run.numbers.retain(|key, _| !key.starts_with("unfairness"));
         Ok(run)
     }

@@ -3,15 +3,10 @@
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(SLO);
-pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
 
 const MARIADB: &str = "MariaDB as it is";
 const STORE: &str = "as it is";
@@ -36,8 +31,8 @@ macro_rules! config {
     };
 }
 
-/// Without a target somebody has to guess a weight that is enough for the worst time: here each of
-/// the ten weighs as much as twenty others.
+/// Without a target, an operator must guess a weight that suffices at the worst time. Here each of
+/// the ten has twenty times the weight of the others.
 macro_rules! fixed {
     ($parallelism:literal, $who:literal) => {
         config!($parallelism, $who, "weight = 20.0")
@@ -78,52 +73,46 @@ const fn arms(as_is: &'static str, fixed: &'static str, target: &'static str) ->
 /// What must hold, with this target and this variation relative to the server as it is.
 const fn claims(target_ms: f64, varies: fn(&Seed<'_>) -> f64) -> [Claim; 4] {
     [
-        Claim {
-            statement: "the target is held",
-            paper: "60 ms guaranteed",
-            unit: "part of the windows in which the P99.9 of requests was within the target, lowest of the three",
-            ours: |seed| {
-                over(seed, |seed, at| seed.get(TARGET, at, "target_held_fraction"), f64::min)
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "windows of the daemon, from the start on: those in which it learned count too",
-        },
-        Claim {
-            statement: "fixed weights hold it as well",
-            paper: "60 ms guaranteed",
-            unit: "P99.9 of the requests of the ten since the start, in ms, highest of the three",
-            ours: |seed| over(seed, |seed, at| seed.get(FIXED, at, "ls_request_p999_ms"), f64::max),
-            bound: Bound::AtMost(target_ms),
-            note: "or else the next line would compare with a gate that is too kind to the others",
-        },
-        Claim {
-            statement: "the others get more than with fixed weights",
-            paper: "up to 7.6 x (Figure 18)",
-            unit: "throughput of those without a target / with fixed weights, lowest of the three",
-            ours: |seed| {
-                let ratio = |seed: &Seed<'_>, at| {
-                    seed.get(TARGET, at, "be_per_s") / seed.get(FIXED, at, "be_per_s")
-                };
-                over(seed, ratio, f64::min)
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "latencies of the ten vary less than on the server as it is",
-            paper: "lower (Figure 17)",
-            unit: "ratio of the variation of latency, highest of the three",
-            ours: varies,
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
+        Claim::new("the target is held")
+            .paper("60 ms guaranteed")
+            .ours(
+                "part of the windows in which the P99.9 of requests was within the target, lowest of the three",
+                |seed| {
+                    over(seed, |seed, at| seed.get(TARGET, at, "target_held_fraction"), f64::min)
+                },
+            )
+            .at_least(0.95)
+            .note("windows of the daemon, from the start on: those in which it learned count too"),
+        Claim::new("fixed weights hold it as well")
+            .paper("60 ms guaranteed")
+            .ours(
+                "P99.9 of the requests of the ten since the start, in ms, highest of the three",
+                |seed| over(seed, |seed, at| seed.get(FIXED, at, "ls_request_p999_ms"), f64::max),
+            )
+            .at_most(target_ms)
+            .note("or else the next line would compare with a gate that is too kind to the others"),
+        Claim::new("the others get more than with fixed weights")
+            .paper("up to 7.6 x (Figure 18)")
+            .ours(
+                "throughput of those without a target / with fixed weights, lowest of the three",
+                |seed| {
+                    let ratio = |seed: &Seed<'_>, at| {
+                        seed.get(TARGET, at, "be_per_s") / seed.get(FIXED, at, "be_per_s")
+                    };
+                    over(seed, ratio, f64::min)
+                },
+            )
+            .at_least(1.0),
+        Claim::new("latencies of the ten vary less than on the server as it is")
+            .paper("lower (Figure 17)")
+            .ours("ratio of the variation of latency, highest of the three", varies)
+            .at_most(1.0),
     ]
 }
 
 fn panels(as_is: &'static str, requests: &str) -> Vec<Panel> {
     let panel = |title: &str, unit: &str, key: &str| {
-        let panel = Panel::sweep(title, unit);
-        [as_is, FIXED, TARGET].into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
+        Panel::sweep(title, unit).lines([as_is, FIXED, TARGET], key)
     };
     let per_s = format!("{requests}/s");
     vec![
@@ -134,7 +123,7 @@ fn panels(as_is: &'static str, requests: &str) -> Vec<Panel> {
     ]
 }
 
-const SLO: Figure = Figure {
+pub(super) const SLO: Figure = Figure {
     id: "apples-slo",
     site: Site::MariaDb,
     title: "A P99.9 of 60 ms for ten users beside many others",
@@ -149,7 +138,7 @@ const SLO: Figure = Figure {
     panels: || panels(MARIADB, "transactions"),
 };
 
-const IN_REDIS: Figure = Figure {
+pub(super) const IN_REDIS: Figure = Figure {
     id: "apples-slo-redis",
     site: Site::Redis(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on Redis",
@@ -164,7 +153,7 @@ const IN_REDIS: Figure = Figure {
     ..SLO
 };
 
-const IN_MONGODB: Figure = Figure {
+pub(super) const IN_MONGODB: Figure = Figure {
     id: "apples-slo-mongodb",
     site: Site::MongoDb(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on MongoDB's protocol",

@@ -2,13 +2,10 @@
 
 use headworks_workload::tpcc::Mix;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const EXPERIMENT: Experiment = experiment!(USERS);
 
 const AS_IS: &str = "MariaDB as it is";
 const POOL: &str = "its own thread pool";
@@ -42,7 +39,7 @@ const fn long(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: &[MANY], load: LOAD, time: Some((4, 120)) }
 }
 
-const USERS: Figure = Figure {
+pub(super) const USERS: Figure = Figure {
     id: "apples-users",
     site: Site::MariaDb,
     title: "Throughput, fairness and tails with more and more users",
@@ -61,47 +58,28 @@ const USERS: Figure = Figure {
     time: Time { warm_up_s: 4, window_s: 20, rounds: 3 },
     extend: |_| {},
     claims: &[
-        Claim {
-            statement: "256 and 512 users: more throughput than MariaDB as it is",
-            paper: "+9.8 % to +28.1 % (Figure 9)",
-            unit: "lower ratio of throughput of the two",
-            ours: |seed| least(seed, AS_IS),
-            bound: Bound::AtLeast(1.10),
-            note: "",
-        },
-        Claim {
-            statement: "256 and 512 users: at least the throughput of MariaDB's own thread pool",
-            paper: "not compared",
-            unit: "lower ratio of throughput of the two",
-            ours: |seed| least(seed, POOL),
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "256 and 512 users: at least the throughput of a limit that was set by hand",
-            paper: "not compared",
-            unit: "lower ratio of throughput of the two",
-            ours: |seed| least(seed, LIMIT),
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "256 users: service is much fairer than from MariaDB as it is",
-            paper: "31.8 x to 101.5 x (Figures 12 and 14)",
-            unit: "ratio of U_f over statements, in two minutes",
-            ours: |seed| {
+        Claim::new("256 and 512 users: more throughput than MariaDB as it is")
+            .paper("+9.8 % to +28.1 % (Figure 9)")
+            .ours("lower ratio of throughput of the two", |seed| least(seed, AS_IS))
+            .at_least(1.10),
+        Claim::new("256 and 512 users: at least the throughput of MariaDB's own thread pool")
+            .paper("not compared")
+            .ours("lower ratio of throughput of the two", |seed| least(seed, POOL))
+            .at_least(1.0),
+        Claim::new("256 and 512 users: at least the throughput of a limit that was set by hand")
+            .paper("not compared")
+            .ours("lower ratio of throughput of the two", |seed| least(seed, LIMIT))
+            .at_least(1.0),
+        Claim::new("256 users: service is much fairer than from MariaDB as it is")
+            .paper("31.8 x to 101.5 x (Figures 12 and 14)")
+            .ours("ratio of U_f over statements, in two minutes", |seed| {
                 let unfairness = |arm| seed.get(arm, MANY, "unfairness");
                 unfairness(AS_IS_LONG) / unfairness(GATE_LONG)
-            },
-            bound: Bound::AtLeast(30.0),
-            note: "",
-        },
+            })
+            .at_least(30.0),
     ],
     panels: || {
-        let panel = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ALL, key);
         vec![
             panel("Throughput", "transactions/s", KEY),
             panel("Unfairness U_f", "", "unfairness"),

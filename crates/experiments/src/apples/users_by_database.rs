@@ -4,17 +4,10 @@ use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const POSTGRESQL: Experiment = experiment!(TPCC);
-pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
-pub(super) const SYSBENCH: Experiment = experiment!(IN_MARIADB);
-pub(super) const SYSBENCH_POSTGRESQL: Experiment = experiment!(IN_POSTGRESQL);
 
 const AS_IS: &str = "as it is";
 const GATE: &str = "behind the gate";
@@ -64,37 +57,26 @@ const fn claims(
     fairer: fn(&Seed<'_>) -> f64,
 ) -> [Claim; 3] {
     [
-        Claim {
-            statement: "256 and 512 users: throughput against the server as it is",
-            paper: throughput.0,
-            unit: "lower ratio of throughput of the two",
-            ours: |seed| least(seed, KEY),
-            bound: Bound::AtLeast(throughput.1),
-            note: "",
-        },
-        Claim {
-            statement: "256 users: service is fairer than from the server as it is",
-            paper: fairness.0,
-            unit: "ratio of U_f over requests",
-            ours: fairer,
-            bound: Bound::AtLeast(fairness.1),
-            note: "",
-        },
-        Claim {
-            statement: "4 users, fewer than P: the gate costs next to nothing",
-            paper: "about 100 ns for each intercepted call (section 3.4)",
-            unit: "ratio of throughput",
-            ours: |seed| seed.get(GATE, 4.0, KEY) / seed.get(AS_IS, 4.0, KEY),
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
+        Claim::new("256 and 512 users: throughput against the server as it is")
+            .paper(throughput.0)
+            .ours("lower ratio of throughput of the two", |seed| least(seed, KEY))
+            .at_least(throughput.1),
+        Claim::new("256 users: service is fairer than from the server as it is")
+            .paper(fairness.0)
+            .ours("ratio of U_f over requests", fairer)
+            .at_least(fairness.1),
+        Claim::new("4 users, fewer than P: the gate costs next to nothing")
+            .paper("about 100 ns for each intercepted call (section 3.4)")
+            .ours("ratio of throughput", |seed| {
+                seed.get(GATE, 4.0, KEY) / seed.get(AS_IS, 4.0, KEY)
+            })
+            .at_least(0.97),
     ]
 }
 
 fn panels(unit: &str) -> Vec<Panel> {
-    let panel = |title: &str, unit: &str, key: &str| {
-        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
-    };
+    let panel =
+        |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines([AS_IS, GATE], key);
     vec![
         panel("Throughput", unit, KEY),
         panel("Unfairness U_f", "", "unfairness"),
@@ -103,7 +85,7 @@ fn panels(unit: &str) -> Vec<Panel> {
     ]
 }
 
-const TPCC: Figure = Figure {
+pub(super) const TPCC: Figure = Figure {
     id: "apples-users-postgresql",
     site: Site::PostgreSql,
     title: "Throughput, fairness and tails with more and more users: PostgreSQL",
@@ -121,7 +103,7 @@ const TPCC: Figure = Figure {
     panels: || panels("transactions/s"),
 };
 
-const IN_MARIADB: Figure = Figure {
+pub(super) const IN_MARIADB: Figure = Figure {
     id: "apples-users-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on MariaDB",
@@ -136,7 +118,7 @@ const IN_MARIADB: Figure = Figure {
     ..TPCC
 };
 
-const IN_POSTGRESQL: Figure = Figure {
+pub(super) const IN_POSTGRESQL: Figure = Figure {
     id: "apples-users-sysbench-postgresql",
     site: Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on PostgreSQL",
@@ -146,7 +128,7 @@ const IN_POSTGRESQL: Figure = Figure {
     ..IN_MARIADB
 };
 
-const IN_REDIS: Figure = Figure {
+pub(super) const IN_REDIS: Figure = Figure {
     id: "apples-users-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on Redis",
@@ -163,7 +145,7 @@ const IN_REDIS: Figure = Figure {
     ..TPCC
 };
 
-const IN_MONGODB: Figure = Figure {
+pub(super) const IN_MONGODB: Figure = Figure {
     id: "apples-users-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on MongoDB's protocol",

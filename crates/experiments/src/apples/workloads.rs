@@ -5,17 +5,13 @@ use std::collections::BTreeMap;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
-use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users, Workload};
+use super::figure::{Arm, Claim, Figure, Load, ServerKind, Time, Users, Workload};
 use super::site::{Engine, Site};
-use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 
 // The workloads of the sites themselves are those of the figures that share their data.
-pub(super) const SYSBENCH: Experiment = experiment!(ON_MARIADB);
-pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
 
 /// What the names of the two arms of a workload end with.
 macro_rules! as_is {
@@ -112,22 +108,15 @@ macro_rules! figure {
             time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
             extend: compare,
             claims: &[$(
-                Claim {
-                    statement: concat!($name, ": throughput against the server as it is"),
-                    paper: $throughput,
-                    unit: "ratio of throughput",
-                    ours: |seed| seed.get(gated!($name), AT, THROUGHPUT),
-                    bound: Bound::AtLeast(0.97),
-                    note: "",
-                },
-                Claim {
-                    statement: concat!($name, ": service is fairer than from the server as it is"),
-                    paper: $fairness,
-                    unit: "ratio of U_f over requests",
-                    ours: |seed| fairer(seed, gated!($name)),
-                    bound: Bound::AtLeast(4.6),
-                    note: "the bound is the least that the paper has anywhere",
-                },
+                Claim::new(concat!($name, ": throughput against the server as it is"))
+                    .paper($throughput)
+                    .ours("ratio of throughput", |seed| seed.get(gated!($name), AT, THROUGHPUT))
+                    .at_least(0.97),
+                Claim::new(concat!($name, ": service is fairer than from the server as it is"))
+                    .paper($fairness)
+                    .ours("ratio of U_f over requests", |seed| fairer(seed, gated!($name)))
+                    .at_least(4.6)
+                    .note("the bound is the least that the paper has anywhere"),
             )+],
             panels: || vec![
                 Panel::bars("Throughput behind the gate, of that as it is", "ratio")
@@ -156,7 +145,7 @@ fn fairer(seed: &Seed<'_>, gated: &str) -> f64 {
     1.0 / seed.get(gated, AT, UNFAIRNESS)
 }
 
-const ON_MARIADB: Figure = figure! {
+pub(super) const ON_MARIADB: Figure = figure! {
     id: "apples-workloads-sysbench",
     site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Other workloads with and without the gate: sysbench on MariaDB",
@@ -176,7 +165,7 @@ const ON_MARIADB: Figure = figure! {
     }
 };
 
-const ON_REDIS: Figure = figure! {
+pub(super) const ON_REDIS: Figure = figure! {
     id: "apples-workloads-ycsb-redis",
     site: Site::Redis(Core::A),
     title: "Other workloads with and without the gate: YCSB B to F on Redis",
@@ -200,7 +189,7 @@ const ON_REDIS: Figure = figure! {
     }
 };
 
-const ON_MONGODB: Figure = figure! {
+pub(super) const ON_MONGODB: Figure = figure! {
     id: "apples-workloads-ycsb-mongodb",
     site: Site::MongoDb(Core::A),
     title: "Other workloads with and without the gate: YCSB on MongoDB's protocol",

@@ -24,9 +24,9 @@ use crate::gate_postgres::pooler;
 use crate::interrupt;
 use crate::neighbours::site::{Kind, Site};
 use crate::progress::Progress;
-use crate::record::unix_now_s;
 use crate::running::Running;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use crate::work::Work;
 use headworks_policy::metrics::{median, percentile};
 
@@ -103,8 +103,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
         progress: Progress::new(&format!("{}: {}", experiment.id, experiment.title), expected),
         data: BTreeMap::new(),
     };
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
+    let rounds = Rounds::begin(experiment, options);
     for arm in &plan.arms {
         bench.prepare(arm.kind).with_context(|| arm.kind.name())?;
     }
@@ -132,11 +131,8 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
         }
     }
     let arms = plan.arms.iter().map(|arm| {
-        let point = |task: &Task| {
-            let runs = found.iter().filter(|each| (each.0, each.1) == (arm.label, task.at));
-            Point { at: task.at, runs: runs.map(|each| each.2.clone()).collect() }
-        };
-        let points = plan.tasks.iter().filter(|task| fits(task, arm)).map(point).collect();
+        let points: Vec<f64> =
+            plan.tasks.iter().filter(|task| fits(task, arm)).map(|task| task.at).collect();
         let front = match arm.front {
             Front::Nothing => "as it is".to_owned(),
             Front::Gate(config) => {
@@ -144,20 +140,10 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
             }
             Front::PgBouncer => format!("behind PgBouncer, {POOLED} connections"),
         };
-        let setup = [("server".to_owned(), format!("{}, {front}", arm.kind.name()))].into();
-        ArmRecord { arm: arm.label.to_owned(), setup, points }
+        rounds::Arm::new(arm.label, format!("{}, {front}", arm.kind.name()), &points)
     });
-    Ok(Record {
-        header: experiment.header(options, recorded_at_unix_s),
-        counted_s: plan.window_s as f64,
-        warmup_s: plan.warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: plan.sweep.clone(),
-        arms: arms.collect(),
-    })
+    let seconds = (plan.warm_up_s as f64, plan.window_s as f64);
+    Ok(rounds.record(seconds, &plan.sweep, arms.collect(), &found))
 }
 
 fn fits(task: &Task, arm: &Arm) -> bool {

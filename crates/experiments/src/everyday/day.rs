@@ -1,15 +1,13 @@
 //! Everyday loads. The gate must not make any of them worse, in any window of a run.
 
-use anyhow::Result;
-
 use super::client::Act;
-use super::collect::{AROUND_S, DATA_S, collect};
+use super::collect::{AROUND_S, DATA_S};
 use super::judge::{self, Measure, Spec, View};
 use super::{AUTO, Arm, Case, Front, Group, P16};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Steps};
 use crate::neighbours::site::Kind;
+use crate::sweep::Bound;
 use crate::sweep::found::largest;
-use crate::sweep::{self, Bound};
 
 /// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.
 const TIMES: [(u64, usize, u64); 2] = [(30, 5, 10), (12, 1, 4)];
@@ -27,8 +25,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         + 2 * DATA_S,
     expected_quick_s: (TIMES[1].0 + AROUND_S) * 16 + 2 * DATA_S,
     needs: &["mariadb-server-core", "postgresql"],
-    run,
-    report: |directory| judge::report(&SPEC, directory, false),
+    bench: &Steps {
+        collect: |options| judge::collect(&SPEC, options),
+        report: |directory, fresh| judge::report(&SPEC, directory, fresh),
+    },
 };
 
 const ARMS: [Arm; 8] = [
@@ -203,6 +203,7 @@ const SPEC: Spec = Spec {
     arms: &ARMS,
     cases: &CASES,
     measures: &MEASURES,
+    times: TIMES,
     about: "Transactions that wait for their program, alone and beside 192 busy clients; 24 long \
             statements that join 64 short readers; point selects; imports and an index build \
             beside readers; a connection for each transaction; a load that changes between \
@@ -210,12 +211,6 @@ const SPEC: Spec = Spec {
             from the first on. A long statement counts in all windows that it spans. The total \
             is that of the short requests.",
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    let plan = judge::plan(&SPEC, options, TIMES);
-    sweep::write(&options.out, &collect(&plan, options)?)?;
-    judge::report(&SPEC, &options.out, true)
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::collect::{Plan, Task};
+use super::collect::{self, Plan, Task};
 use super::{Arm, Case, Front, Group};
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::escape;
@@ -23,6 +23,8 @@ pub(super) struct Spec {
     pub(super) arms: &'static [Arm],
     pub(super) cases: &'static [Case],
     pub(super) measures: &'static [Measure],
+    /// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.
+    pub(super) times: [(u64, usize, u64); 2],
     /// What was run, in a few sentences.
     pub(super) about: &'static str,
 }
@@ -144,15 +146,15 @@ fn put(record: &mut Record, arm: &str, at: f64, key: &str, value: f64) {
     }
 }
 
-/// Chooses the arms and cases to run.
-pub(super) fn plan(spec: &Spec, options: &RunOptions, planned: [(u64, usize, u64); 2]) -> Plan {
-    let (window_s, rounds, bucket_s) = planned[usize::from(options.quick)];
+/// Runs the arms and cases that are asked for.
+pub(super) fn collect(spec: &Spec, options: &RunOptions) -> Result<Record> {
+    let (window_s, rounds, bucket_s) = spec.times[usize::from(options.quick)];
     let wanted = |case: &Case| {
         options.only.as_ref().map_or(case.quick || !options.quick, |only| case.name.contains(only))
     };
     let tasks = spec.cases.iter().enumerate().filter(|(_, case)| wanted(case));
     let names = spec.cases.iter().enumerate().map(|(at, case)| format!("{} {}", at + 1, case.name));
-    Plan {
+    let plan = Plan {
         experiment: spec.experiment,
         arms: spec.arms.iter().copied().filter(|arm| arm.quick || !options.quick).collect(),
         tasks: tasks.map(|(at, case)| Task { at: (at + 1) as f64, case, offered: None }).collect(),
@@ -162,7 +164,8 @@ pub(super) fn plan(spec: &Spec, options: &RunOptions, planned: [(u64, usize, u64
         rounds: options.repeat.unwrap_or(rounds).max(1),
         capacity: None,
         sweep: format!("case ({})", names.collect::<Vec<_>>().join("; ")),
-    }
+    };
+    collect::collect(&plan, options)
 }
 
 /// Analyses and draws a record.
@@ -188,15 +191,12 @@ pub(super) fn report(spec: &Spec, directory: &Path, fresh: bool) -> Result<Outco
         figure: experiment.figure,
         about: spec.about,
         sweep_label: "case",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!(
             "behind the gate, relative to the same server as it is; {} s a run",
             record.counted_s
         ),
         quick: "few cases, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Cases</h2>\n<pre>{}</pre>", escape(&figures)),
-        claims: &[],
         panels: maps.collect(),
         ..Presentation::default()
     };

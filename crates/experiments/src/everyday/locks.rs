@@ -1,16 +1,12 @@
 //! Sessions that wait for locks must not keep bystanders from working.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::client::Act;
-use super::collect::{AROUND_S, DATA_S, collect};
+use super::collect::{AROUND_S, DATA_S};
 use super::judge::{self, Measure, Spec, View};
 use super::{AUTO, Arm, Case, Front, Group, P4, P16};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Steps};
 use crate::neighbours::site::Kind;
-use crate::sweep::{self, Bound};
+use crate::sweep::Bound;
 
 /// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.
 const TIMES: [(u64, usize, u64); 2] = [(20, 5, 10), (11, 1, 11)];
@@ -24,8 +20,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         + 2 * DATA_S,
     expected_quick_s: (TIMES[1].0 + AROUND_S) * 4 + 2 * DATA_S,
     needs: &["mariadb-server-core", "postgresql"],
-    run,
-    report: |directory| judge::report(&SPEC, directory, false),
+    bench: &Steps {
+        collect: |options| judge::collect(&SPEC, options),
+        report: |directory, fresh| judge::report(&SPEC, directory, fresh),
+    },
 };
 
 const fn arm(label: &'static str, kind: Kind, front: Front, quick: bool) -> Arm {
@@ -120,22 +118,13 @@ const SPEC: Spec = Spec {
     arms: &ARMS,
     cases: &CASES,
     measures: &MEASURES,
+    times: TIMES,
     about: "Eight bystanders change rows of their own, with short pauses. Beside them, clients \
             wait: for a row whose owner idles for 3 s in its transaction, for a table with an \
             ALTER TABLE behind an idle reader, for user locks, or in the server's sleep \
             function. A session that waits needs no processor, so it must cost the bystanders \
             nothing.",
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    let plan = judge::plan(&SPEC, options, TIMES);
-    sweep::write(&options.out, &collect(&plan, options)?)?;
-    report(&options.out)
-}
-
-fn report(directory: &Path) -> Result<Outcome> {
-    judge::report(&SPEC, directory, true)
-}
 
 #[cfg(test)]
 mod tests {

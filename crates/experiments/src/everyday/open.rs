@@ -5,12 +5,13 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::client::Act;
-use super::collect::{AROUND_S, DATA_S, Plan, Task, collect};
+use super::collect::{self, AROUND_S, DATA_S, Plan, Task};
 use super::judge::{self, Measure};
 use super::{AUTO, Arm, Case, Front, Group, P16, POOLED};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::neighbours::site::Kind;
 use crate::sweep::panel::Panel;
+use crate::sweep::record::Record;
 use crate::sweep::{self, Bound, Presentation};
 
 const ID: &str = "gate-open";
@@ -35,8 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         + 2 * DATA_S * (RATES.len() * TIMES[0].2) as u64,
     expected_quick_s: (TIMES[1].0 + TIMES[1].1 + AROUND_S) * 9 + DATA_S,
     needs: &["mariadb-server-core", "postgresql", "pgbouncer"],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect, report },
 };
 
 const ARMS: [Arm; 8] = [
@@ -86,7 +86,7 @@ const MEASURES: [Measure; 3] = [
     },
 ];
 
-fn run(options: &RunOptions) -> Result<Outcome> {
+fn collect(options: &RunOptions) -> Result<Record> {
     let (warm_up_s, window_s, rounds) = TIMES[usize::from(options.quick)];
     let rates = if options.quick { &QUICK_RATES[..] } else { &RATES[..] };
     let window_s = options.window_s.unwrap_or(window_s).max(1);
@@ -106,8 +106,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         sweep: "offered, of the capacity (16 clients in a closed loop, the server as it is)"
             .to_owned(),
     };
-    sweep::write(&options.out, &collect(&plan, options)?)?;
-    report(&options.out, true)
+    collect::collect(&plan, options)
 }
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
@@ -148,8 +147,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 connection is busy. Half of them change one of ten hot rows. Latency counts from \
                 the arrival.",
         sweep_label: "offered, of the capacity",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!(
             "256 connections, half of the transactions on 10 hot rows, {} s a run; \
              PgBouncer with {POOLED} server connections",
@@ -157,7 +154,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         ),
         quick: "few variants and rates, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Figures</h2>\n<pre>{}</pre>", crate::html::escape(&figures)),
-        claims: &[],
         panels,
         ..Presentation::default()
     };

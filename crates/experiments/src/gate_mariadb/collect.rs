@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use headworks_rig::gated::Instance;
-use headworks_rig::machine::Load;
 use headworks_rig::{Programs, Server, ServerBuilder};
 
 use super::workload::{DATABASE, Sysbench, TABLES, Window, read_notebooks};
@@ -12,7 +11,7 @@ use super::{AS_IS, EXPERIMENT, GATED, POOL, USERS_FEW, USERS_MANY};
 use crate::experiment::RunOptions;
 use crate::interrupt::{self, monotonic_us};
 use crate::progress::Progress;
-use crate::served::measure;
+use crate::served::{Plan, measure};
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds, Task};
 use crate::table::thousands;
@@ -28,54 +27,17 @@ const THREAD_POOL: &str = "--thread-handling=pool-of-threads";
 /// How long an orderly shutdown of the server may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long clients may take to end.
-const CLIENTS_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The sizes of one run.
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    rounds: usize,
-    rows_per_table: u32,
-    /// Load without counting, after all clients are connected.
-    warm_up: Duration,
-    /// The time in which clients count.
-    window: Duration,
-    /// What filling the tables takes, and what a run takes beside its clients.
-    prepare: Duration,
-    around: Duration,
+fn plan(options: &RunOptions) -> Plan {
+    let (rounds, size, [warm_up, window, prepare, around]) =
+        if options.quick { (1, 25_000, [2, 5, 2, 3]) } else { (3, 250_000, [6, 20, 12, 4]) };
+    let [warm_up, window, prepare, around] =
+        [warm_up, window, prepare, around].map(Duration::from_secs);
+    Plan { rounds, size, warm_up, window, prepare, around }.with(options)
 }
 
-impl Plan {
-    fn new(options: &RunOptions) -> Self {
-        let (rounds, rows_per_table, warm_up_s, window_s) =
-            if options.quick { (1, 25_000, 2, 5) } else { (3, 250_000, 6, 20) };
-        let window_s = options.window_s.map_or(window_s, |asked| asked.max(1));
-        Self {
-            rounds: options.repeat.unwrap_or(rounds).max(1),
-            rows_per_table,
-            warm_up: Duration::from_secs(warm_up_s.min(window_s)),
-            window: Duration::from_secs(window_s),
-            prepare: Duration::from_secs(if options.quick { 2 } else { 12 }),
-            around: Duration::from_secs(if options.quick { 3 } else { 4 }),
-        }
-    }
-
-    /// From the start of the clients to the begin of the window: half a second and 10 ms for each
-    /// to connect, and the warm-up.
-    fn lead(&self, users: f64) -> Duration {
-        Duration::from_millis(500 + 10 * users as u64) + self.warm_up
-    }
-
-    /// How long a run will take.
-    fn run(&self, users: f64) -> Duration {
-        self.lead(users) + self.window + self.around
-    }
-
-    /// How long all rounds of these arms will take.
-    fn expected(&self, arms: &[Arm]) -> Duration {
-        let users = arms.iter().flat_map(|arm| &arm.points);
-        self.prepare + users.map(|users| self.run(*users)).sum::<Duration>() * self.rounds as u32
-    }
+/// Clients of an arm at a point.
+fn users(_: &str, at: f64) -> usize {
+    at as usize
 }
 
 /// The arms, each with its numbers of users. Without a gate only if that was asked for.
@@ -95,13 +57,13 @@ fn arms(with_gate: bool) -> Vec<Arm> {
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let programs = Programs::find()?;
     let gate = options.gate(EXPERIMENT.id)?;
-    let plan = Plan::new(options);
+    let plan = plan(options);
     let work = Work::new(options, 2 << 30)?;
-    let sysbench = Sysbench::find(work.path(), plan.rows_per_table)?;
+    let sysbench = Sysbench::find(work.path(), plan.size)?;
     let mut arms = arms(gate.is_some());
     let workload = format!(
         "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine, {TABLES} × {} rows",
-        thousands(f64::from(plan.rows_per_table))
+        thousands(f64::from(plan.size))
     );
     let software = format!("{}, {}", server_version(&programs)?, sysbench.version);
     for arm in &mut arms {
@@ -111,7 +73,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
             arm.setup.insert("gate".to_owned(), front.join(" "));
         }
     }
-    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms));
+    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms, users));
     let rounds = Rounds::begin(&EXPERIMENT, options);
     let mut bench = Bench { progress, options, plan, sysbench, work, gate };
     bench.prepare()?;
@@ -136,7 +98,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
-        let title = format!("loading {TABLES} tables of {} rows", self.plan.rows_per_table);
+        let title = format!("loading {TABLES} tables of {} rows", self.plan.size);
         self.progress.step(&title, self.plan.prepare);
         let mut server = self.server(AS_IS).start()?;
         server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
@@ -146,35 +108,23 @@ impl Bench<'_> {
     }
 
     fn run(&mut self, task: Task<'_>) -> Result<Run> {
-        let users = task.at as usize;
-        self.progress.step(task.title, self.plan.run(task.at));
+        let users = users(task.arm, task.at);
+        self.progress.step(task.title, self.plan.run(users));
         let mut server = self.server(task.arm).start()?;
         server.ensure_gated(task.arm == GATED)?;
         warm_buffer_pool(&server, &self.progress)?;
 
-        let lead = self.plan.lead(task.at);
-        let begin_us = monotonic_us() + lead.as_micros() as u64;
+        let begin_us = monotonic_us() + self.plan.lead(users).as_micros() as u64;
         let window = Window { begin_us, end_us: begin_us + self.plan.window.as_micros() as u64 };
         let notebooks = self.work.path().join("notebooks");
         // Every arm of a round draws the same keys.
         let seed = (self.options.seed as u32).wrapping_add(task.round as u32);
-        // sysbench counts its time from when all clients are connected, so that this always
-        // outlasts the window.
-        let time = lead + self.plan.window + Duration::from_secs(1);
+        let time = self.plan.clients(users);
         let mut clients =
             self.sysbench.start(server.port(), users, seed, window, time, &notebooks)?;
-        let measured = (|| {
-            clients.wait_until(window.begin_us, &self.progress)?;
-            let begin = Load::read();
-            clients.wait_until(window.end_us, &self.progress)?;
-            let end = Load::read();
-            if let Some((gate, _)) = self.gate.as_ref().filter(|_| task.arm == GATED) {
-                gate.enforcing_status()?;
-            }
-            clients.wait(CLIENTS_TIMEOUT, &self.progress)?;
-            Ok([begin, end])
-        })();
-        let loads = measured.map_err(|error: anyhow::Error| {
+        let gate = self.gate.as_ref().filter(|_| task.arm == GATED).map(|(gate, _)| gate);
+        let measured = self.plan.watch(&mut clients, begin_us, gate, &self.progress);
+        let loads = measured.map_err(|error| {
             if server.is_running() {
                 error
             } else {
@@ -235,18 +185,18 @@ mod tests {
     #[test]
     fn the_registry_promises_what_the_plan_expects() {
         let mut options = RunOptions::new("");
-        let full = Plan::new(&options).expected(&arms(true)).as_secs();
+        let full = plan(&options).expected(&arms(true), users).as_secs();
         assert!(full.abs_diff(EXPERIMENT.expected_s) <= 30, "{full}");
         options.quick = true;
-        let quick = Plan::new(&options).expected(&arms(true)).as_secs();
+        let quick = plan(&options).expected(&arms(true), users).as_secs();
         assert!(quick.abs_diff(EXPERIMENT.expected_quick_s) <= 10, "{quick}");
     }
 
     #[test]
     fn a_short_window_shortens_the_warm_up() {
         let options = RunOptions { window_s: Some(1), ..RunOptions::new("") };
-        assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(1));
+        assert_eq!(plan(&options).warm_up, Duration::from_secs(1));
         let options = RunOptions { window_s: Some(60), ..RunOptions::new("") };
-        assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(6));
+        assert_eq!(plan(&options).warm_up, Duration::from_secs(6));
     }
 }

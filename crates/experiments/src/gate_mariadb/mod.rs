@@ -16,12 +16,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::served::{
     CPU_WAITED, MAX, P50, P95, P99, REQUESTS, RETRIES, TPS, UNFAIRNESS, VARIATION,
 };
 use crate::sweep::found::Seed;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 
 const ID: &str = "gate-mariadb";
 
@@ -34,8 +34,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 490,
     expected_quick_s: 62,
     needs: &["mariadb-server-core", "sysbench", "2 GB of disk"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 /// The arms.
@@ -55,64 +54,35 @@ fn over(seed: &Seed<'_>, key: &str, under: &'static str, users: f64) -> f64 {
 }
 
 const CLAIMS: &[Claim] = &[
-    Claim {
-        statement: "256 users: at least 1.10 × the throughput of MariaDB as it is",
-        paper: PAPER_THROUGHPUT,
-        unit: "ratio of tx/s",
-        ours: |seed| over(seed, TPS, AS_IS, USERS_MANY),
-        bound: Bound::AtLeast(1.10),
-        note: "",
-    },
-    Claim {
-        statement: "256 users: at least 1.10 × the throughput of MariaDB's own thread pool",
-        paper: "not compared",
-        unit: "ratio of tx/s",
-        ours: |seed| over(seed, TPS, POOL, USERS_MANY),
-        bound: Bound::AtLeast(1.10),
-        note: "",
-    },
-    Claim {
-        statement: "256 users: p95 latency at most 0.4 × that of MariaDB as it is",
-        paper: "not reported for MySQL",
-        unit: "ratio of ms",
-        ours: |seed| over(seed, P95, AS_IS, USERS_MANY),
-        bound: Bound::AtMost(0.4),
-        note: "",
-    },
-    Claim {
-        statement: "256 users: p95 latency at most 0.4 × that of MariaDB's own thread pool",
-        paper: "not compared",
-        unit: "ratio of ms",
-        ours: |seed| over(seed, P95, POOL, USERS_MANY),
-        bound: Bound::AtMost(0.4),
-        note: "",
-    },
-    Claim {
-        statement: "256 users: unfairness U_f at most 0.05",
-        paper: "at most 0.15 wanted; 0.17 at 512 users (Fig. 9)",
-        unit: "U_f over requests",
-        ours: |seed| seed.get(GATED, USERS_MANY, UNFAIRNESS),
-        bound: Bound::AtMost(0.05),
-        note: "",
-    },
-    Claim {
-        statement: "16 users: at least 0.99 × the throughput without the gate",
-        paper: "not reported; interception costs about 100 ns a call",
-        unit: "ratio of tx/s",
-        ours: |seed| over(seed, TPS, AS_IS, USERS_FEW),
-        bound: Bound::AtLeast(0.99),
-        note: "",
-    },
+    Claim::new("256 users: at least 1.10 × the throughput of MariaDB as it is")
+        .paper(PAPER_THROUGHPUT)
+        .ours("ratio of tx/s", |seed| over(seed, TPS, AS_IS, USERS_MANY))
+        .at_least(1.10),
+    Claim::new("256 users: at least 1.10 × the throughput of MariaDB's own thread pool")
+        .paper("not compared")
+        .ours("ratio of tx/s", |seed| over(seed, TPS, POOL, USERS_MANY))
+        .at_least(1.10),
+    Claim::new("256 users: p95 latency at most 0.4 × that of MariaDB as it is")
+        .paper("not reported for MySQL")
+        .ours("ratio of ms", |seed| over(seed, P95, AS_IS, USERS_MANY))
+        .at_most(0.4),
+    Claim::new("256 users: p95 latency at most 0.4 × that of MariaDB's own thread pool")
+        .paper("not compared")
+        .ours("ratio of ms", |seed| over(seed, P95, POOL, USERS_MANY))
+        .at_most(0.4),
+    Claim::new("256 users: unfairness U_f at most 0.05")
+        .paper("at most 0.15 wanted; 0.17 at 512 users (Fig. 9)")
+        .ours("U_f over requests", |seed| seed.get(GATED, USERS_MANY, UNFAIRNESS))
+        .at_most(0.05),
+    Claim::new("16 users: at least 0.99 × the throughput without the gate")
+        .paper("not reported; interception costs about 100 ns a call")
+        .ours("ratio of tx/s", |seed| over(seed, TPS, AS_IS, USERS_FEW))
+        .at_least(0.99),
 ];
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
 
 /// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
 /// run.
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let show = Presentation {
         id: ID,

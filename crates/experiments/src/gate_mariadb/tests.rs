@@ -2,7 +2,7 @@
 
 use headworks_rig::machine::Load;
 
-use super::{AS_IS, CLAIMS, GATED, POOL, USERS_FEW, USERS_MANY, draw, report_on};
+use super::{AS_IS, CLAIMS, GATED, POOL, USERS_FEW, USERS_MANY, draw, report};
 use crate::record::read_json;
 use crate::served::{Client, TPS, UNFAIRNESS, measure};
 use crate::sweep::analyse::verdicts;
@@ -95,7 +95,7 @@ fn picture_page_and_text_say_what_was_measured() {
     let directory = std::env::temp_dir().join(format!("headworks-gate-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     crate::sweep::write(&directory, &full_record()).unwrap();
-    let outcome = report_on(&directory, true).unwrap();
+    let outcome = report(&directory, true).unwrap();
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     let svg = read("gate-mariadb.svg");
     well_formed(&svg);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
-use headworks_rig::machine::Load;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
 
 use super::pgbench::{self, Window, wall_clock_us};
@@ -14,7 +13,7 @@ use super::{AS_IS, AS_IS_16, EXPERIMENT, GATED, GATED_16, PGBOUNCER, POINTS, poo
 use crate::experiment::RunOptions;
 use crate::interrupt::monotonic_us;
 use crate::progress::Progress;
-use crate::served::measure;
+use crate::served::{Plan, measure};
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds, Task};
 use crate::work::Work;
@@ -25,50 +24,22 @@ const SETTINGS: [(&str, &str); 3] =
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long clients may take to end.
-const CLIENTS_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// What a run takes beside its clients.
-const AROUND: Duration = Duration::from_millis(2_500);
-
-/// The sizes of a run.
-struct Plan {
-    rounds: usize,
-    scale: u32,
-    warm_up: Duration,
-    window: Duration,
-}
-
-impl Plan {
-    fn new(options: &RunOptions) -> Plan {
-        let (rounds, scale, warm_up_s, window_s) =
-            if options.quick { (1, 2, 1, 2) } else { (3, 20, 3, 15) };
-        let window_s = options.window_s.map_or(window_s, |asked| asked.max(1));
-        Plan {
-            rounds: options.repeat.unwrap_or(rounds).max(1),
-            scale,
-            warm_up: Duration::from_secs(warm_up_s.min(window_s)),
-            window: Duration::from_secs(window_s),
-        }
-    }
-
-    /// Time for the clients to connect, and to warm up.
-    fn lead(&self, users: usize) -> Duration {
-        Duration::from_millis(500 + 10 * users as u64) + self.warm_up
-    }
-
-    fn run(&self, users: usize) -> Duration {
-        self.lead(users) + self.window + AROUND
-    }
-
-    fn expected(&self, arms: &[Arm]) -> Duration {
-        let runs = arms.iter().map(|arm| self.run(users(arm.label)) * arm.points.len() as u32);
-        runs.sum::<Duration>() * self.rounds as u32
-    }
+fn plan(options: &RunOptions) -> Plan {
+    let (rounds, size, warm_up_s, window_s) =
+        if options.quick { (1, 2, 1, 2) } else { (3, 20, 3, 15) };
+    let plan = Plan {
+        rounds,
+        size,
+        warm_up: Duration::from_secs(warm_up_s),
+        window: Duration::from_secs(window_s),
+        prepare: Duration::from_secs(5),
+        around: Duration::from_millis(2_500),
+    };
+    plan.with(options)
 }
 
 /// Clients of an arm.
-fn users(arm: &str) -> usize {
+fn users(arm: &str, _: f64) -> usize {
     if [AS_IS_16, GATED_16].contains(&arm) { 16 } else { 256 }
 }
 
@@ -83,7 +54,7 @@ fn arms(with_gate: bool) -> Vec<Arm> {
         .map(|arm| {
             let possible = |at: &usize| arm != PGBOUNCER || POINTS[*at].1 != "prepared";
             let points = (0..POINTS.len()).filter(possible).map(|at| at as f64);
-            Arm::new(arm, format!("{} clients", users(arm)), &points.collect::<Vec<_>>())
+            Arm::new(arm, format!("{} clients", users(arm, 0.0)), &points.collect::<Vec<_>>())
         })
         .collect()
 }
@@ -91,7 +62,7 @@ fn arms(with_gate: bool) -> Vec<Arm> {
 /// Runs the whole experiment.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let gate = options.gate(EXPERIMENT.id)?;
-    let plan = Plan::new(options);
+    let plan = plan(options);
     let work = Work::new(options, 2 << 30)?;
     let postgres = postgres_program("postgres").context(headworks_rig::POSTGRES_SKIPPED)?;
     let version = Command::new(postgres).arg("--version").env_remove("LD_PRELOAD").output()?;
@@ -107,7 +78,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let mut arms = arms(gate.is_some());
     for arm in &mut arms {
         let mut note = |key: &str, value: String| arm.setup.insert(key.to_owned(), value);
-        note("workload", format!("scale {}, {settings}", plan.scale));
+        note("workload", format!("scale {}, {settings}", plan.size));
         note("software", software.join(", "));
         if arm.label == PGBOUNCER {
             note("front", format!("transaction mode, {parallelism} server connections"));
@@ -115,7 +86,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
             note("front", front.join(" "));
         }
     }
-    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms));
+    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms, users));
     let rounds = Rounds::begin(&EXPERIMENT, options);
     let mut bench = Bench { progress, options, plan, work, gate, pgbench, pgbouncer };
     bench.prepare()?;
@@ -136,8 +107,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
-        let scale = self.plan.scale;
-        self.progress.step(&format!("loading scale {scale}"), Duration::from_secs(5));
+        let scale = self.plan.size;
+        self.progress.step(&format!("loading scale {scale}"), self.plan.prepare);
         let mut server = self.server(AS_IS).start()?;
         let log = self.work.path().join("prepare.out");
         pgbench::prepare(&self.pgbench, server.port(), scale, &log, &self.progress)?;
@@ -146,7 +117,7 @@ impl Bench<'_> {
     }
 
     fn run(&mut self, task: Task<'_>) -> Result<Run> {
-        let users = users(task.arm);
+        let users = users(task.arm, task.at);
         self.progress.step(task.title, self.plan.run(users));
         let mut server = self.server(task.arm).start()?;
         server.ensure_gated(is_gated(task.arm))?;
@@ -164,26 +135,18 @@ impl Bench<'_> {
         let begin_us = wall_clock_us() + lead.as_micros() as u64;
         let window = Window { begin_us, end_us: begin_us + window_us };
         let monotonic_begin_us = monotonic_us() + lead.as_micros() as u64;
-        // pgbench counts its time from when all clients are connected, so that this always outlasts
-        // the window.
-        let time = lead + self.plan.window + Duration::from_secs(1);
+        let time = self.plan.clients(users);
         let logs = self.work.path().join("logs");
         // Every arm of a round draws the same keys.
         let seed = self.options.seed.wrapping_add(task.round);
         let what = POINTS[task.at as usize];
         let mut clients = pgbench::start(&self.pgbench, port, what, users, time, seed, &logs)?;
-        clients.wait_until(monotonic_begin_us, &self.progress)?;
-        let begin = Load::read();
-        clients.wait_until(monotonic_begin_us + window_us, &self.progress)?;
-        let end = Load::read();
-        if let Some((gate, _)) = self.gate.as_ref().filter(|_| is_gated(task.arm)) {
-            gate.enforcing_status()?;
-        }
-        clients.wait(CLIENTS_TIMEOUT, &self.progress)?;
+        let gate = self.gate.as_ref().filter(|_| is_gated(task.arm)).map(|(gate, _)| gate);
+        let loads = self.plan.watch(&mut clients, monotonic_begin_us, gate, &self.progress)?;
         ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
         server.stop(STOP_TIMEOUT)?;
         let clients = pgbench::read_logs(&logs, users, window)?;
-        Ok(measure(&clients, self.plan.window.as_secs_f64(), [begin, end]))
+        Ok(measure(&clients, self.plan.window.as_secs_f64(), loads))
     }
 
     fn server(&self, arm: &str) -> PostgresBuilder {
@@ -218,10 +181,10 @@ mod tests {
     #[test]
     fn the_registry_promises_what_the_plan_expects() {
         let mut options = RunOptions::new("");
-        let full = Plan::new(&options).expected(&arms(true)).as_secs();
+        let full = plan(&options).expected(&arms(true), users).as_secs();
         assert!(full.abs_diff(EXPERIMENT.expected_s) <= 60, "{full}");
         options.quick = true;
-        let quick = Plan::new(&options).expected(&arms(true)).as_secs();
+        let quick = plan(&options).expected(&arms(true), users).as_secs();
         assert!(quick.abs_diff(EXPERIMENT.expected_quick_s) <= 20, "{quick}");
     }
 }

@@ -13,12 +13,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::served::{CPU_WAITED, MAX, P50, P95, P99, TPS, UNFAIRNESS, VARIATION};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::Record;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 
 const ID: &str = "gate-postgres";
 
@@ -31,8 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 1_890,
     expected_quick_s: 210,
     needs: &["postgresql", "pgbouncer", "2 GB of disk"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// The arms.
@@ -59,58 +58,37 @@ fn over(seed: &Seed<'_>, at: f64, key: &str, arm: &str, under: &str) -> f64 {
     seed.get(arm, at, key) / seed.get(under, at, key)
 }
 
-macro_rules! claim {
-    ($name:literal, $what:literal, $unit:literal, $ours:expr, $bound:expr) => {
-        Claim {
-            statement: concat!($name, ": ", $what),
-            paper: "not measured on PostgreSQL",
-            unit: $unit,
-            ours: $ours,
-            bound: $bound,
-            note: "",
-        }
-    };
-}
-
 /// What must hold at a point.
 macro_rules! claims {
     ($at:literal, $name:literal) => {
         [
-            claim!(
+            Claim::new(concat!(
                 $name,
-                "256 clients: at least 1.05 × the throughput of PostgreSQL as it is",
-                "ratio of tx/s",
-                |seed| over(seed, $at, TPS, GATED, AS_IS),
-                Bound::AtLeast(1.05)
-            ),
-            claim!(
+                ": 256 clients: at least 1.05 × the throughput of PostgreSQL as it is"
+            ))
+            .ours("ratio of tx/s", |seed| over(seed, $at, TPS, GATED, AS_IS))
+            .at_least(1.05),
+            Claim::new(concat!(
                 $name,
-                "256 clients: at least 1.10 × the throughput behind PgBouncer",
-                "ratio of tx/s",
-                |seed| over(seed, $at, TPS, GATED, PGBOUNCER),
-                Bound::AtLeast(1.10)
-            ),
-            claim!(
+                ": 256 clients: at least 1.10 × the throughput behind PgBouncer"
+            ))
+            .ours("ratio of tx/s", |seed| over(seed, $at, TPS, GATED, PGBOUNCER))
+            .at_least(1.10),
+            Claim::new(concat!(
                 $name,
-                "256 clients: p99 latency at most 0.2 × that of PostgreSQL as it is",
-                "ratio of ms",
-                |seed| over(seed, $at, P99, GATED, AS_IS),
-                Bound::AtMost(0.2)
-            ),
-            claim!(
+                ": 256 clients: p99 latency at most 0.2 × that of PostgreSQL as it is"
+            ))
+            .ours("ratio of ms", |seed| over(seed, $at, P99, GATED, AS_IS))
+            .at_most(0.2),
+            Claim::new(concat!($name, ": 256 clients: unfairness U_f at most 0.02"))
+                .ours("U_f over transactions", |seed| seed.get(GATED, $at, UNFAIRNESS))
+                .at_most(0.02),
+            Claim::new(concat!(
                 $name,
-                "256 clients: unfairness U_f at most 0.02",
-                "U_f over transactions",
-                |seed| seed.get(GATED, $at, UNFAIRNESS),
-                Bound::AtMost(0.02)
-            ),
-            claim!(
-                $name,
-                "16 clients: at least 0.99 × the throughput without the gate",
-                "ratio of tx/s",
-                |seed| over(seed, $at, TPS, GATED_16, AS_IS_16),
-                Bound::AtLeast(0.99)
-            ),
+                ": 16 clients: at least 0.99 × the throughput without the gate"
+            ))
+            .ours("ratio of tx/s", |seed| over(seed, $at, TPS, GATED_16, AS_IS_16))
+            .at_least(0.99),
         ]
     };
 }
@@ -128,7 +106,8 @@ fn claims() -> Vec<Claim> {
     let possible = |claim: &Claim| {
         !(claim.statement.contains("prepared") && claim.statement.contains("PgBouncer"))
     };
-    all.into_iter().flatten().filter(possible).collect()
+    let all = all.into_iter().flatten().filter(possible);
+    all.map(|claim| claim.paper("not measured on PostgreSQL")).collect()
 }
 
 /// The name of a point, for people.
@@ -136,11 +115,10 @@ fn point_label(at: f64) -> String {
     POINTS.get(at as usize).map_or_else(String::new, |(load, mode)| format!("{load}, {mode}"))
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
+fn collect(options: &RunOptions) -> Result<Record> {
     let mut record = collect::collect(options)?;
     add_ratios(&mut record);
-    sweep::write(&options.out, &record)?;
-    report_on(&options.out, true)
+    Ok(record)
 }
 
 /// Adds [`RATIO`] to the runs whose round has one of PostgreSQL as it is.
@@ -175,7 +153,7 @@ fn panels(title: &str, unit: &str, key: &str) -> Vec<Panel> {
 
 /// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
 /// run.
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let ratios = panels("throughput", "× PostgreSQL as it is", RATIO);
     let show = Presentation {

@@ -21,11 +21,11 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds};
 use crate::work::Work;
 
-/// P of the gate if none is asked for: users served by one return of the event loop. With 4 the
+/// P of the gate if none is asked for: sessions admitted by one return of `epoll_wait`. With 4, the
 /// returns cost a quarter of the throughput of pipelines.
 const PARALLELISM: u32 = 16;
 
-/// P while there is a small account beside a large one: it waits for that many turns of others.
+/// P while there is a small account beside a large one: its requests wait for that many turns.
 const PARALLELISM_FOR_TWO: u32 = 2;
 
 /// Weights belong to the accounts, however many connections each has.

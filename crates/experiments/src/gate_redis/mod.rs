@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 
 const ID: &str = "gate-redis";
 
@@ -39,77 +39,57 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 600,
     expected_quick_s: 40,
     needs: &["redis-server", "redis-tools"],
-    run,
-    report,
+    bench: &Steps { collect: collect::collect, report },
 };
-
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
-
-fn report(directory: &Path) -> Result<Outcome> {
-    report_on(directory, false)
-}
 
 fn over(seed: &Seed<'_>, pipeline: f64) -> f64 {
     seed.get(GATE, pipeline, BENCHMARK) / seed.get(AS_IS, pipeline, BENCHMARK)
 }
 
 const CLAIMS: &[Claim] = &[
-    Claim {
-        statement: "redis-benchmark, 1,000 clients, one command under way: throughput is kept",
-        paper: "not measured",
-        unit: "ratio of throughput to that of Redis as it is",
-        ours: |seed| over(seed, 1.0),
-        bound: Bound::AtLeast(0.97),
-        note: "SET and GET, the mean of both",
-    },
-    Claim {
-        statement: "redis-benchmark, 1,000 clients, 16 commands under way: throughput is kept",
-        paper: "not measured",
-        unit: "ratio of throughput to that of Redis as it is",
-        ours: |seed| over(seed, 16.0),
-        bound: Bound::AtLeast(0.97),
-        note: "SET and GET, the mean of both",
-    },
-    Claim {
-        statement: "1,000 connections are served alike",
-        paper: "not measured",
-        unit: "larger U_f over commands, of 1 and 16 under way",
-        ours: |seed| seed.get(GATE, 1.0, UNFAIRNESS).max(seed.get(GATE, 16.0, UNFAIRNESS)),
-        bound: Bound::AtMost(0.10),
-        note: "the largest distance of any connection from the mean",
-    },
-    Claim {
-        statement: "4 connections beside 200 busy ones of another account, at equal class weights: tails as alone",
-        paper: "not measured",
-        unit: "larger ratio of their p99 to that alone, of neighbours with 1 and 16 under way",
-        ours: |seed| {
-            let ratio = |at| seed.get(GATE, at, BESIDE) / seed.get(GATE, at, ALONE);
-            ratio(1.0).max(ratio(16.0))
-        },
-        bound: Bound::AtMost(1.5),
-        note: "the small account's clients pause between requests, the large one's do not; the clients share the machine \
-               with the server: alone, the small ones have it for themselves",
-    },
+    Claim::new("redis-benchmark, 1,000 clients, one command under way: throughput is kept")
+        .paper("not measured")
+        .ours("ratio of throughput to that of Redis as it is", |seed| over(seed, 1.0))
+        .at_least(0.97)
+        .note("SET and GET, the mean of both"),
+    Claim::new("redis-benchmark, 1,000 clients, 16 commands under way: throughput is kept")
+        .paper("not measured")
+        .ours("ratio of throughput to that of Redis as it is", |seed| over(seed, 16.0))
+        .at_least(0.97)
+        .note("SET and GET, the mean of both"),
+    Claim::new("1,000 connections are served alike")
+        .paper("not measured")
+        .ours(
+            "larger U_f over commands, of 1 and 16 under way",
+            |seed| seed.get(GATE, 1.0, UNFAIRNESS).max(seed.get(GATE, 16.0, UNFAIRNESS)),
+        )
+        .at_most(0.10)
+        .note("the largest distance of any connection from the mean"),
+    Claim::new("4 connections beside 200 busy ones of another account, at equal class weights: tails as alone")
+        .paper("not measured")
+        .ours(
+            "larger ratio of their p99 to that alone, of neighbours with 1 and 16 under way",
+            |seed| {
+                let ratio = |at| seed.get(GATE, at, BESIDE) / seed.get(GATE, at, ALONE);
+                ratio(1.0).max(ratio(16.0))
+            },
+        )
+        .at_most(1.5)
+        .note("the small account's clients pause between requests, the large one's do not; the clients share the machine \
+               with the server: alone, the small ones have it for themselves"),
 ];
 
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
-    let panel = |title: &str, unit: &str, key: &str| {
-        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
-    };
+    let panel =
+        |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines([AS_IS, GATE], key);
     let show = Presentation {
         id: ID,
         figure: "not in the paper",
         about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account, \
                 which pause between requests, alone and beside 200 of another, which always have commands under way, with P = 2. Client and server share the machine.",
         sweep_label: "commands under way for each connection",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
         claims: CLAIMS,
         panels: vec![
             panel("redis-benchmark", "commands/s", BENCHMARK),

@@ -2,16 +2,9 @@
 
 use headworks_bufferpool::StrategyKind;
 
-use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const BUFFER: Experiment =
-    FIG_7.experiment(|options| run(&FIG_7, options), |directory| report(&FIG_7, directory));
-pub(super) const MISSES: Experiment =
-    TABLE_7.experiment(|options| run(&TABLE_7, options), |directory| report(&TABLE_7, directory));
 
 const NAMES: [&str; 4] = ["Vanilla", "CF-LRU", "WAR", "LRU-C"];
 const TPCC: [&str; 4] = ["TPC-C: Vanilla", "TPC-C: CF-LRU", "TPC-C: WAR", "TPC-C: LRU-C"];
@@ -56,53 +49,43 @@ fn lines(title: &str, unit: &str, arms: [&'static str; 4], key: &str) -> Panel {
 const ABOUT: &str =
     "64 users without pauses, doublewrite on, SSD-B as a model at an eighth of its speed.";
 
-const FIG_7: Figure = Figure {
+pub(super) const FIG_7: Figure = Figure {
     id: "lruc-buffer",
     title: "Throughput by size of the buffer",
     figure: "Figure 7; Table 2",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "TPC-C: LRU-C is faster than Vanilla",
-            paper: "3 x at all sizes (Figure 7a)",
-            unit: "ratio of throughput, mean of the sizes",
-            ours: |seed| mean(&ratios(seed, TPCC[3], TPCC[0], KEY)),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: LRU-C is faster than WAR",
-            paper: "1.52 x (Figure 7a)",
-            unit: "ratio of throughput, mean of the sizes",
-            ours: |seed| mean(&ratios(seed, TPCC[3], TPCC[2], KEY)),
-            bound: Bound::AtLeast(1.52),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: clean-first helps Vanilla a little",
-            paper: "+10 to +40 % (Figure 7a)",
-            unit: "ratio of throughput of CF-LRU and Vanilla, mean of the sizes",
-            ours: |seed| mean(&ratios(seed, TPCC[1], TPCC[0], KEY)),
-            bound: Bound::Between(1.0, 1.5),
-            note: "",
-        },
-        Claim {
-            statement: "LinkBench: LRU-C is faster than Vanilla",
-            paper: "2 x (Figure 7b)",
-            unit: "ratio of throughput, mean of the sizes",
-            ours: |seed| mean(&ratios(seed, LINK[3], LINK[0], KEY)),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "LinkBench: LRU-C is faster than WAR",
-            paper: "1.42 x (Figure 7b)",
-            unit: "ratio of throughput, mean of the sizes",
-            ours: |seed| mean(&ratios(seed, LINK[3], LINK[2], KEY)),
-            bound: Bound::AtLeast(1.42),
-            note: "",
-        },
+        Claim::new("TPC-C: LRU-C is faster than Vanilla")
+            .paper("3 x at all sizes (Figure 7a)")
+            .ours("ratio of throughput, mean of the sizes", |seed| {
+                mean(&ratios(seed, TPCC[3], TPCC[0], KEY))
+            })
+            .at_least(3.0),
+        Claim::new("TPC-C: LRU-C is faster than WAR")
+            .paper("1.52 x (Figure 7a)")
+            .ours("ratio of throughput, mean of the sizes", |seed| {
+                mean(&ratios(seed, TPCC[3], TPCC[2], KEY))
+            })
+            .at_least(1.52),
+        Claim::new("TPC-C: clean-first helps Vanilla a little")
+            .paper("+10 to +40 % (Figure 7a)")
+            .ours("ratio of throughput of CF-LRU and Vanilla, mean of the sizes", |seed| {
+                mean(&ratios(seed, TPCC[1], TPCC[0], KEY))
+            })
+            .between(1.0, 1.5),
+        Claim::new("LinkBench: LRU-C is faster than Vanilla")
+            .paper("2 x (Figure 7b)")
+            .ours("ratio of throughput, mean of the sizes", |seed| {
+                mean(&ratios(seed, LINK[3], LINK[0], KEY))
+            })
+            .at_least(2.0),
+        Claim::new("LinkBench: LRU-C is faster than WAR")
+            .paper("1.42 x (Figure 7b)")
+            .ours("ratio of throughput, mean of the sizes", |seed| {
+                mean(&ratios(seed, LINK[3], LINK[2], KEY))
+            })
+            .at_least(1.42),
     ],
     panels: || {
         vec![
@@ -114,35 +97,27 @@ const FIG_7: Figure = Figure {
     },
 };
 
-const TABLE_7: Figure = Figure {
+pub(super) const TABLE_7: Figure = Figure {
     id: "lruc-misses",
     title: "Miss ratio by size of the buffer",
     figure: "Table 7",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "TPC-C: LRU-C misses hardly more often than Vanilla",
-            paper: "1.04 to 1.36 x (Table 7)",
-            unit: "ratio of miss ratios, highest of the sizes",
-            ours: |seed| {
+        Claim::new("TPC-C: LRU-C misses hardly more often than Vanilla")
+            .paper("1.04 to 1.36 x (Table 7)")
+            .ours("ratio of miss ratios, highest of the sizes", |seed| {
                 let found = ratios(seed, TPCC[3], TPCC[0], "miss_percent");
                 found.into_iter().fold(0.0, largest)
-            },
-            bound: Bound::AtMost(1.36),
-            note: "",
-        },
-        Claim {
-            statement: "LinkBench: the same",
-            paper: "not given",
-            unit: "ratio of miss ratios, highest of the sizes",
-            ours: |seed| {
+            })
+            .at_most(1.36),
+        Claim::new("LinkBench: the same")
+            .paper("not given")
+            .ours("ratio of miss ratios, highest of the sizes", |seed| {
                 let found = ratios(seed, LINK[3], LINK[0], "miss_percent");
                 found.into_iter().fold(0.0, largest)
-            },
-            bound: Bound::AtMost(1.36),
-            note: "",
-        },
+            })
+            .at_most(1.36),
     ],
     panels: || {
         vec![

@@ -1,22 +1,22 @@
-//! Runs the arms of a sweep in turn, and keeps what they did for the other figures that look at it.
+//! Runs the arms of a sweep in turn, and keeps their runs for other figures of the same sweep.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use headworks_rig::machine::{Load, Machine};
+use headworks_rig::machine::Load;
 
 use super::data;
 use super::drive::{self, Setup, Stopped, Time};
-use super::figure::{AROUND_S, Arm, Figure, LOAD_S, PAPER, QUICK, Sweep, TIME, usual};
+use super::figure::{AROUND_S, Arm, Figure, LOAD_S, QUICK, Sweep, TIME, usual};
 use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use headworks_policy::random::Random;
 
-/// A run during which the process stood still is repeated, so often in all.
+/// Attempts at a run. It is repeated if the process was stopped during it.
 const TRIES: usize = 4;
 
 /// How a sweep is run.
@@ -51,13 +51,13 @@ struct Kept {
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// Gives the memory back.
+/// Frees the databases and records.
 pub(super) fn forget() {
     data::forget();
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// Runs a figure's sweep, or takes what another figure's run of it left.
+/// Runs a figure's sweep, or takes the record if another figure has run it.
 pub(super) fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let plan = Plan::new(figure.sweep, options);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,9 +105,10 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
     let expected_s = loads * load_s + run_s * (tasks.len() * plan.rounds) as f64;
     let title = format!("{}: {}", figure.id, figure.title);
     let mut progress = Progress::new(&title, Duration::from_secs_f64(expected_s));
-    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
+    let experiment = figure.experiment();
+    let rounds = Rounds::begin(&experiment, options);
     let mut random = Random::new(plan.seed);
-    let mut runs: Vec<(Task, Run)> = Vec::new();
+    let mut runs: Vec<(&str, f64, Run)> = Vec::new();
     for round in 1..=plan.rounds {
         for workload in sweep.workloads() {
             let database = workload.database(plan.quick);
@@ -147,42 +148,15 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
                     load: Some(Load::at_rest()),
                     ..Run::default()
                 };
-                runs.push((task, run));
+                runs.push((label, task.at, run));
             }
         }
     }
-    Ok(Record {
-        header: Header {
-            id: String::new(),
-            title: String::new(),
-            paper: PAPER.to_owned(),
-            figure: String::new(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
-        counted_s: plan.time.window_s,
-        warmup_s: plan.time.fill_s + plan.time.settle_s,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: Load::at_rest(),
-        verdicts: Vec::new(),
-        sweep: sweep.axis.0.to_owned(),
-        arms: arms(sweep, plan, &runs),
-    })
-}
-
-fn arms(sweep: &Sweep, plan: &Plan, runs: &[(Task, Run)]) -> Vec<ArmRecord> {
     let arm = |arm: &Arm| {
-        let mine: Vec<_> = runs.iter().filter(|(task, _)| task.arm.label == arm.label).collect();
         let mut setup = usual(arm.strategy, plan.quick).describe();
         setup.insert("database".to_owned(), arm.workload.database(plan.quick).describe());
-        let points = sweep.points(plan.quick).iter().map(|&at| {
-            let of = mine.iter().filter(|(task, _)| task.at == at);
-            Point { at, runs: of.map(|(_, run)| run.clone()).collect() }
-        });
-        ArmRecord { arm: arm.label.to_owned(), setup, points: points.collect() }
+        rounds::Arm { label: arm.label, setup, points: sweep.points(plan.quick).to_vec() }
     };
-    sweep.arms.iter().map(arm).collect()
+    let seconds = (plan.time.fill_s + plan.time.settle_s, plan.time.window_s);
+    Ok(rounds.record(seconds, sweep.axis.0, sweep.arms.iter().map(arm).collect(), &runs))
 }

@@ -47,9 +47,9 @@ impl DeviceKind {
         Ok(Box::new(Slowed { model, slowed: self.slowed, sata }))
     }
 
-    /// Requests a second that the device does itself, random, at this depth and share of reads,
-    /// reads and writes in random order: dies that turn from programs to reads do so less often for
-    /// whoever writes in batches, who can do more.
+    /// The device's own rate of random requests, at this depth and share of reads. Reads and writes
+    /// come in random order. Who writes in batches can do more: dies then turn less often from
+    /// programs to reads.
     pub(super) fn limit_iops(&self, pages: u64, depth: u16, reads_percent: u8) -> Result<f64> {
         let mut model = self.device()?.model(pages * BLOCK_BYTES, SEED);
         let sectors = pages * BLOCK_BYTES / SECTOR_BYTES;

@@ -3,13 +3,8 @@
 use headworks_bufferpool::StrategyKind;
 
 use super::device::DeviceKind;
-use super::figure::{Bound, Claim, Figure, SLOWED, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, SLOWED, Sweep, tpcc};
 use crate::sweep::panel::Panel;
-
-pub(super) const DEVICES: Experiment =
-    FIG_11.experiment(|options| run(&FIG_11, options), |directory| report(&FIG_11, directory));
 
 const VANILLA: &str = "Vanilla";
 const INNODB: &str = "InnoDB 5.6";
@@ -44,7 +39,7 @@ const SWEEP: Sweep = Sweep {
     rounds: 1,
 };
 
-const FIG_11: Figure = Figure {
+pub(super) const FIG_11: Figure = Figure {
     id: "lruc-devices",
     title: "Throughput on four flash drives and a disk",
     figure: "Figures 11 and 13",
@@ -52,29 +47,23 @@ const FIG_11: Figure = Figure {
             is.",
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "LRU-C is faster than Vanilla on every flash drive",
-            paper: "1.7 x to 5.4 x (Figure 11)",
-            unit: "ratio of throughput, lowest of the drives",
-            ours: |seed| {
+        Claim::new("LRU-C is faster than Vanilla on every flash drive")
+            .paper("1.7 x to 5.4 x (Figure 11)")
+            .ours("ratio of throughput, lowest of the drives", |seed| {
                 let drives = seed.all(FULL, KEY);
                 let ratios = SSD
                     .iter()
                     .filter(|_| !drives.is_empty())
                     .map(|&(at, _)| seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY));
                 ratios.filter(|ratio| !ratio.is_nan()).fold(f64::INFINITY, f64::min)
-            },
-            bound: Bound::AtLeast(1.7),
-            note: "",
-        },
-        Claim {
-            statement: "on a disk there is nothing to gain",
-            paper: "almost no gap (Figure 13)",
-            unit: "ratio of throughput",
-            ours: |seed| seed.get(FULL, HDD, KEY) / seed.get(VANILLA, HDD, KEY),
-            bound: Bound::Between(0.85, 1.25),
-            note: "",
-        },
+            })
+            .at_least(1.7),
+        Claim::new("on a disk there is nothing to gain")
+            .paper("almost no gap (Figure 13)")
+            .ours("ratio of throughput", |seed| {
+                seed.get(FULL, HDD, KEY) / seed.get(VANILLA, HDD, KEY)
+            })
+            .between(0.85, 1.25),
     ],
     panels: || {
         let bars = |title: &str, unit: &str, key: &str, drives: &[(f64, &str)]| {

@@ -2,13 +2,8 @@
 
 use headworks_bufferpool::StrategyKind;
 
-use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, Sweep, tpcc};
 use crate::sweep::panel::Panel;
-
-pub(super) const DOUBLEWRITE: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const VANILLA: &str = "Vanilla";
 const INNODB: &str = "InnoDB 5.6";
@@ -21,7 +16,7 @@ const ARMS: [&str; 5] = [VANILLA, INNODB, WAR, FULL, EAGER];
 const SERIAL: f64 = 1.0;
 const MANY: f64 = 8.0;
 
-const FIGURE: Figure = Figure {
+pub(super) const FIGURE: Figure = Figure {
     id: "lruc-doublewrite",
     title: "Throughput with doublewrite batches that overlap",
     figure: "beyond the paper",
@@ -46,36 +41,27 @@ const FIGURE: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "LRU-C is limited by a serial doublewrite",
-            paper: "not measured there",
-            unit: "throughput with eight batches at a time, relative to one",
-            ours: |seed| seed.ratio(FULL, KEY, MANY, SERIAL),
-            bound: Bound::AtLeast(1.1),
-            note: "",
-        },
-        Claim {
-            statement: "with batches that overlap LRU-C is still faster than Vanilla",
-            paper: "3 x (Figure 7a), doublewrite not mentioned",
-            unit: "ratio of throughput with eight batches at a time",
-            ours: |seed| seed.get(FULL, MANY, KEY) / seed.get(VANILLA, MANY, KEY),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "and comes near the device's own limit",
-            paper: "64 % of fio's (Table 5)",
-            unit: "fraction of the limit for the same mix, without copies",
-            ours: |seed| seed.get(FULL, MANY, "device_limit_fraction"),
-            bound: Bound::AtLeast(0.7),
-            note: "",
-        },
+        Claim::new("LRU-C is limited by a serial doublewrite")
+            .paper("not measured there")
+            .ours("throughput with eight batches at a time, relative to one", |seed| {
+                seed.ratio(FULL, KEY, MANY, SERIAL)
+            })
+            .at_least(1.1),
+        Claim::new("with batches that overlap LRU-C is still faster than Vanilla")
+            .paper("3 x (Figure 7a), doublewrite not mentioned")
+            .ours("ratio of throughput with eight batches at a time", |seed| {
+                seed.get(FULL, MANY, KEY) / seed.get(VANILLA, MANY, KEY)
+            })
+            .at_least(3.0),
+        Claim::new("and comes near the device's own limit")
+            .paper("64 % of fio's (Table 5)")
+            .ours("fraction of the limit for the same mix, without copies", |seed| {
+                seed.get(FULL, MANY, "device_limit_fraction")
+            })
+            .at_least(0.7),
     ],
     panels: || {
-        let lines = |title: &str, unit: &str, key: &str| {
-            let panel = Panel::sweep(title, unit);
-            ARMS.iter().fold(panel, |panel, &arm| panel.line(arm, arm, key))
-        };
+        let lines = |title: &str, unit: &str, key: &str| Panel::sweep(title, unit).lines(ARMS, key);
         vec![
             lines("Throughput", "transactions/s", KEY),
             lines("95th percentile", "ms", "latency_p95_ms"),

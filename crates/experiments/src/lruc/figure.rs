@@ -1,10 +1,8 @@
 //! What a figure consists of. A figure is data: arms, points, what a point changes, and what must
 //! hold.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;
 use headworks_engine::tpcc::Mix;
@@ -12,9 +10,9 @@ use headworks_engine::tpcc::Mix;
 use super::data::Database;
 use super::device::DeviceKind;
 use super::drive::{QueueOrder, Setup, Time};
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::Experiment;
+pub(super) use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-pub(super) use crate::sweep::{Bound, Claim};
 
 pub(super) const PAPER: &str = "LRU-C";
 
@@ -55,7 +53,7 @@ pub(super) struct Sweep {
 
 /// Who is compared with whom.
 pub(super) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) strategy: StrategyKind,
@@ -94,7 +92,7 @@ pub(super) const SLOWED: f64 = 8.0;
 
 /// The device of all figures that do not say another. SSD-A and SSD-B read and write at nearly the
 /// same rates, but SSD-A's model has a cache that survives a power cut, so that its flushes cost
-/// nothing: then even Vanilla keeps the device busy all the time, and no order of requests can gain
+/// nothing. Even Vanilla then keeps the device busy all the time, and no order of requests can gain
 /// anything.
 const DEVICE: &str = "ssd-b";
 
@@ -112,8 +110,8 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         threads: 64,
         buffer_percent: 10.0,
         instances: 1,
-        // A quick run has an instance of a sixteenth of the frames: what is measured in them is as
-        // much less.
+        // The instance of a quick run has a sixteenth of the frames, so lengths and intervals that
+        // are counted in frames are a sixteenth, too.
         scan_depth: if quick { 64 } else { 1024 },
         flush_interval: Duration::from_micros(if quick { 62_500 } else { 1_000_000 }),
         doublewrite: true,
@@ -127,10 +125,10 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
 pub(super) const TIME: Time = Time { fill_s: 8.0, settle_s: 20.0, window_s: 30.0 };
 pub(super) const QUICK: Time = Time { fill_s: 1.5, settle_s: 1.5, window_s: 3.0 };
 
-/// Loading a database.
+/// Seconds to load a database, in a full and in a quick run.
 pub(super) const LOAD_S: (f64, f64) = (75.0, 4.0);
 
-/// Beginning and ending a run.
+/// Seconds to begin and end a run.
 pub(super) const AROUND_S: f64 = 1.0;
 
 impl Sweep {
@@ -162,11 +160,7 @@ impl Sweep {
 
 impl Figure {
     /// What the registry knows of it.
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
         Experiment {
             id: self.id,
             title: self.title,
@@ -175,8 +169,7 @@ impl Figure {
             expected_s: self.sweep.expected_s(false),
             expected_quick_s: self.sweep.expected_s(true),
             needs: &["8 GB of memory"],
-            run,
-            report,
+            bench: self,
         }
     }
 }

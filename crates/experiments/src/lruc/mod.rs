@@ -27,26 +27,27 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
+use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
-    versions::VERSIONS,
-    versions::STALLS,
-    buffers::BUFFER,
-    sweeps::SCAN_DEPTH,
-    versions::LIMIT,
-    versions::LATENCY,
-    buffers::MISSES,
-    sweeps::MIX,
-    sweeps::THREADS,
-    sweeps::CHANNELS,
-    devices::DEVICES,
-    sweeps::QUEUES,
-    doublewrite::DOUBLEWRITE,
-    tree_latch::TREE_LATCH,
+    versions::FIG_6.experiment(),
+    versions::TABLE_3.experiment(),
+    buffers::FIG_7.experiment(),
+    sweeps::TABLE_4.experiment(),
+    versions::TABLE_5.experiment(),
+    versions::TABLE_6.experiment(),
+    buffers::TABLE_7.experiment(),
+    sweeps::FIG_8.experiment(),
+    sweeps::FIG_9.experiment(),
+    sweeps::FIG_10.experiment(),
+    devices::FIG_11.experiment(),
+    sweeps::QUEUE.experiment(),
+    doublewrite::FIGURE.experiment(),
+    tree_latch::FIGURE.experiment(),
 ];
 
 /// Databases and sweeps are kept from experiment to experiment; the runner calls this at the end.
@@ -54,29 +55,24 @@ pub(crate) fn forget_data() {
     collect::forget();
 }
 
-fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(figure, options)?)?;
-    report_on(figure, &options.out, true)
-}
+impl Bench for Figure {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        collect::collect(self, options)
+    }
 
-fn report(figure: &'static Figure, directory: &Path) -> Result<Outcome> {
-    report_on(figure, directory, false)
-}
-
-fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let record = sweep::read(directory, figure.id)?;
-    let show = Presentation {
-        id: figure.id,
-        figure: figure.figure,
-        about: figure.about,
-        sweep_label: figure.sweep.axis.1,
-        time_label: "s since the begin",
-        runs: "rounds",
-        caption: format!("Modelled device, windows of {} s", record.counted_s),
-        quick: "a small database, short windows and one round; it measures nothing well",
-        claims: figure.claims,
-        panels: (figure.panels)(),
-        ..Presentation::default()
-    };
-    sweep::report(&show, record, directory, fresh)
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        let record = sweep::read(directory, self.id)?;
+        let show = Presentation {
+            id: self.id,
+            figure: self.figure,
+            about: self.about,
+            sweep_label: self.sweep.axis.1,
+            caption: format!("Modelled device, windows of {} s", record.counted_s),
+            quick: "a small database, short windows and one round; it measures nothing well",
+            claims: self.claims,
+            panels: (self.panels)(),
+            ..Presentation::default()
+        };
+        sweep::report(&show, record, directory, fresh)
+    }
 }

@@ -7,8 +7,8 @@ use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
 };
 
-/// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest)
-/// and whether somebody waits for it.
+/// What the scheduler is told of a request beside its position: class, level (0 to 7, 0 is highest)
+/// and whether a thread waits for it.
 pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
 /// Requests with a waiting thread come first: misses, stalls and the log before the flusher, and
@@ -42,7 +42,7 @@ pub(crate) fn by_user(
 
 /// A block scheduler as the order of a pool's requests.
 ///
-/// Between two pages it sees a gap, so that it joins nobody: a pool writes page by page.
+/// Pages are spaced apart so that the scheduler never merges requests: a pool writes page by page.
 pub(crate) struct PolicyQueue {
     scheduler: Box<dyn BlockScheduler>,
     rank: Rank,
@@ -68,7 +68,7 @@ impl PolicyQueue {
     }
 }
 
-/// A queue of [`REQUESTS`] has names that an index holds.
+/// Ids are below [`REQUESTS`], so they fit an index.
 fn index(id: IoId) -> Index {
     id as Index
 }
@@ -185,7 +185,7 @@ mod tests {
         slow_for(scheduler, None)
     }
 
-    /// As [`slow`], with somebody who knows for whom threads work.
+    /// As [`slow`], with a table of the users for whom threads work.
     fn slow_for(
         scheduler: Box<dyn IoScheduler>,
         causes: Option<Arc<dyn CauseSource>>,
@@ -331,7 +331,7 @@ mod tests {
         let is_write = |at: &usize| order[*at].0.kind == IoKind::CheckpointFlush;
         let writes: Vec<usize> = (0..order.len()).filter(is_write).collect();
         assert_eq!(writes.len() as u64, WRITES);
-        // Who asked is told by the page, whatever the tags say.
+        // The page tells which thread made the request, whatever the tags say.
         let between = &order[writes[0]..=writes[writes.len() - 1]];
         let reads = between.iter().filter(|(tag, _)| tag.kind == IoKind::Miss);
         let (of_others, of_writer): (Vec<_>, Vec<_>) =
@@ -350,12 +350,12 @@ mod tests {
         static SERVES: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// As threads of an engine say it themselves: the writer is 2, everybody else 1.
+    /// The users that threads of an engine report: the writer is 2, all others are 1.
     fn say(reader: usize) {
         SERVES.set(if reader == WRITER { 2 } else { 1 });
     }
 
-    /// Somebody who knows what [`say`] said.
+    /// Looks up what [`say`] reported.
     fn told() -> Option<Arc<dyn CauseSource>> {
         Some(Arc::new(|| SERVES.get()))
     }

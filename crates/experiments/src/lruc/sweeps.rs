@@ -6,22 +6,9 @@ use headworks_engine::tpcc::Mix;
 
 use super::device::DeviceKind;
 use super::drive::QueueOrder;
-use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, Sweep, tpcc};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-
-pub(super) const SCAN_DEPTH: Experiment =
-    TABLE_4.experiment(|options| run(&TABLE_4, options), |directory| report(&TABLE_4, directory));
-pub(super) const MIX: Experiment =
-    FIG_8.experiment(|options| run(&FIG_8, options), |directory| report(&FIG_8, directory));
-pub(super) const THREADS: Experiment =
-    FIG_9.experiment(|options| run(&FIG_9, options), |directory| report(&FIG_9, directory));
-pub(super) const CHANNELS: Experiment =
-    FIG_10.experiment(|options| run(&FIG_10, options), |directory| report(&FIG_10, directory));
-pub(super) const QUEUES: Experiment =
-    QUEUE.experiment(|options| run(&QUEUE, options), |directory| report(&QUEUE, directory));
 
 const VANILLA: &str = "Vanilla";
 const WAR: &str = "WAR";
@@ -29,15 +16,11 @@ const FULL: &str = "LRU-C";
 const CF_LRU: &str = "CF-LRU";
 const KEY: &str = "throughput_per_s";
 
-fn lines(title: &str, unit: &str, arms: &[&'static str], key: &str) -> Panel {
-    arms.iter().fold(Panel::sweep(title, unit), |panel, &arm| panel.line(arm, arm, key))
-}
-
 fn gain(seed: &Seed<'_>, at: f64) -> f64 {
     seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY)
 }
 
-const TABLE_4: Figure = Figure {
+pub(super) const TABLE_4: Figure = Figure {
     id: "lruc-scan-depth",
     title: "CF-LRU with windows of different length",
     figure: "Table 4",
@@ -53,28 +36,24 @@ const TABLE_4: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "a window of 4,096 pages has far fewer read stalls than one of 1,024",
-            paper: "33 to 5 % (Table 4)",
-            unit: "ratio of the read stalls in percent",
-            ours: |seed| seed.ratio(CF_LRU, "read_stall_percent", 4096.0, 1024.0),
-            bound: Bound::AtMost(0.5),
-            note: "",
-        },
-        Claim {
-            statement: "and is the fastest",
-            paper: "at 16,384 pages 9 % slower (Table 4)",
-            unit: "throughput at 16,384 pages, relative to 4,096",
-            ours: |seed| seed.ratio(CF_LRU, KEY, 16_384.0, 4096.0),
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
+        Claim::new("a window of 4,096 pages has far fewer read stalls than one of 1,024")
+            .paper("33 to 5 % (Table 4)")
+            .ours("ratio of the read stalls in percent", |seed| {
+                seed.ratio(CF_LRU, "read_stall_percent", 4096.0, 1024.0)
+            })
+            .at_most(0.5),
+        Claim::new("and is the fastest")
+            .paper("at 16,384 pages 9 % slower (Table 4)")
+            .ours("throughput at 16,384 pages, relative to 4,096", |seed| {
+                seed.ratio(CF_LRU, KEY, 16_384.0, 4096.0)
+            })
+            .at_most(1.0),
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[CF_LRU], KEY),
-            lines("Read stalls", "percent of misses", &[CF_LRU], "read_stall_percent"),
-            lines("Pages looked at", "per miss", &[CF_LRU], "scanned_per_miss"),
+            Panel::sweep("Throughput", "transactions/s").lines([CF_LRU], KEY),
+            Panel::sweep("Read stalls", "percent of misses").lines([CF_LRU], "read_stall_percent"),
+            Panel::sweep("Pages looked at", "per miss").lines([CF_LRU], "scanned_per_miss"),
         ]
     },
 };
@@ -93,7 +72,7 @@ fn mix(updates_percent: f64) -> Mix {
     Mix { new_order: updates - delivery - payment, payment, order_status: 0, delivery }
 }
 
-const FIG_8: Figure = Figure {
+pub(super) const FIG_8: Figure = Figure {
     id: "lruc-mix",
     title: "Throughput as reads become more",
     figure: "Figure 8",
@@ -113,32 +92,26 @@ const FIG_8: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "the gain over Vanilla becomes less as reads become more",
-            paper: "less at 4 : 1 than at 1 : 1 (Figure 8)",
-            unit: "gain at 60 %, relative to that at 100 %",
-            ours: |seed| gain(seed, 60.0) / gain(seed, 100.0),
-            bound: Bound::AtMost(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "and is still large with the most reads",
-            paper: "2 x at 4 : 1 (Figure 8)",
-            unit: "ratio of throughput at 60 %",
-            ours: |seed| gain(seed, 60.0),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
+        Claim::new("the gain over Vanilla becomes less as reads become more")
+            .paper("less at 4 : 1 than at 1 : 1 (Figure 8)")
+            .ours("gain at 60 %, relative to that at 100 %", |seed| {
+                gain(seed, 60.0) / gain(seed, 100.0)
+            })
+            .at_most(1.0),
+        Claim::new("and is still large with the most reads")
+            .paper("2 x at 4 : 1 (Figure 8)")
+            .ours("ratio of throughput at 60 %", |seed| gain(seed, 60.0))
+            .at_least(2.0),
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, WAR, FULL], KEY),
-            lines("Reads to a write", "", &[VANILLA, WAR, FULL], "reads_to_writes"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, WAR, FULL], KEY),
+            Panel::sweep("Reads to a write", "").lines([VANILLA, WAR, FULL], "reads_to_writes"),
         ]
     },
 };
 
-const FIG_9: Figure = Figure {
+pub(super) const FIG_9: Figure = Figure {
     id: "lruc-threads",
     title: "Throughput by number of users",
     figure: "Figure 9",
@@ -154,32 +127,27 @@ const FIG_9: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "with 8 users there is little to gain",
-            paper: "almost the same (Figure 9)",
-            unit: "ratio of throughput",
-            ours: |seed| gain(seed, 8.0),
-            bound: Bound::Between(0.8, 1.5),
-            note: "",
-        },
-        Claim {
-            statement: "with 128 users there is more to gain than with 8",
-            paper: "Vanilla halves, LRU-C scales up to 32 (Figure 9)",
-            unit: "gain with 128 users, relative to that with 8",
-            ours: |seed| gain(seed, 128.0) / gain(seed, 8.0),
-            bound: Bound::AtLeast(1.5),
-            note: "",
-        },
+        Claim::new("with 8 users there is little to gain")
+            .paper("almost the same (Figure 9)")
+            .ours("ratio of throughput", |seed| gain(seed, 8.0))
+            .between(0.8, 1.5),
+        Claim::new("with 128 users there is more to gain than with 8")
+            .paper("Vanilla halves, LRU-C scales up to 32 (Figure 9)")
+            .ours("gain with 128 users, relative to that with 8", |seed| {
+                gain(seed, 128.0) / gain(seed, 8.0)
+            })
+            .at_least(1.5),
     ],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
-            lines("Read stalls", "percent of misses", &[VANILLA, FULL], "read_stall_percent"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY),
+            Panel::sweep("Read stalls", "percent of misses")
+                .lines([VANILLA, FULL], "read_stall_percent"),
         ]
     },
 };
 
-const FIG_10: Figure = Figure {
+pub(super) const FIG_10: Figure = Figure {
     id: "lruc-channels",
     title: "Throughput by parallelism of the device",
     figure: "Figure 10",
@@ -199,27 +167,21 @@ const FIG_10: Figure = Figure {
         rounds: 1,
     },
     claims: &[
-        Claim {
-            statement: "LRU-C is faster than Vanilla at every parallelism",
-            paper: "at 1 to 8 channels (Figure 10)",
-            unit: "ratio of throughput, lowest",
-            ours: |seed| {
+        Claim::new("LRU-C is faster than Vanilla at every parallelism")
+            .paper("at 1 to 8 channels (Figure 10)")
+            .ours("ratio of throughput, lowest", |seed| {
                 let pairs = seed.all(FULL, KEY).into_iter().zip(seed.all(VANILLA, KEY));
                 pairs.map(|(full, vanilla)| full / vanilla).fold(f64::INFINITY, f64::min)
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "and the gap widens with it",
-            paper: "wider with more channels (Figure 10)",
-            unit: "gain at 8 channels, relative to that at 1",
-            ours: |seed| gain(seed, 8.0) / gain(seed, 1.0),
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
+            })
+            .at_least(1.0),
+        Claim::new("and the gap widens with it")
+            .paper("wider with more channels (Figure 10)")
+            .ours("gain at 8 channels, relative to that at 1", |seed| {
+                gain(seed, 8.0) / gain(seed, 1.0)
+            })
+            .at_least(1.0),
     ],
-    panels: || vec![lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY)],
+    panels: || vec![Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY)],
 };
 
 const NONE: f64 = 0.0;
@@ -227,7 +189,7 @@ const ARRIVAL: f64 = 1.0;
 const RANKED: f64 = 2.0;
 const BY_USER: f64 = 3.0;
 
-const QUEUE: Figure = Figure {
+pub(super) const QUEUE: Figure = Figure {
     id: "lruc-queues",
     title: "The pool's requests in an order of ours",
     figure: "beyond the paper",
@@ -252,18 +214,16 @@ const QUEUE: Figure = Figure {
         },
         rounds: 1,
     },
-    claims: &[Claim {
-        statement: "LRU-C: with whoever waits first, transactions have a shorter tail",
-        paper: "not of the paper",
-        unit: "ratio of the 95th percentile, ranked to in order of arrival",
-        ours: |seed| seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL),
-        bound: Bound::AtMost(1.0),
-        note: "",
-    }],
+    claims: &[Claim::new("LRU-C: with whoever waits first, transactions have a shorter tail")
+        .paper("not of the paper")
+        .ours("ratio of the 95th percentile, ranked to in order of arrival", |seed| {
+            seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL)
+        })
+        .at_most(1.0)],
     panels: || {
         vec![
-            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
-            lines("P95", "ms", &[VANILLA, FULL], "latency_p95_ms"),
+            Panel::sweep("Throughput", "transactions/s").lines([VANILLA, FULL], KEY),
+            Panel::sweep("P95", "ms").lines([VANILLA, FULL], "latency_p95_ms"),
         ]
     },
 };

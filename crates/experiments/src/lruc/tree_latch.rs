@@ -3,14 +3,9 @@
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;
 
-use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const TREE_LATCH: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const INNODB: &str = "TPC-C: InnoDB 5.6";
 const VANILLA: &str = "TPC-C: Vanilla";
@@ -35,17 +30,13 @@ const fn faster(
     bound: f64,
     ours: fn(&Seed<'_>) -> f64,
 ) -> Claim {
-    Claim {
-        statement,
-        paper,
-        unit: "ratio of throughput, with one doublewrite batch at a time",
-        ours,
-        bound: Bound::AtLeast(bound),
-        note: "",
-    }
+    Claim::new(statement)
+        .paper(paper)
+        .ours("ratio of throughput, with one doublewrite batch at a time", ours)
+        .at_least(bound)
 }
 
-const FIGURE: Figure = Figure {
+pub(super) const FIGURE: Figure = Figure {
     id: "lruc-tree-latch",
     title: "Throughput on trees that are latched as a whole",
     figure: "beyond the paper",
@@ -89,51 +80,40 @@ const FIGURE: Figure = Figure {
         faster("LinkBench: and than WAR", "1.42 x (Figure 7b)", 1.42, |seed| {
             ratio(seed, LINK_FULL, LINK_WAR, SERIAL, KEY)
         }),
-        Claim {
-            statement: "TPC-C: its tail is shorter than Vanilla's",
-            paper: "-84 % (Table 6)",
-            unit: "ratio of the 95th percentile, with one doublewrite batch at a time",
-            ours: |seed| ratio(seed, FULL, VANILLA, SERIAL, "latency_p95_ms"),
-            bound: Bound::AtMost(0.16),
-            note: "",
-        },
-        Claim {
-            statement: "it misses hardly more often than Vanilla",
-            paper: "1.04 to 1.36 x (Table 7)",
-            unit: "ratio of miss ratios, higher of the workloads, with one doublewrite batch at a time",
-            ours: |seed| {
-                let link = ratio(seed, LINK_FULL, LINK_VANILLA, SERIAL, MISSES);
-                largest(ratio(seed, FULL, VANILLA, SERIAL, MISSES), link)
-            },
-            bound: Bound::AtMost(1.36),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: with batches that overlap it is still faster than Vanilla",
-            paper: "3 x (Figure 7a), doublewrite not mentioned",
-            unit: "ratio of throughput with eight batches at a time",
-            ours: |seed| ratio(seed, FULL, VANILLA, MANY, KEY),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
+        Claim::new("TPC-C: its tail is shorter than Vanilla's")
+            .paper("-84 % (Table 6)")
+            .ours(
+                "ratio of the 95th percentile, with one doublewrite batch at a time",
+                |seed| ratio(seed, FULL, VANILLA, SERIAL, "latency_p95_ms"),
+            )
+            .at_most(0.16),
+        Claim::new("it misses hardly more often than Vanilla")
+            .paper("1.04 to 1.36 x (Table 7)")
+            .ours(
+                "ratio of miss ratios, higher of the workloads, with one doublewrite batch at a time",
+                |seed| {
+                    let link = ratio(seed, LINK_FULL, LINK_VANILLA, SERIAL, MISSES);
+                    largest(ratio(seed, FULL, VANILLA, SERIAL, MISSES), link)
+                },
+            )
+            .at_most(1.36),
+        Claim::new("TPC-C: with batches that overlap it is still faster than Vanilla")
+            .paper("3 x (Figure 7a), doublewrite not mentioned")
+            .ours(
+                "ratio of throughput with eight batches at a time",
+                |seed| ratio(seed, FULL, VANILLA, MANY, KEY),
+            )
+            .at_least(3.0),
     ],
     panels: || {
-        let lines = |title: &str, unit: &str, key: &str, arms: &[&'static str]| {
-            let panel = Panel::sweep(title, unit);
-            arms.iter().fold(panel, |panel, &arm| panel.line(arm, arm, key))
-        };
         let tpcc = [INNODB, VANILLA, WAR, FULL];
         let link = [LINK_VANILLA, LINK_WAR, LINK_FULL];
         vec![
-            lines("TPC-C", "transactions/s", KEY, &tpcc),
-            lines("LinkBench", "operations/s", KEY, &link),
-            lines("TPC-C: 95th percentile", "ms", "latency_p95_ms", &tpcc),
-            lines(
-                "TPC-C: use of the device",
-                "fraction of its limit",
-                "device_limit_fraction",
-                &tpcc,
-            ),
+            Panel::sweep("TPC-C", "transactions/s").lines(tpcc, KEY),
+            Panel::sweep("LinkBench", "operations/s").lines(link, KEY),
+            Panel::sweep("TPC-C: 95th percentile", "ms").lines(tpcc, "latency_p95_ms"),
+            Panel::sweep("TPC-C: use of the device", "fraction of its limit")
+                .lines(tpcc, "device_limit_fraction"),
         ]
     },
 };

@@ -3,20 +3,9 @@
 
 use headworks_bufferpool::StrategyKind;
 
-use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
-use super::{report, run};
-use crate::experiment::Experiment;
+use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
-
-pub(super) const VERSIONS: Experiment =
-    FIG_6.experiment(|options| run(&FIG_6, options), |directory| report(&FIG_6, directory));
-pub(super) const STALLS: Experiment =
-    TABLE_3.experiment(|options| run(&TABLE_3, options), |directory| report(&TABLE_3, directory));
-pub(super) const LIMIT: Experiment =
-    TABLE_5.experiment(|options| run(&TABLE_5, options), |directory| report(&TABLE_5, directory));
-pub(super) const LATENCY: Experiment =
-    TABLE_6.experiment(|options| run(&TABLE_6, options), |directory| report(&TABLE_6, directory));
 
 const INNODB: &str = "TPC-C: InnoDB 5.6";
 const VANILLA: &str = "TPC-C: Vanilla";
@@ -86,85 +75,54 @@ const ABOUT: &str = "64 users without pauses on the engine's trees, a buffer of 
     eight. Vanilla is the paper's description of InnoDB, InnoDB 5.6 the loop of the release that its prototype \
     changes. The eager flusher is not of the paper.";
 
-const FIG_6: Figure = Figure {
+pub(super) const FIG_6: Figure = Figure {
     id: "lruc-versions",
     title: "Throughput by version of LRU-C",
     figure: "Figure 6; Figure 7 at 10 %",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "TPC-C: the full LRU-C is faster than Vanilla",
-            paper: "3 x (Figure 7a)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, FULL, VANILLA, KEY),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: the full LRU-C is faster than InnoDB 5.6",
-            paper: "3 x (Figure 7a)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, FULL, INNODB, KEY),
-            bound: Bound::AtLeast(3.0),
-            note: "the paper's Vanilla is this release, tuned",
-        },
-        Claim {
-            statement: "TPC-C: the full LRU-C is faster than WAR",
-            paper: "1.52 x (Figure 7a)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, FULL, WAR, KEY),
-            bound: Bound::AtLeast(1.52),
-            note: "",
-        },
-        Claim {
-            statement: "LinkBench: the full LRU-C is faster than Vanilla",
-            paper: "2 x (Figure 7b)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, LINK_FULL, LINK_VANILLA, KEY),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "LinkBench: the full LRU-C is faster than InnoDB 5.6",
-            paper: "2 x (Figure 7b)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, LINK_FULL, LINK_INNODB, KEY),
-            bound: Bound::AtLeast(2.0),
-            note: "the paper's Vanilla is this release, tuned",
-        },
-        Claim {
-            statement: "LinkBench: the full LRU-C is faster than WAR",
-            paper: "1.42 x (Figure 7b)",
-            unit: "ratio of throughput",
-            ours: |seed| ratio(seed, LINK_FULL, LINK_WAR, KEY),
-            bound: Bound::AtLeast(1.42),
-            note: "",
-        },
-        Claim {
-            statement: "the LRU-C pointer alone brings most of it",
-            paper: "1.63 x (Figure 6)",
-            unit: "ratio of throughput of basic LRU-C and Vanilla",
-            ours: |seed| ratio(seed, BASIC, VANILLA, KEY),
-            bound: Bound::AtLeast(1.63),
-            note: "",
-        },
-        Claim {
-            statement: "dynamic batch writes add to it",
-            paper: "+33 % (Figure 6)",
-            unit: "ratio of throughput with and without",
-            ours: |seed| ratio(seed, DYNAMIC, BASIC, KEY),
-            bound: Bound::AtLeast(1.33),
-            note: "",
-        },
-        Claim {
-            statement: "the LRU-D mutex adds to it",
-            paper: "+40 % (Figure 6)",
-            unit: "ratio of throughput with and without",
-            ours: |seed| ratio(seed, FULL, DYNAMIC, KEY),
-            bound: Bound::AtLeast(1.4),
-            note: "two cores have little contention to remove",
-        },
+        Claim::new("TPC-C: the full LRU-C is faster than Vanilla")
+            .paper("3 x (Figure 7a)")
+            .ours("ratio of throughput", |seed| ratio(seed, FULL, VANILLA, KEY))
+            .at_least(3.0),
+        Claim::new("TPC-C: the full LRU-C is faster than InnoDB 5.6")
+            .paper("3 x (Figure 7a)")
+            .ours("ratio of throughput", |seed| ratio(seed, FULL, INNODB, KEY))
+            .at_least(3.0)
+            .note("the paper's Vanilla is this release, tuned"),
+        Claim::new("TPC-C: the full LRU-C is faster than WAR")
+            .paper("1.52 x (Figure 7a)")
+            .ours("ratio of throughput", |seed| ratio(seed, FULL, WAR, KEY))
+            .at_least(1.52),
+        Claim::new("LinkBench: the full LRU-C is faster than Vanilla")
+            .paper("2 x (Figure 7b)")
+            .ours("ratio of throughput", |seed| ratio(seed, LINK_FULL, LINK_VANILLA, KEY))
+            .at_least(2.0),
+        Claim::new("LinkBench: the full LRU-C is faster than InnoDB 5.6")
+            .paper("2 x (Figure 7b)")
+            .ours("ratio of throughput", |seed| ratio(seed, LINK_FULL, LINK_INNODB, KEY))
+            .at_least(2.0)
+            .note("the paper's Vanilla is this release, tuned"),
+        Claim::new("LinkBench: the full LRU-C is faster than WAR")
+            .paper("1.42 x (Figure 7b)")
+            .ours("ratio of throughput", |seed| ratio(seed, LINK_FULL, LINK_WAR, KEY))
+            .at_least(1.42),
+        Claim::new("the LRU-C pointer alone brings most of it")
+            .paper("1.63 x (Figure 6)")
+            .ours("ratio of throughput of basic LRU-C and Vanilla", |seed| {
+                ratio(seed, BASIC, VANILLA, KEY)
+            })
+            .at_least(1.63),
+        Claim::new("dynamic batch writes add to it")
+            .paper("+33 % (Figure 6)")
+            .ours("ratio of throughput with and without", |seed| ratio(seed, DYNAMIC, BASIC, KEY))
+            .at_least(1.33),
+        Claim::new("the LRU-D mutex adds to it")
+            .paper("+40 % (Figure 6)")
+            .ours("ratio of throughput with and without", |seed| ratio(seed, FULL, DYNAMIC, KEY))
+            .at_least(1.4)
+            .note("two cores have little contention to remove"),
     ],
     panels: || {
         vec![
@@ -174,37 +132,32 @@ const FIG_6: Figure = Figure {
     },
 };
 
-const TABLE_3: Figure = Figure {
+pub(super) const TABLE_3: Figure = Figure {
     id: "lruc-stalls",
     title: "Read stalls and waits for LRU mutexes",
     figure: "Table 3",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "the full LRU-C has no read stall",
-            paper: "0 % (Table 3)",
-            unit: "read stalls, both workloads",
-            ours: |seed| seed.get(FULL, AT, "read_stalls") + seed.get(LINK_FULL, AT, "read_stalls"),
-            bound: Bound::AtMost(0.0),
-            note: "",
-        },
-        Claim {
-            statement: "the LRU-C pointer removes nearly all of Vanilla's read stalls",
-            paper: "33 % to 1.56 % of the misses (Table 3)",
-            unit: "read stalls of basic LRU-C per read stall of Vanilla, as parts of the misses",
-            ours: |seed| ratio(seed, BASIC, VANILLA, "read_stall_percent"),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
-        Claim {
-            statement: "the full LRU-C waits less for LRU mutexes than basic LRU-C",
-            paper: "0.07 of 0.18 ms (Table 3)",
-            unit: "ratio of the time waited in a second",
-            ours: |seed| ratio(seed, FULL, BASIC, "lru_mutex_wait_ms_per_s"),
-            bound: Bound::AtMost(0.39),
-            note: "",
-        },
+        Claim::new("the full LRU-C has no read stall")
+            .paper("0 % (Table 3)")
+            .ours("read stalls, both workloads", |seed| {
+                seed.get(FULL, AT, "read_stalls") + seed.get(LINK_FULL, AT, "read_stalls")
+            })
+            .at_most(0.0),
+        Claim::new("the LRU-C pointer removes nearly all of Vanilla's read stalls")
+            .paper("33 % to 1.56 % of the misses (Table 3)")
+            .ours(
+                "read stalls of basic LRU-C per read stall of Vanilla, as parts of the misses",
+                |seed| ratio(seed, BASIC, VANILLA, "read_stall_percent"),
+            )
+            .at_most(0.05),
+        Claim::new("the full LRU-C waits less for LRU mutexes than basic LRU-C")
+            .paper("0.07 of 0.18 ms (Table 3)")
+            .ours("ratio of the time waited in a second", |seed| {
+                ratio(seed, FULL, BASIC, "lru_mutex_wait_ms_per_s")
+            })
+            .at_most(0.39),
     ],
     panels: || {
         vec![
@@ -215,30 +168,28 @@ const TABLE_3: Figure = Figure {
     },
 };
 
-const TABLE_5: Figure = Figure {
+pub(super) const TABLE_5: Figure = Figure {
     id: "lruc-limit",
     title: "Requests against what the device can do",
     figure: "Table 5",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "the full LRU-C uses the device",
-            paper: "64 % of fio's at the same mix (Table 5)",
-            unit: "part of the device's own limit for the same mix, lower of the workloads",
-            ours: |seed| {
-                let key = "device_limit_fraction";
-                let link = seed.get(LINK_FULL, AT, key);
-                if link.is_nan() { f64::NAN } else { seed.get(FULL, AT, key).min(link) }
-            },
-            bound: Bound::AtLeast(0.7),
-            note: "reads and writes in place; copies into the doublewrite area are not counted",
-        },
-        Claim {
-            statement: "it moves more pages than Vanilla",
-            paper: "3.06 x the bandwidth (Table 5)",
-            unit: "ratio of pages read and written in a second, with doublewrite copies",
-            ours: |seed| {
+        Claim::new("the full LRU-C uses the device")
+            .paper("64 % of fio's at the same mix (Table 5)")
+            .ours(
+                "part of the device's own limit for the same mix, lower of the workloads",
+                |seed| {
+                    let key = "device_limit_fraction";
+                    let link = seed.get(LINK_FULL, AT, key);
+                    if link.is_nan() { f64::NAN } else { seed.get(FULL, AT, key).min(link) }
+                },
+            )
+            .at_least(0.7)
+            .note("reads and writes in place; copies into the doublewrite area are not counted"),
+        Claim::new("it moves more pages than Vanilla")
+            .paper("3.06 x the bandwidth (Table 5)")
+            .ours("ratio of pages read and written in a second, with doublewrite copies", |seed| {
                 let all = |arm| {
                     ["read_pages_per_s", "written_pages_per_s", "copied_pages_per_s"]
                         .map(|key| seed.get(arm, AT, key))
@@ -246,18 +197,14 @@ const TABLE_5: Figure = Figure {
                         .sum::<f64>()
                 };
                 all(FULL) / all(VANILLA)
-            },
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "its reads weigh more against its writes than Vanilla's",
-            paper: "3.4 : 1 against 1.7 : 1 (Table 5)",
-            unit: "reads to a write, relative to Vanilla",
-            ours: |seed| ratio(seed, FULL, VANILLA, "reads_to_writes"),
-            bound: Bound::AtLeast(1.2),
-            note: "",
-        },
+            })
+            .at_least(3.0),
+        Claim::new("its reads weigh more against its writes than Vanilla's")
+            .paper("3.4 : 1 against 1.7 : 1 (Table 5)")
+            .ours("reads to a write, relative to Vanilla", |seed| {
+                ratio(seed, FULL, VANILLA, "reads_to_writes")
+            })
+            .at_least(1.2),
     ],
     panels: || {
         vec![
@@ -271,57 +218,43 @@ const TABLE_5: Figure = Figure {
     },
 };
 
-const TABLE_6: Figure = Figure {
+pub(super) const TABLE_6: Figure = Figure {
     id: "lruc-latency",
     title: "Latency of transactions",
     figure: "Table 6",
     about: ABOUT,
     sweep: &SWEEP,
     claims: &[
-        Claim {
-            statement: "TPC-C: LRU-C's tail is shorter than Vanilla's",
-            paper: "-84 % (Table 6)",
-            unit: "ratio of the 95th percentile",
-            ours: |seed| ratio(seed, FULL, VANILLA, "latency_p95_ms"),
-            bound: Bound::AtMost(0.16),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: and than that of InnoDB 5.6",
-            paper: "-84 % (Table 6)",
-            unit: "ratio of the 95th percentile",
-            ours: |seed| ratio(seed, FULL, INNODB, "latency_p95_ms"),
-            bound: Bound::AtMost(0.16),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: the mean is lower",
-            paper: "-66 % (Table 6)",
-            unit: "ratio of the mean",
-            ours: |seed| ratio(seed, FULL, VANILLA, "latency_mean_ms"),
-            bound: Bound::AtMost(0.34),
-            note: "",
-        },
-        Claim {
-            statement: "TPC-C: and the 99th percentile",
-            paper: "-33 % (Table 6)",
-            unit: "ratio of the 99th percentile",
-            ours: |seed| ratio(seed, FULL, VANILLA, "latency_p99_ms"),
-            bound: Bound::AtMost(0.67),
-            note: "",
-        },
-        Claim {
-            statement: "LRU-C misses hardly more often than Vanilla",
-            paper: "1.04 to 1.36 x (Table 7)",
-            unit: "ratio of miss ratios, higher of the workloads",
-            ours: |seed| {
+        Claim::new("TPC-C: LRU-C's tail is shorter than Vanilla's")
+            .paper("-84 % (Table 6)")
+            .ours("ratio of the 95th percentile", |seed| {
+                ratio(seed, FULL, VANILLA, "latency_p95_ms")
+            })
+            .at_most(0.16),
+        Claim::new("TPC-C: and than that of InnoDB 5.6")
+            .paper("-84 % (Table 6)")
+            .ours("ratio of the 95th percentile", |seed| {
+                ratio(seed, FULL, INNODB, "latency_p95_ms")
+            })
+            .at_most(0.16),
+        Claim::new("TPC-C: the mean is lower")
+            .paper("-66 % (Table 6)")
+            .ours("ratio of the mean", |seed| ratio(seed, FULL, VANILLA, "latency_mean_ms"))
+            .at_most(0.34),
+        Claim::new("TPC-C: and the 99th percentile")
+            .paper("-33 % (Table 6)")
+            .ours("ratio of the 99th percentile", |seed| {
+                ratio(seed, FULL, VANILLA, "latency_p99_ms")
+            })
+            .at_most(0.67),
+        Claim::new("LRU-C misses hardly more often than Vanilla")
+            .paper("1.04 to 1.36 x (Table 7)")
+            .ours("ratio of miss ratios, higher of the workloads", |seed| {
                 let key = "miss_percent";
                 let link = ratio(seed, LINK_FULL, LINK_VANILLA, key);
                 largest(ratio(seed, FULL, VANILLA, key), link)
-            },
-            bound: Bound::AtMost(1.36),
-            note: "",
-        },
+            })
+            .at_most(1.36),
     ],
     panels: || {
         vec![

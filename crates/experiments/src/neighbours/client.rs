@@ -24,8 +24,8 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Connects, on the thread of its own that will serve it. Between requests it pauses for
-    /// `pause` on average, exponentially distributed; who pauses does not wait for a processor, as
-    /// on a machine of its own.
+    /// `pause` on average, exponentially distributed. A client that pauses gets a processor at once
+    /// afterwards, as on a machine of its own.
     pub(super) fn connect(
         database: &Database,
         seed: u64,

@@ -27,18 +27,18 @@ const SMALL: usize = 4;
 const LARGE: usize = 200;
 const EACH: usize = 15;
 
-/// Places for the two accounts: one a core, since each request wants a processor all the time. For
-/// the three: ten, as PgBouncer's server connections in the report.
-const PLACES: u32 = 2;
-const PLACES_FOR_THREE: u32 = 10;
+/// Permits for the two accounts: one for each core, since each request computes all the time. For
+/// the three accounts: ten, as PgBouncer's server connections in the report.
+const PERMITS: u32 = 2;
+const PERMITS_FOR_THREE: u32 = 10;
 
 /// The small account's clients pause this long on average, so that they need a fraction of the
 /// machine.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Classes by account; each class has its weight as a whole, of the places and of processor time.
-fn config(places: u32) -> String {
-    let mut text = format!("[gate]\nparallelism = {places}\ncpu_weights = true\n");
+/// A class for each account. Its weight is for the whole class, of permits and processor time.
+fn config(permits: u32) -> String {
+    let mut text = format!("[gate]\nparallelism = {permits}\ncpu_weights = true\n");
     for account in ACCOUNTS {
         text += &format!(
             "[[class]]\nname = \"{account}\"\nweight = 1.0\nweight_of = \"class\"\n\
@@ -65,7 +65,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         trace: true,
         ..Driving::default()
     };
-    let server = |arm: &Arm| if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
+    let server = |arm: &Arm| if arm.gated { config(permits(arm)) } else { "as it is".to_owned() };
     let arms = ARMS.iter().map(|arm| rounds::Arm::new(arm.label, server(arm), &[0.0]));
     let seconds = (warm_up_s as f64, window_s as f64);
     Rounds::begin(&EXPERIMENT, options).collect(rounds, seconds, "arm", arms.collect(), |task| {
@@ -79,8 +79,8 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     })
 }
 
-fn places(arm: &Arm) -> u32 {
-    if arm.guests == Guests::Three { PLACES_FOR_THREE } else { PLACES }
+fn permits(arm: &Arm) -> u32 {
+    if arm.guests == Guests::Three { PERMITS_FOR_THREE } else { PERMITS }
 }
 
 /// Account of each connection.
@@ -101,7 +101,7 @@ fn one(
 ) -> Result<Run> {
     let gate = Instance::shared(headworks, format!("neighbours-{}", std::process::id()));
     let prefix = if arm.gated {
-        gate.prefix_with_config(&work.path().join("gate.toml"), &config(places(arm)), &[])?
+        gate.prefix_with_config(&work.path().join("gate.toml"), &config(permits(arm)), &[])?
     } else {
         Vec::new()
     };

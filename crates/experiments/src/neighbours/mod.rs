@@ -13,10 +13,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 use site::Kind;
 
 const ID: &str = "gate-neighbours";
@@ -30,8 +30,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     expected_s: 12 * (WARM_UP_S + WINDOW_S + AROUND_S) * ROUNDS as u64,
     expected_quick_s: 12 * (1 + 3 + AROUND_S),
     needs: &["mariadb-server-core", "postgresql"],
-    run,
-    report: |directory| report_on(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 const WARM_UP_S: u64 = 3;
@@ -92,25 +91,16 @@ const ARMS: [Arm; 12] = [
 ];
 
 const fn tail(statement: &'static str, ours: fn(&Seed<'_>) -> f64) -> Claim {
-    Claim {
-        statement,
-        paper: "",
-        unit: "P99 of the small account beside the large one / alone, both behind the gate",
-        ours,
-        bound: Bound::AtMost(1.5),
-        note: "classes of equal weight; the small account's clients pause between requests, the large one's do not",
-    }
+    Claim::new(statement)
+        .ours("P99 of the small account beside the large one / alone, both behind the gate", ours)
+        .at_most(1.5)
+        .note("classes of equal weight; the small account's clients pause between requests, the large one's do not")
 }
 
 const fn shares(statement: &'static str, ours: fn(&Seed<'_>) -> f64) -> Claim {
-    Claim {
-        statement,
-        paper: "",
-        unit: "largest / smallest share of three accounts with 15 clients each on 10 places",
-        ours,
-        bound: Bound::AtMost(1.05),
-        note: "",
-    }
+    Claim::new(statement)
+        .ours("largest / smallest share of three accounts with 15 clients each on 10 places", ours)
+        .at_most(1.05)
 }
 
 const CLAIMS: [Claim; 4] = [
@@ -128,12 +118,7 @@ const CLAIMS: [Claim; 4] = [
     }),
 ];
 
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report_on(&options.out, true)
-}
-
-fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let bars = |title: &str, unit: &str, key: &str, guests: [Guests; 2]| {
         let chosen = ARMS.iter().filter(|arm| guests.contains(&arm.guests));
@@ -157,9 +142,7 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
                 processors, as if they were on a machine of their own.",
         sweep_label: "",
         time_label: "",
-        runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
         claims: &CLAIMS,
         panels: vec![
             bars("P99 of the small account", "ms", "small_p99_ms", both),

@@ -3,23 +3,21 @@
 
 use super::disk::{self, Disk, Stack};
 use super::load::Load;
-use crate::experiment::{Experiment, Outcome, RunOptions};
-use crate::interrupt;
+use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
 use crate::sweep::panel::Panel;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work as TestDirectory;
 use anyhow::{Context, Result, ensure};
-use headworks_policy::random::Random;
-use headworks_rig::machine::{self, Machine};
+use headworks_rig::machine;
 use headworks_workload::files::{self, Report, Task};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Numbers of a run, by name.
 pub(super) type Numbers = BTreeMap<String, f64>;
@@ -61,7 +59,7 @@ impl Plan<'_> {
     }
 }
 
-/// Who schedules.
+/// The schedulers of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arm {
     pub label: &'static str,
@@ -125,11 +123,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    pub(super) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(super) const fn experiment(&'static self) -> Experiment {
         let (full, quick) = (self.times[0], self.times[1]);
         Experiment {
             id: self.id,
@@ -141,16 +135,30 @@ impl Figure {
             expected_quick_s: (quick.0 + quick.1 + self.around_s)
                 * (self.arms.len() * self.quick_points.len()) as u64,
             needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
-            run,
-            report,
+            bench: self,
         }
     }
 }
 
-/// Runs a figure.
-pub(super) fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect(figure, options)?)?;
-    report(figure, &options.out, true)
+impl Bench for Figure {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        collect(self, options)
+    }
+
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        let record = sweep::read(directory, self.id)?;
+        let show = Presentation {
+            id: self.id,
+            figure: self.figure,
+            about: self.about,
+            sweep_label: self.axis,
+            caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
+            claims: self.claims,
+            panels: (self.panels)(),
+            ..Presentation::default()
+        };
+        sweep::report(&show, record, directory, fresh)
+    }
 }
 
 fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
@@ -173,9 +181,8 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let runs = (arms.len() * points.len() * rounds) as u32;
     let title = format!("{}: {}", figure.id, figure.title);
     let mut progress = Progress::new(&title, each * runs);
-    let (began, recorded_at_unix_s) = (Instant::now(), unix_now_s());
-    let load_before = machine::Load::at_rest();
-    let mut random = Random::new(options.seed);
+    let experiment = figure.experiment();
+    let schedule = Rounds::begin(&experiment, options);
     let work = TestDirectory::new(options, 2 << 30)?;
     let template = match &figure.work {
         Work::Files(_) => PathBuf::new(),
@@ -185,62 +192,24 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
         }
     };
     let plan = Plan { figure, program: &program, work: work.path(), template, warm_up_s, window_s };
-    let mut found: Vec<(&Arm, f64, Run)> = Vec::new();
-    for round in 1..=rounds {
-        let mut all: Vec<(&Arm, f64)> =
-            arms.iter().flat_map(|arm| points.iter().map(move |at| (*arm, *at))).collect();
-        random.shuffle(&mut all);
-        for (arm, at) in all {
-            interrupt::check()?;
-            progress.step(&format!("round {round}/{rounds} · {} · {at}", arm.label), each);
-            let numbers = one(&plan, arm, at)
-                .with_context(|| format!("{} at {at} in round {round}", arm.label))?;
-            let run = Run {
-                seed: round as u64,
-                numbers,
-                bucket_s: window_s as f64,
-                load: Some(machine::Load::at_rest()),
-                ..Run::default()
-            };
-            found.push((arm, at, run));
-        }
-    }
-    let arm_record = |arm: &&Arm| {
-        let runs_at = |at: &f64| {
-            let mine = found.iter().filter(|(of, point, _)| of.label == arm.label && point == at);
-            Point { at: *at, runs: mine.map(|(.., run)| run.clone()).collect() }
-        };
-        let mut setup = BTreeMap::new();
-        for (key, value) in [
+    let described = |arm: &&Arm| {
+        let setup = [
             ("device", arm.stack.device),
             ("kernel_scheduler", arm.stack.kernel),
             ("volume_scheduler", arm.stack.volume),
             ("io_scheduler", arm.io.unwrap_or("none")),
-        ] {
-            setup.insert(key.to_owned(), value.to_owned());
-        }
-        let points = points.iter().map(runs_at).collect();
-        ArmRecord { arm: arm.label.to_owned(), setup, points }
+        ];
+        let setup = setup.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        rounds::Arm { label: arm.label, setup, points: points.to_vec() }
     };
-    Ok(Record {
-        header: Header {
-            id: figure.id.to_owned(),
-            title: figure.title.to_owned(),
-            paper: figure.paper.to_owned(),
-            figure: figure.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
-        counted_s: window_s as f64,
-        warmup_s: warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: machine::Load::at_rest(),
-        verdicts: Vec::new(),
-        sweep: figure.axis.to_owned(),
-        arms: arms.iter().map(arm_record).collect(),
+    let seconds = (warm_up_s as f64, window_s as f64);
+    let described = arms.iter().map(described).collect();
+    schedule.collect(rounds, seconds, figure.axis, described, |task| {
+        progress.step(task.title, each);
+        let arm = arms.iter().find(|arm| arm.label == task.arm).context("no such arm")?;
+        let numbers = one(&plan, arm, task.at)?;
+        let (bucket_s, load) = (window_s as f64, Some(machine::Load::at_rest()));
+        Ok(Run { numbers, bucket_s, load, ..Run::default() })
     })
 }
 
@@ -296,23 +265,4 @@ fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Nu
         }
     }
     Ok(numbers)
-}
-
-/// Analyses and draws the record of a figure.
-pub(super) fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let record = sweep::read(directory, figure.id)?;
-    let show = Presentation {
-        id: figure.id,
-        figure: figure.figure,
-        about: figure.about,
-        sweep_label: figure.axis,
-        time_label: "s since the begin",
-        runs: "rounds",
-        caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
-        quick: "short windows and one round; it measures nothing well",
-        claims: figure.claims,
-        panels: (figure.panels)(),
-        ..Presentation::default()
-    };
-    sweep::report(&show, record, directory, fresh)
 }

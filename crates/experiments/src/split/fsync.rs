@@ -1,16 +1,10 @@
 //! Figures 2.6 and 2.14: small `fsync`s beside large ones.
 
-use super::figure::{Arm, Figure, Work, report, run};
-use crate::experiment::Experiment;
+use super::figure::{Arm, Figure, Work};
+use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-use crate::sweep::{Bound, Claim};
 use headworks_workload::files::{Pattern, Task};
 use std::path::Path;
-
-pub(super) const ISOLATION: Experiment =
-    FIG_14.experiment(|options| run(&FIG_14, options), |dir| report(&FIG_14, dir, false));
-pub(super) const DEPENDENCY: Experiment =
-    FIG_6.experiment(|options| run(&FIG_6, options), |dir| report(&FIG_6, dir, false));
 
 const PAPER: &str = "Split and Maat";
 
@@ -59,7 +53,7 @@ const FLASH_SPLIT: &str = "flash: split-deadline";
 /// A's pauses in milliseconds: a closed loop, and 20 `fsync`s a second at the most.
 const PAUSES: &[f64] = &[0.0, 40.0];
 
-static FIG_14: Figure = Figure {
+pub(super) const FIG_14: Figure = Figure {
     id: "split-fsync",
     title: "Small fsyncs beside large ones",
     paper: PAPER,
@@ -85,68 +79,49 @@ static FIG_14: Figure = Figure {
     work: Work::Files(|at, dir| vec![a(dir, (at * 1e3) as u64), b(dir, 1024)]),
     rules: RULES,
     claims: &[
-        Claim {
-            statement: "disk, closed loop: A's P99 is at most three times that alone",
-            paper: "latencies fluctuate around the deadline (Figure 2.14)",
-            unit: "P99 / P99 alone",
-            ours: |seed| seed.get(DISK_SPLIT, 0.0, "a_p99_ms") / seed.get(ALONE_A, 0.0, "a_p99_ms"),
-            bound: Bound::AtMost(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "disk, closed loop: B keeps its speed",
-            paper: "not given",
-            unit: "MB/s / MB/s under mq-deadline",
-            ours: |seed| {
+        Claim::new("disk, closed loop: A's P99 is at most three times that alone")
+            .paper("latencies fluctuate around the deadline (Figure 2.14)")
+            .ours("P99 / P99 alone", |seed| {
+                seed.get(DISK_SPLIT, 0.0, "a_p99_ms") / seed.get(ALONE_A, 0.0, "a_p99_ms")
+            })
+            .at_most(3.0),
+        Claim::new("disk, closed loop: B keeps its speed")
+            .paper("not given")
+            .ours("MB/s / MB/s under mq-deadline", |seed| {
                 seed.get(DISK_SPLIT, 0.0, "b_mb_per_s") / seed.get(DISK, 0.0, "b_mb_per_s")
-            },
-            bound: Bound::AtLeast(0.6),
-            note: "",
-        },
-        Claim {
-            statement: "disk, A pauses: B keeps its speed",
-            paper: "not given",
-            unit: "MB/s / MB/s under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(0.6),
+        Claim::new("disk, A pauses: B keeps its speed")
+            .paper("not given")
+            .ours("MB/s / MB/s under mq-deadline", |seed| {
                 seed.get(DISK_SPLIT, 40.0, "b_mb_per_s") / seed.get(DISK, 40.0, "b_mb_per_s")
-            },
-            bound: Bound::AtLeast(0.85),
-            note: "",
-        },
-        Claim {
-            statement: "disk, A is away: B keeps its speed",
-            paper: "not given",
-            unit: "MB/s / MB/s alone without a scheduler",
-            ours: |seed| {
+            })
+            .at_least(0.85),
+        Claim::new("disk, A is away: B keeps its speed")
+            .paper("not given")
+            .ours("MB/s / MB/s alone without a scheduler", |seed| {
                 seed.get(DISK_SPLIT_B, 0.0, "b_mb_per_s") / seed.get(ALONE_B, 0.0, "b_mb_per_s")
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "not in a quick run",
-        },
-        Claim {
-            statement: "flash, closed loop: A's P99 is at most three times that alone",
-            paper: "latencies fluctuate around the deadline (Figure 2.14)",
-            unit: "P99 / P99 alone",
-            ours: |seed| {
+            })
+            .at_least(0.95)
+            .note("not in a quick run"),
+        Claim::new("flash, closed loop: A's P99 is at most three times that alone")
+            .paper("latencies fluctuate around the deadline (Figure 2.14)")
+            .ours("P99 / P99 alone", |seed| {
                 seed.get(FLASH_SPLIT, 0.0, "a_p99_ms") / seed.get(FLASH_A, 0.0, "a_p99_ms")
-            },
-            bound: Bound::AtMost(3.0),
-            note: "not in a quick run",
-        },
+            })
+            .at_most(3.0)
+            .note("not in a quick run"),
     ],
     panels: || {
-        let arms = [ALONE_A, DISK, DISK_BFQ, DISK_SPLIT];
-        let lines = |panel: Panel, arms: &[&'static str], key| {
-            arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
         vec![
-            lines(Panel::sweep("A: P99 of fsync", "ms"), &arms, "a_p99_ms"),
-            lines(Panel::sweep("B: written", "MB/s"), &[DISK, DISK_BFQ, DISK_SPLIT], "b_mb_per_s"),
+            Panel::sweep("A: P99 of fsync", "ms")
+                .lines([ALONE_A, DISK, DISK_BFQ, DISK_SPLIT], "a_p99_ms"),
+            Panel::sweep("B: written", "MB/s").lines([DISK, DISK_BFQ, DISK_SPLIT], "b_mb_per_s"),
         ]
     },
 };
 
-static FIG_6: Figure = Figure {
+pub(super) const FIG_6: Figure = Figure {
     id: "split-dependency",
     title: "What a small fsync takes by the size of somebody else's",
     paper: PAPER,
@@ -163,20 +138,15 @@ static FIG_6: Figure = Figure {
     quick_points: &[4.0, 256.0],
     work: Work::Files(|at, dir| vec![a(dir, 0), b(dir, at as u32)]),
     rules: RULES,
-    claims: &[Claim {
-        statement: "A's latency does not follow B's size",
-        paper: "with a block scheduler it grows with it (Figure 2.6)",
-        unit: "median at the largest size / at the smallest",
-        ours: |seed| {
+    claims: &[Claim::new("A's latency does not follow B's size")
+        .paper("with a block scheduler it grows with it (Figure 2.6)")
+        .ours("median at the largest size / at the smallest", |seed| {
             let all = seed.all(DISK_SPLIT, "a_p50_ms");
             all.last().copied().unwrap_or(f64::NAN) / all.first().copied().unwrap_or(f64::NAN)
-        },
-        bound: Bound::AtMost(3.0),
-        note: "",
-    }],
+        })
+        .at_most(3.0)],
     panels: || {
-        let arms = [DISK, DISK_SPLIT];
         let panel = Panel::sweep("A: median of fsync", "ms").logarithmic();
-        vec![arms.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, "a_p50_ms"))]
+        vec![panel.lines([DISK, DISK_SPLIT], "a_p50_ms")]
     },
 };

@@ -14,5 +14,9 @@ use crate::experiment::Experiment;
 pub use load::file_load;
 
 /// All of them, in the order of the chapter.
-pub(crate) const EXPERIMENTS: &[Experiment] =
-    &[fsync::DEPENDENCY, fsync::ISOLATION, postgres::SPLIT, postgres::RCP];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    fsync::FIG_6.experiment(),
+    fsync::FIG_14.experiment(),
+    postgres::FIG_SPLIT.experiment(),
+    postgres::FIG_RCP.experiment(),
+];

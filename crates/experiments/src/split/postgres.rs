@@ -1,10 +1,9 @@
 //! Figure 2.21 and RCP's Figures 5 and 6: what checkpoints of PostgreSQL do to its commits.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, report, run};
-use crate::experiment::Experiment;
+use super::figure::{Arm, Figure, Numbers, Plan, Work};
+use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-use crate::sweep::{Bound, Claim};
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
@@ -12,11 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-pub(super) const SPLIT: Experiment =
-    FIG_SPLIT.experiment(|options| run(&FIG_SPLIT, options), |dir| report(&FIG_SPLIT, dir, false));
-pub(super) const RCP: Experiment =
-    FIG_RCP.experiment(|options| run(&FIG_RCP, options), |dir| report(&FIG_RCP, dir, false));
 
 /// pgbench's scale: 450 MB.
 const SCALE: &str = "30";
@@ -167,15 +161,14 @@ const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a che
     PostgreSQL's own pacing.";
 
 fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
-    let lines = |panel: Panel, key| arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key));
     vec![
-        lines(Panel::sweep("Median", "ms"), "p50_ms"),
-        lines(Panel::sweep("P99", "ms"), "p99_ms"),
-        lines(Panel::sweep("Longest", "ms"), "max_ms"),
+        Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
+        Panel::sweep("P99", "ms").lines(arms, "p99_ms"),
+        Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
     ]
 }
 
-static FIG_SPLIT: Figure = Figure {
+pub(super) const FIG_SPLIT: Figure = Figure {
     id: "split-postgres",
     title: "PostgreSQL's commits beside its checkpoints",
     paper: "Split and Maat",
@@ -194,52 +187,37 @@ static FIG_SPLIT: Figure = Figure {
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim {
-            statement: "the paper's settings: P99 falls",
-            paper: "P99 from about 4,000 to 100 ms (Figure 2.21)",
-            unit: "P99 under mq-deadline / P99",
-            ours: |seed| {
+        Claim::new("the paper's settings: P99 falls")
+            .paper("P99 from about 4,000 to 100 ms (Figure 2.21)")
+            .ours("P99 under mq-deadline / P99", |seed| {
                 seed.get(NOTHING, PAPER, "p99_ms") / seed.get(SPLIT_DEADLINE, PAPER, "p99_ms")
-            },
-            bound: Bound::AtLeast(40.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: all that is offered is done",
-            paper: "not given",
-            unit: "transactions/s / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(40.0),
+        Claim::new("the paper's settings: all that is offered is done")
+            .paper("not given")
+            .ours("transactions/s / those under mq-deadline", |seed| {
                 seed.get(SPLIT_DEADLINE, PAPER, "per_s") / seed.get(NOTHING, PAPER, "per_s")
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: checkpoints are as frequent",
-            paper: "not given",
-            unit: "checkpoints / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(1.0),
+        Claim::new("the paper's settings: checkpoints are as frequent")
+            .paper("not given")
+            .ours("checkpoints / those under mq-deadline", |seed| {
                 seed.get(SPLIT_DEADLINE, PAPER, "checkpoints")
                     / seed.get(NOTHING, PAPER, "checkpoints")
-            },
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        },
-        Claim {
-            statement: "PostgreSQL's own pacing: P99 falls",
-            paper: "not given",
-            unit: "P99 under mq-deadline / P99",
-            ours: |seed| {
+            })
+            .at_least(0.99),
+        Claim::new("PostgreSQL's own pacing: P99 falls")
+            .paper("not given")
+            .ours("P99 under mq-deadline / P99", |seed| {
                 seed.get(NOTHING, DEFAULTS, "p99_ms") / seed.get(SPLIT_DEADLINE, DEFAULTS, "p99_ms")
-            },
-            bound: Bound::AtLeast(2.0),
-            note: "not in a quick run",
-        },
+            })
+            .at_least(2.0)
+            .note("not in a quick run"),
     ],
     panels: || panels(&[NOTHING, BFQ, SPLIT_DEADLINE]),
 };
 
-static FIG_RCP: Figure = Figure {
+pub(super) const FIG_RCP: Figure = Figure {
     id: "rcp-postgres",
     title: "PostgreSQL's commits beside its checkpoints: what clients wait for first",
     paper: "RCP",
@@ -260,42 +238,30 @@ static FIG_RCP: Figure = Figure {
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim {
-            statement: "the paper's settings: P99 against the scheduler that is like CFQ",
-            paper: "84 ms against 3,581 ms",
-            unit: "P99 under cfq / P99",
-            ours: |seed| seed.get(CFQ, PAPER, "p99_ms") / seed.get(RCP_ARM, PAPER, "p99_ms"),
-            bound: Bound::AtLeast(42.0),
-            note: "",
-        },
-        Claim {
-            statement: "the paper's settings: no commit takes long",
-            paper: "at most 300 ms on an SSD",
-            unit: "longest, ms",
-            ours: |seed| seed.get(RCP_ARM, PAPER, "max_ms"),
-            bound: Bound::AtMost(300.0),
-            note: "on a disk of 10 ms an access",
-        },
-        Claim {
-            statement: "PostgreSQL's own pacing: P99.9 falls",
-            paper: "not given",
-            unit: "P99.9 under mq-deadline / P99.9",
-            ours: |seed| {
+        Claim::new("the paper's settings: P99 against the scheduler that is like CFQ")
+            .paper("84 ms against 3,581 ms")
+            .ours("P99 under cfq / P99", |seed| {
+                seed.get(CFQ, PAPER, "p99_ms") / seed.get(RCP_ARM, PAPER, "p99_ms")
+            })
+            .at_least(42.0),
+        Claim::new("the paper's settings: no commit takes long")
+            .paper("at most 300 ms on an SSD")
+            .ours("longest, ms", |seed| seed.get(RCP_ARM, PAPER, "max_ms"))
+            .at_most(300.0)
+            .note("on a disk of 10 ms an access"),
+        Claim::new("PostgreSQL's own pacing: P99.9 falls")
+            .paper("not given")
+            .ours("P99.9 under mq-deadline / P99.9", |seed| {
                 seed.get(NOTHING, DEFAULTS, "p999_ms") / seed.get(RCP_ARM, DEFAULTS, "p999_ms")
-            },
-            bound: Bound::AtLeast(2.0),
-            note: "not in a quick run",
-        },
-        Claim {
-            statement: "the paper's settings: checkpoints are as frequent",
-            paper: "log size as without (Figure 5)",
-            unit: "checkpoints / those under mq-deadline",
-            ours: |seed| {
+            })
+            .at_least(2.0)
+            .note("not in a quick run"),
+        Claim::new("the paper's settings: checkpoints are as frequent")
+            .paper("log size as without (Figure 5)")
+            .ours("checkpoints / those under mq-deadline", |seed| {
                 seed.get(RCP_ARM, PAPER, "checkpoints") / seed.get(NOTHING, PAPER, "checkpoints")
-            },
-            bound: Bound::AtLeast(0.99),
-            note: "",
-        },
+            })
+            .at_least(0.99),
     ],
     panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM]),
 };

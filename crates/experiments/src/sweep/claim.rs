@@ -29,7 +29,7 @@ impl Bound {
 }
 
 /// Something that must hold, for each seed or round by itself.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) statement: &'static str,
     /// What the paper says.
@@ -40,4 +40,43 @@ pub(crate) struct Claim {
     pub(crate) bound: Bound,
     /// What to keep in mind.
     pub(crate) note: &'static str,
+}
+
+impl Claim {
+    /// One that still needs a number and a bound.
+    pub(crate) const fn new(statement: &'static str) -> Self {
+        let bound = Bound::AtLeast(f64::INFINITY);
+        Self { statement, paper: "", unit: "", ours: |_| f64::NAN, bound, note: "" }
+    }
+
+    /// What the paper says.
+    pub(crate) const fn paper(self, paper: &'static str) -> Self {
+        Self { paper, ..self }
+    }
+
+    /// What is held against the bound, and its unit.
+    pub(crate) const fn ours(self, unit: &'static str, ours: fn(&Seed<'_>) -> f64) -> Self {
+        Self { unit, ours, ..self }
+    }
+
+    pub(crate) const fn within(self, bound: Bound) -> Self {
+        Self { bound, ..self }
+    }
+
+    pub(crate) const fn at_least(self, least: f64) -> Self {
+        self.within(Bound::AtLeast(least))
+    }
+
+    pub(crate) const fn at_most(self, most: f64) -> Self {
+        self.within(Bound::AtMost(most))
+    }
+
+    pub(crate) const fn between(self, least: f64, most: f64) -> Self {
+        self.within(Bound::Between(least, most))
+    }
+
+    /// What to keep in mind.
+    pub(crate) const fn note(self, note: &'static str) -> Self {
+        Self { note, ..self }
+    }
 }

@@ -17,8 +17,8 @@ pub(super) fn spread(values: &[f64]) -> Option<[f64; 3]> {
     Some([low, middle, high])
 }
 
-/// What one seed or round found at all arms and points. What is missing is not a number, and no
-/// claim holds of that.
+/// What one seed or round found at all arms and points. A missing value is NaN, for which no claim
+/// holds.
 pub(crate) struct Seed<'a> {
     pub(super) record: &'a Record,
     pub(super) index: usize,

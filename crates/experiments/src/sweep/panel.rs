@@ -99,6 +99,11 @@ impl Panel {
         self.at(label, arm, 0.0, key)
     }
 
+    /// Adds lines over the sweep that are called as their arms are.
+    pub(crate) fn lines(self, arms: impl AsRef<[&'static str]>, key: &str) -> Self {
+        arms.as_ref().iter().fold(self, |panel, arm| panel.line(arm, arm, key))
+    }
+
     /// Adds a line over time, at a point of the sweep.
     pub(crate) fn at(mut self, label: &str, arm: &'static str, at: f64, key: &str) -> Self {
         self.lines.push(Line {

@@ -57,8 +57,8 @@ impl<'a> Rounds<'a> {
         Self { experiment, options, began, recorded_at_unix_s, load_before }
     }
 
-    /// Runs all arms so many times by `one`. Runs count `counted_s` after `warmup_s`; `sweep` says
-    /// what the points are.
+    /// Runs each arm at each point by `one`, `rounds` times. Runs count `counted_s` after
+    /// `warmup_s`; `sweep` says what the points are.
     pub(crate) fn collect(
         self,
         rounds: usize,
@@ -82,12 +82,23 @@ impl<'a> Rounds<'a> {
                     title += &format!(" · {at}");
                 }
                 let run = one(Task { arm, at, round, title: &title }).map_err(|error| {
-                    // Who interrupts does not need to be told where.
+                    // After Ctrl-C the user need not be told which run it was.
                     if error.is::<Interrupted>() { error } else { error.context(title.clone()) }
                 })?;
                 runs.push((arm, at, Run { seed: round, ..run }));
             }
         }
+        Ok(self.record((warmup_s, counted_s), sweep, arms, &runs))
+    }
+
+    /// The record of these runs: each has an arm, a point and a result.
+    pub(crate) fn record(
+        self,
+        (warmup_s, counted_s): (f64, f64),
+        sweep: &str,
+        arms: Vec<Arm>,
+        runs: &[(&str, f64, Run)],
+    ) -> Record {
         let of = |label: &str, at: f64| -> Vec<Run> {
             let found = runs.iter().filter(|run| run.0 == label && run.1 == at);
             found.map(|run| run.2.clone()).collect()
@@ -97,7 +108,7 @@ impl<'a> Rounds<'a> {
             setup: arm.setup,
             points: arm.points.iter().map(|&at| Point { at, runs: of(arm.label, at) }).collect(),
         });
-        Ok(Record {
+        Record {
             header: self.experiment.header(self.options, self.recorded_at_unix_s),
             counted_s,
             warmup_s,
@@ -107,6 +118,6 @@ impl<'a> Rounds<'a> {
             verdicts: Vec::new(),
             sweep: sweep.to_owned(),
             arms: arms.collect(),
-        })
+        }
     }
 }

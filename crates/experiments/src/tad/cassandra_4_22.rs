@@ -1,6 +1,6 @@
 //! Cassandra, unknown usage: the stage that reads does not know what is cached.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -32,43 +32,34 @@ client = [
     keep: &["C*_per_s", "node.*_used_fraction", "aborted_per_s"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: the network is not used effectively",
-            paper: "less than 20 %",
-            unit: "part of the time for which the network is busy",
-            ours: |seed| seed.get("original", 120.0, "node.network_used_fraction"),
-            bound: Bound::AtMost(0.2),
-            note: "",
-        },
-        Claim {
-            statement: "C2's cached reads are served much faster when they are tried while the CPU is idle",
-            paper: "8 times",
-            unit: "C2's cached reads per second, of those of the original",
-            ours: |seed| {
-                seed.get(TRIED, 120.0, "C2.cached_per_s")
-                    / seed.get("original", 120.0, "C2.cached_per_s")
-            },
-            bound: Bound::AtLeast(5.0),
-            note: "",
-        },
-        Claim {
-            statement: "the network is used then",
-            paper: "fully",
-            unit: "part of the time for which the network is busy",
-            ours: |seed| seed.get(TRIED, 120.0, "node.network_used_fraction"),
-            bound: Bound::AtLeast(0.8),
-            note: "the CPUs are full first: 100 µs a request",
-        },
-        Claim {
-            statement: "C1 loses nothing by it",
-            paper: "unchanged (figure)",
-            unit: "C1's throughput, of that of the original",
-            ours: |seed| {
+        Claim::new("original: the network is not used effectively")
+            .paper("less than 20 %")
+            .ours("part of the time for which the network is busy", |seed| {
+                seed.get("original", 120.0, "node.network_used_fraction")
+            })
+            .at_most(0.2),
+        Claim::new(
+            "C2's cached reads are served much faster when they are tried while the CPU is idle",
+        )
+        .paper("8 times")
+        .ours("C2's cached reads per second, of those of the original", |seed| {
+            seed.get(TRIED, 120.0, "C2.cached_per_s")
+                / seed.get("original", 120.0, "C2.cached_per_s")
+        })
+        .at_least(5.0),
+        Claim::new("the network is used then")
+            .paper("fully")
+            .ours("part of the time for which the network is busy", |seed| {
+                seed.get(TRIED, 120.0, "node.network_used_fraction")
+            })
+            .at_least(0.8)
+            .note("the CPUs are full first: 100 µs a request"),
+        Claim::new("C1 loses nothing by it")
+            .paper("unchanged (figure)")
+            .ours("C1's throughput, of that of the original", |seed| {
                 seed.get(TRIED, 120.0, "C1_per_s") / seed.get("original", 120.0, "C1_per_s")
-            },
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
+            })
+            .at_least(0.97),
     ],
     panels: || {
         let (mut served, mut used) =

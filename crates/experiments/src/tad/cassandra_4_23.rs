@@ -1,6 +1,6 @@
 //! Cassandra, blocking: a coordinating thread waits for the stage that reads.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -28,42 +28,30 @@ change = [{ at = "{middle}", client = "C2", load = [{ request = "read-cold", ent
     keep: &["C*_per_s", "series:C*_per_s", "series:c-reqhandle_C*_serving_threads"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1 falls when C2 begins to read from the disk",
-            paper: "declines abruptly",
-            unit: "C1's throughput in the second half, of that in the first",
-            ours: |seed| {
+        Claim::new("original: C1 falls when C2 begins to read from the disk")
+            .paper("declines abruptly")
+            .ours("C1's throughput in the second half, of that in the first", |seed| {
                 seed.late("original", 480.0, "C1_per_s") / seed.early("original", 480.0, "C1_per_s")
-            },
-            bound: Bound::AtMost(0.4),
-            note: "",
-        },
-        Claim {
-            statement: "original: the C-ReqHandle threads serve C2",
-            paper: "all 128 of a node",
-            unit: "threads of a node that serve C2 in the second half",
-            ours: |seed| seed.late("original", 480.0, "c-reqhandle_C2_serving_threads") / 3.0,
-            bound: Bound::AtLeast(115.0),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 improves",
-            paper: "improves",
-            unit: "C1's throughput in the second half, of that in the first",
-            ours: |seed| {
+            })
+            .at_most(0.4),
+        Claim::new("original: the C-ReqHandle threads serve C2")
+            .paper("all 128 of a node")
+            .ours("threads of a node that serve C2 in the second half", |seed| {
+                seed.late("original", 480.0, "c-reqhandle_C2_serving_threads") / 3.0
+            })
+            .at_least(115.0),
+        Claim::new("direct: C1 improves")
+            .paper("improves")
+            .ours("C1's throughput in the second half, of that in the first", |seed| {
                 seed.late(NO_WAIT, 480.0, "C1_per_s") / seed.early(NO_WAIT, 480.0, "C1_per_s")
-            },
-            bound: Bound::AtLeast(1.2),
-            note: "",
-        },
-        Claim {
-            statement: "direct: few C-ReqHandle threads serve C2",
-            paper: "remains low",
-            unit: "threads of a node that serve C2 in the second half",
-            ours: |seed| seed.late(NO_WAIT, 480.0, "c-reqhandle_C2_serving_threads") / 3.0,
-            bound: Bound::AtMost(20.0),
-            note: "",
-        },
+            })
+            .at_least(1.2),
+        Claim::new("direct: few C-ReqHandle threads serve C2")
+            .paper("remains low")
+            .ours("threads of a node that serve C2 in the second half", |seed| {
+                seed.late(NO_WAIT, 480.0, "c-reqhandle_C2_serving_threads") / 3.0
+            })
+            .at_most(20.0),
     ],
     panels: || {
         let mut panels = Vec::new();

@@ -1,6 +1,6 @@
 //! Cassandra, hidden contention: stages with fair queues of their own use the same network.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::found::largest;
 use super::panel::Panel;
 
@@ -31,42 +31,36 @@ client = [
     keep: &["C*_per_s", "node.network_*", "node.cpu_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C2 takes nearly all of the network",
-            paper: "up to 95 %",
-            unit: "C2's part of the network with 200 KB",
-            ours: |seed| seed.get("original", 200.0, "node.network_C2_fraction"),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "original: C1 declines",
-            paper: "declines",
-            unit: "C1's throughput with 200 KB, of that with 10 KB",
-            ours: |seed| seed.ratio("original", "C1_per_s", 200.0, 10.0),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C2 gets no more than its share of the network",
-            paper: "its fair share",
-            unit: "C2's part of the network, largest",
-            ours: |seed| {
+        Claim::new("original: C2 takes nearly all of the network")
+            .paper("up to 95 %")
+            .ours(
+                "C2's part of the network with 200 KB",
+                |seed| seed.get("original", 200.0, "node.network_C2_fraction"),
+            )
+            .at_least(0.9),
+        Claim::new("original: C1 declines")
+            .paper("declines")
+            .ours(
+                "C1's throughput with 200 KB, of that with 10 KB",
+                |seed| seed.ratio("original", "C1_per_s", 200.0, 10.0),
+            )
+            .at_most(0.3),
+        Claim::new("direct: C2 gets no more than its share of the network")
+            .paper("its fair share")
+            .ours("C2's part of the network, largest", |seed| {
                 seed.all("direct: one scheduler", "node.network_C2_fraction")
                     .into_iter()
                     .fold(0.0, largest)
-            },
-            bound: Bound::AtMost(0.55),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 does not suffer from C2's larger replies",
-            paper: "not affected",
-            unit: "C1's throughput with 200 KB, of that with 10 KB",
-            ours: |seed| seed.ratio("direct: one scheduler", "C1_per_s", 200.0, 10.0),
-            bound: Bound::AtLeast(0.95),
-            note: "with 10 KB it has less than in the original: requests of one scheduler that takes the oldest first go from stage to stage in step, so that CPU and network wait for each other",
-        },
+            })
+            .at_most(0.55),
+        Claim::new("direct: C1 does not suffer from C2's larger replies")
+            .paper("not affected")
+            .ours(
+                "C1's throughput with 200 KB, of that with 10 KB",
+                |seed| seed.ratio("direct: one scheduler", "C1_per_s", 200.0, 10.0),
+            )
+            .at_least(0.95)
+            .note("with 10 KB it has less than in the original: requests of one scheduler that takes the oldest first go from stage to stage in step, so that CPU and network wait for each other"),
     ],
     panels: || {
         let mut panels = Vec::new();

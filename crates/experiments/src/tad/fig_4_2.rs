@@ -1,6 +1,6 @@
 //! No scheduling points: an on-demand stage does the I/O.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -35,46 +35,36 @@ client = [
     keep: &["C*_per_s", "node.io_*", "node.cpu_used_fraction", "*_waiting_requests"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C2 takes up to 90 % of the I/O",
-            paper: "up to 90 %",
-            unit: "C2's part of the I/O with 360 threads",
-            ours: |seed| seed.get("original", 360.0, "node.io_C2_fraction"),
-            bound: Bound::Between(0.85, 0.95),
-            note: "",
-        },
-        Claim {
-            statement: "original: C1's throughput falls as C2's threads grow",
-            paper: "declines",
-            unit: "throughput with 360 threads of C2 / with 40",
-            ours: |seed| seed.ratio("original", "C1_per_s", 360.0, 40.0),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "original: nothing waits in the queue that is scheduled",
-            paper: "average length 0",
-            unit: "requests of C2 with 360 threads",
-            ours: |seed| seed.get("original", 360.0, "handle_C2_waiting_requests"),
-            bound: Bound::AtMost(0.5),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: C1 keeps its throughput",
-            paper: "isolated (figure)",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift("indirect: rate limits", "C1_per_s"),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 keeps its throughput",
-            paper: "isolated (figure)",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift("direct: a queue for I/O", "C1_per_s"),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
+        Claim::new("original: C2 takes up to 90 % of the I/O")
+            .paper("up to 90 %")
+            .ours("C2's part of the I/O with 360 threads", |seed| {
+                seed.get("original", 360.0, "node.io_C2_fraction")
+            })
+            .between(0.85, 0.95),
+        Claim::new("original: C1's throughput falls as C2's threads grow")
+            .paper("declines")
+            .ours("throughput with 360 threads of C2 / with 40", |seed| {
+                seed.ratio("original", "C1_per_s", 360.0, 40.0)
+            })
+            .at_most(0.3),
+        Claim::new("original: nothing waits in the queue that is scheduled")
+            .paper("average length 0")
+            .ours("requests of C2 with 360 threads", |seed| {
+                seed.get("original", 360.0, "handle_C2_waiting_requests")
+            })
+            .at_most(0.5),
+        Claim::new("indirect: C1 keeps its throughput")
+            .paper("isolated (figure)")
+            .ours("largest relative change over the sweep", |seed| {
+                seed.drift("indirect: rate limits", "C1_per_s")
+            })
+            .at_most(0.05),
+        Claim::new("direct: C1 keeps its throughput")
+            .paper("isolated (figure)")
+            .ours("largest relative change over the sweep", |seed| {
+                seed.drift("direct: a queue for I/O", "C1_per_s")
+            })
+            .at_most(0.05),
     ],
     panels: || {
         let mut panels = Vec::new();

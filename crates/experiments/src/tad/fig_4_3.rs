@@ -1,6 +1,6 @@
 //! Unknown resource usage: whether a request needs the disk shows only when it is under way.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 const ORIGINAL: &str = "original";
@@ -35,76 +35,44 @@ client = [
     keep: &["C*_per_s", "node.*_used_fraction", "aborted_per_s"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: the CPU is little used",
-            paper: "low utilization",
-            unit: "fraction of the CPU",
-            ours: |seed| seed.get(ORIGINAL, AT, "node.cpu_used_fraction"),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: the CPU is used",
-            paper: "high (figure)",
-            unit: "fraction of the CPU",
-            ours: |seed| seed.get(INDIRECT, AT, "node.cpu_used_fraction"),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "direct: the CPU is used",
-            paper: "high",
-            unit: "fraction of the CPU",
-            ours: |seed| seed.get(DIRECT, AT, "node.cpu_used_fraction"),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: C2-cached gets many times what it gets in the original",
-            paper: "high instead of low",
-            unit: "ratio of requests/s",
-            ours: |seed| against_original(seed, INDIRECT, "C2.cached_per_s"),
-            bound: Bound::AtLeast(5.0),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C2-cached gets many times what it gets in the original",
-            paper: "high instead of low",
-            unit: "ratio of requests/s",
-            ours: |seed| against_original(seed, DIRECT, "C2.cached_per_s"),
-            bound: Bound::AtLeast(5.0),
-            note: "",
-        },
-        Claim {
-            statement: "neither remedy takes anything from C1",
-            paper: "not reduced (figure)",
-            unit: "lower ratio of requests/s to the original",
-            ours: |seed| {
+        Claim::new("original: the CPU is little used")
+            .paper("low utilization")
+            .ours("fraction of the CPU", |seed| seed.get(ORIGINAL, AT, "node.cpu_used_fraction"))
+            .at_most(0.3),
+        Claim::new("indirect: the CPU is used")
+            .paper("high (figure)")
+            .ours("fraction of the CPU", |seed| seed.get(INDIRECT, AT, "node.cpu_used_fraction"))
+            .at_least(0.9),
+        Claim::new("direct: the CPU is used")
+            .paper("high")
+            .ours("fraction of the CPU", |seed| seed.get(DIRECT, AT, "node.cpu_used_fraction"))
+            .at_least(0.9),
+        Claim::new("indirect: C2-cached gets many times what it gets in the original")
+            .paper("high instead of low")
+            .ours("ratio of requests/s", |seed| against_original(seed, INDIRECT, "C2.cached_per_s"))
+            .at_least(5.0),
+        Claim::new("direct: C2-cached gets many times what it gets in the original")
+            .paper("high instead of low")
+            .ours("ratio of requests/s", |seed| against_original(seed, DIRECT, "C2.cached_per_s"))
+            .at_least(5.0),
+        Claim::new("neither remedy takes anything from C1")
+            .paper("not reduced (figure)")
+            .ours("lower ratio of requests/s to the original", |seed| {
                 let ratio = |arm| against_original(seed, arm, "C1_per_s");
                 ratio(INDIRECT).min(ratio(DIRECT))
-            },
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
-        Claim {
-            statement: "neither remedy takes anything from C2-cold",
-            paper: "not reduced (figure)",
-            unit: "lower ratio of requests/s to the original",
-            ours: |seed| {
+            })
+            .at_least(0.97),
+        Claim::new("neither remedy takes anything from C2-cold")
+            .paper("not reduced (figure)")
+            .ours("lower ratio of requests/s to the original", |seed| {
                 let ratio = |arm| against_original(seed, arm, "C2.cold_per_s");
                 ratio(INDIRECT).min(ratio(DIRECT))
-            },
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: some requests are tried in vain",
-            paper: "some are aborted",
-            unit: "aborted requests/s",
-            ours: |seed| seed.get(INDIRECT, AT, "aborted_per_s"),
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
+            })
+            .at_least(0.97),
+        Claim::new("indirect: some requests are tried in vain")
+            .paper("some are aborted")
+            .ours("aborted requests/s", |seed| seed.get(INDIRECT, AT, "aborted_per_s"))
+            .at_least(1.0),
     ],
     panels: || {
         let (mut throughput, mut used) = (

@@ -1,6 +1,6 @@
 //! Hidden contention: two stages that are scheduled by themselves share a network.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 const ORIGINAL: &str = "original";
@@ -36,54 +36,38 @@ client = [
     keep: &["C*_per_s", "node.network_*", "*_forced_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C2 takes up to 95 % of the network",
-            paper: "up to 95 %",
-            unit: "C2's part of the network at 200 KB",
-            ours: |seed| seed.get(ORIGINAL, 200.0, "node.network_C2_fraction"),
-            bound: Bound::Between(0.9, 0.98),
-            note: "",
-        },
-        Claim {
-            statement: "original: C1's throughput falls",
-            paper: "reduced",
-            unit: "throughput at 200 KB / at 10 KB",
-            ours: |seed| seed.ratio(ORIGINAL, "C1_per_s", 200.0, 10.0),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "original: the reply stage has only C2 to choose most of the time",
-            paper: "frequently forced",
-            unit: "fraction of the network forced on it for C2 at 200 KB",
-            ours: |seed| seed.get(ORIGINAL, 200.0, "respond_C2_forced_fraction"),
-            bound: Bound::AtLeast(0.5),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: the reply stage is seldom forced to choose C2",
-            paper: "sometimes",
-            unit: "fraction of the network forced on it for C2 at 200 KB",
-            ours: |seed| seed.get(INDIRECT, 200.0, "respond_C2_forced_fraction"),
-            bound: Bound::AtMost(0.25),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: C1 keeps its throughput",
-            paper: "effective isolation",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift(INDIRECT, "C1_per_s"),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 keeps its throughput",
-            paper: "perfect isolation",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift(DIRECT, "C1_per_s"),
-            bound: Bound::AtMost(0.02),
-            note: "",
-        },
+        Claim::new("original: C2 takes up to 95 % of the network")
+            .paper("up to 95 %")
+            .ours("C2's part of the network at 200 KB", |seed| {
+                seed.get(ORIGINAL, 200.0, "node.network_C2_fraction")
+            })
+            .between(0.9, 0.98),
+        Claim::new("original: C1's throughput falls")
+            .paper("reduced")
+            .ours("throughput at 200 KB / at 10 KB", |seed| {
+                seed.ratio(ORIGINAL, "C1_per_s", 200.0, 10.0)
+            })
+            .at_most(0.3),
+        Claim::new("original: the reply stage has only C2 to choose most of the time")
+            .paper("frequently forced")
+            .ours("fraction of the network forced on it for C2 at 200 KB", |seed| {
+                seed.get(ORIGINAL, 200.0, "respond_C2_forced_fraction")
+            })
+            .at_least(0.5),
+        Claim::new("indirect: the reply stage is seldom forced to choose C2")
+            .paper("sometimes")
+            .ours("fraction of the network forced on it for C2 at 200 KB", |seed| {
+                seed.get(INDIRECT, 200.0, "respond_C2_forced_fraction")
+            })
+            .at_most(0.25),
+        Claim::new("indirect: C1 keeps its throughput")
+            .paper("effective isolation")
+            .ours("largest relative change over the sweep", |seed| seed.drift(INDIRECT, "C1_per_s"))
+            .at_most(0.05),
+        Claim::new("direct: C1 keeps its throughput")
+            .paper("perfect isolation")
+            .ours("largest relative change over the sweep", |seed| seed.drift(DIRECT, "C1_per_s"))
+            .at_most(0.02),
     ],
     panels: || {
         let mut panels = Vec::new();

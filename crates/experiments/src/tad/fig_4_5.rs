@@ -2,7 +2,7 @@
 
 use headworks_tad::remedy::{Remedy, apply};
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time};
+use super::figure::{Arm, Claim, Figure, Sweep, Time};
 use super::found::Seed;
 use super::panel::Panel;
 
@@ -52,58 +52,48 @@ change = [{ at = "{middle}", client = "C2", load = [{ request = "io", threads = 
     keep: &["series:C*_per_s", "series:*_C2_serving_threads", "node.*_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "before the change both clients get half of the CPU",
-            paper: "high (figure)",
-            unit: "lower throughput of the two, requests/s",
-            ours: |seed| {
+        Claim::new("before the change both clients get half of the CPU")
+            .paper("high (figure)")
+            .ours("lower throughput of the two, requests/s", |seed| {
                 let early = |client: &str| HANDLERS.map(|at| seed.early(ORIGINAL, at, client));
                 let all = early("C1_per_s").into_iter().chain(early("C2_per_s"));
                 all.fold(f64::INFINITY, f64::min)
-            },
-            bound: Bound::AtLeast(4_800.0),
-            note: "",
-        },
-        Claim {
-            statement: "original: C1 falls to what the disk can serve, with 10, 20 and 30 handlers",
-            paper: "both clients drop to the disk's rate",
-            unit: "C1's throughput after the change / the disk's, highest of the three",
-            ours: |seed| most(seed, ORIGINAL) / DISK_PER_S,
-            bound: Bound::Between(0.9, 1.1),
-            note: "",
-        },
-        Claim {
-            statement: "original: more handlers are only more that wait",
-            paper: "more blocked threads",
-            unit: "fraction of 30 handlers that C2 holds after the change",
-            ours: |seed| seed.late(ORIGINAL, 30.0, "handle_C2_serving_threads") / 30.0,
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: few handlers wait",
-            paper: "low number of blocked threads",
-            unit: "requests at the I/O stage after the change, each with one of 10 handlers",
-            ours: |seed| seed.late(INDIRECT, 10.0, "io_C2_serving_threads"),
-            bound: Bound::AtMost(5.0),
-            note: "two may wait there; what is on its way is not seen",
-        },
-        Claim {
-            statement: "indirect: C1 gets the CPU that C2 leaves",
-            paper: "high",
-            unit: "C1's throughput after the change, requests/s, lowest of the three",
-            ours: |seed| least(seed, INDIRECT),
-            bound: Bound::AtLeast(8_500.0),
-            note: "9,000 are left",
-        },
-        Claim {
-            statement: "direct: C1 gets the CPU that C2 leaves",
-            paper: "high",
-            unit: "C1's throughput after the change, requests/s, lowest of the three",
-            ours: |seed| least(seed, DIRECT),
-            bound: Bound::AtLeast(8_500.0),
-            note: "9,000 are left",
-        },
+            })
+            .at_least(4_800.0),
+        Claim::new("original: C1 falls to what the disk can serve, with 10, 20 and 30 handlers")
+            .paper("both clients drop to the disk's rate")
+            .ours("C1's throughput after the change / the disk's, highest of the three", |seed| {
+                most(seed, ORIGINAL) / DISK_PER_S
+            })
+            .between(0.9, 1.1),
+        Claim::new("original: more handlers are only more that wait")
+            .paper("more blocked threads")
+            .ours("fraction of 30 handlers that C2 holds after the change", |seed| {
+                seed.late(ORIGINAL, 30.0, "handle_C2_serving_threads") / 30.0
+            })
+            .at_least(0.9),
+        Claim::new("indirect: few handlers wait")
+            .paper("low number of blocked threads")
+            .ours(
+                "requests at the I/O stage after the change, each with one of 10 handlers",
+                |seed| seed.late(INDIRECT, 10.0, "io_C2_serving_threads"),
+            )
+            .at_most(5.0)
+            .note("two may wait there; what is on its way is not seen"),
+        Claim::new("indirect: C1 gets the CPU that C2 leaves")
+            .paper("high")
+            .ours("C1's throughput after the change, requests/s, lowest of the three", |seed| {
+                least(seed, INDIRECT)
+            })
+            .at_least(8_500.0)
+            .note("9,000 are left"),
+        Claim::new("direct: C1 gets the CPU that C2 leaves")
+            .paper("high")
+            .ours("C1's throughput after the change, requests/s, lowest of the three", |seed| {
+                least(seed, DIRECT)
+            })
+            .at_least(8_500.0)
+            .note("9,000 are left"),
     ],
     panels: || {
         let arms = [ORIGINAL, INDIRECT, DIRECT];

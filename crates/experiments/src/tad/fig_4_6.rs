@@ -1,6 +1,6 @@
 //! Ordering constraint: a log is written in order, even if a later request is more urgent.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 const ORIGINAL: &str = "original";
@@ -42,54 +42,42 @@ client = [
         run.numbers.insert("log_waiting_requests".to_owned(), sum);
     },
     claims: &[
-        Claim {
-            statement: "original: C1's latency grows with C2's threads without end",
-            paper: "much longer latency",
-            unit: "mean latency with 200 threads / with 40",
-            ours: |seed| seed.ratio(ORIGINAL, LATENCY, 200.0, 40.0),
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: C1's latency grows at first",
-            paper: "increases initially",
-            unit: "mean latency with 40 threads / with 5",
-            ours: |seed| seed.ratio(INDIRECT, LATENCY, 40.0, 5.0),
-            bound: Bound::AtLeast(1.2),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: C1's latency is bounded",
-            paper: "bounded eventually",
-            unit: "mean latency with 200 threads / with 40",
-            ours: |seed| seed.ratio(INDIRECT, LATENCY, 200.0, 40.0),
-            bound: Bound::AtMost(1.05),
-            note: "",
-        },
-        Claim {
-            statement: "indirect: never more than ten in the log's queue",
-            paper: "never more than 10",
-            unit: "requests, mean, with 200 threads",
-            ours: |seed| seed.get(INDIRECT, 200.0, "log_waiting_requests"),
-            bound: Bound::AtMost(10.0),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1's latency stays low",
-            paper: "low",
-            unit: "mean latency with 200 threads / with 5",
-            ours: |seed| seed.ratio(DIRECT, LATENCY, 200.0, 5.0),
-            bound: Bound::AtMost(1.05),
-            note: "",
-        },
-        Claim {
-            statement: "direct: although the log's queue is longer",
-            paper: "larger queue",
-            unit: "requests, mean, with 200 threads",
-            ours: |seed| seed.get(DIRECT, 200.0, "log_waiting_requests"),
-            bound: Bound::AtLeast(100.0),
-            note: "",
-        },
+        Claim::new("original: C1's latency grows with C2's threads without end")
+            .paper("much longer latency")
+            .ours("mean latency with 200 threads / with 40", |seed| {
+                seed.ratio(ORIGINAL, LATENCY, 200.0, 40.0)
+            })
+            .at_least(3.0),
+        Claim::new("indirect: C1's latency grows at first")
+            .paper("increases initially")
+            .ours("mean latency with 40 threads / with 5", |seed| {
+                seed.ratio(INDIRECT, LATENCY, 40.0, 5.0)
+            })
+            .at_least(1.2),
+        Claim::new("indirect: C1's latency is bounded")
+            .paper("bounded eventually")
+            .ours("mean latency with 200 threads / with 40", |seed| {
+                seed.ratio(INDIRECT, LATENCY, 200.0, 40.0)
+            })
+            .at_most(1.05),
+        Claim::new("indirect: never more than ten in the log's queue")
+            .paper("never more than 10")
+            .ours("requests, mean, with 200 threads", |seed| {
+                seed.get(INDIRECT, 200.0, "log_waiting_requests")
+            })
+            .at_most(10.0),
+        Claim::new("direct: C1's latency stays low")
+            .paper("low")
+            .ours("mean latency with 200 threads / with 5", |seed| {
+                seed.ratio(DIRECT, LATENCY, 200.0, 5.0)
+            })
+            .at_most(1.05),
+        Claim::new("direct: although the log's queue is longer")
+            .paper("larger queue")
+            .ours("requests, mean, with 200 threads", |seed| {
+                seed.get(DIRECT, 200.0, "log_waiting_requests")
+            })
+            .at_least(100.0),
     ],
     panels: || {
         let arms = [ORIGINAL, INDIRECT, DIRECT];

@@ -7,8 +7,8 @@ use headworks_tad::{file, systems};
 
 use super::panel::Panel;
 use super::record::Run;
-use crate::experiment::{Experiment, Outcome, RunOptions};
-pub(crate) use crate::sweep::{Bound, Claim};
+use crate::experiment::Experiment;
+pub(crate) use crate::sweep::Claim;
 
 /// The papers' titles are long; readers know this one by the name of its two systems.
 pub(super) const PAPER: &str = "Split and Maat dissertation";
@@ -63,7 +63,7 @@ pub(crate) struct Sweep {
 /// A system with remedies.
 #[derive(Debug)]
 pub(crate) struct Arm {
-    /// For people, and how claims and panels mean it.
+    /// Its name, by which claims and panels refer to it.
     pub(crate) label: &'static str,
     /// Another system than the figure's.
     pub(crate) system: Option<&'static str>,
@@ -99,11 +99,7 @@ pub(crate) struct Time {
 
 impl Figure {
     /// What the registry knows of it.
-    pub(crate) const fn experiment(
-        &self,
-        run: fn(&RunOptions) -> Result<Outcome>,
-        report: fn(&std::path::Path) -> Result<Outcome>,
-    ) -> Experiment {
+    pub(crate) const fn experiment(&'static self) -> Experiment {
         Experiment {
             id: self.id,
             title: self.title,
@@ -112,8 +108,7 @@ impl Figure {
             expected_s: self.expected_s.0,
             expected_quick_s: self.expected_s.1,
             needs: &[],
-            run,
-            report,
+            bench: self,
         }
     }
 

@@ -1,6 +1,6 @@
 //! HBase: handlers wait for other nodes' disks.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 const BEFORE: &str = "[d|i|di|?|?]";
@@ -42,48 +42,36 @@ change = [{ at = "{middle}", client = "C2", load = [{ request = "get", threads =
     keep: &["series:C*_per_s", "series:slave.cpu_used_*", "series:slave.io_used_*"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "[d|i|di|?|?]: C1's throughput falls when C2 begins to read from disks",
-            paper: "very low",
-            unit: "after the change / before",
-            ours: |seed| seed.late(BEFORE, AT, "C1_per_s") / seed.early(BEFORE, AT, "C1_per_s"),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "all three remedies: C1 keeps at least what it had",
-            paper: "high",
-            unit: "C1's throughput after the change / before, lowest of the three",
-            ours: |seed| {
+        Claim::new("[d|i|di|?|?]: C1's throughput falls when C2 begins to read from disks")
+            .paper("very low")
+            .ours(
+                "after the change / before",
+                |seed| seed.late(BEFORE, AT, "C1_per_s") / seed.early(BEFORE, AT, "C1_per_s"),
+            )
+            .at_most(0.3),
+        Claim::new("all three remedies: C1 keeps at least what it had")
+            .paper("high")
+            .ours("C1's throughput after the change / before, lowest of the three", |seed| {
                 let ratio = |arm| seed.late(arm, AT, "C1_per_s") / seed.early(arm, AT, "C1_per_s");
                 ratio(DIRECT).min(ratio(FEEDBACK)).min(ratio(SHARED))
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "the direct one gives the highest throughput",
-            paper: "highest",
-            unit: "C1 after the change / that of the better indirect one",
-            ours: |seed| {
+            })
+            .at_least(1.0),
+        Claim::new("the direct one gives the highest throughput")
+            .paper("highest")
+            .ours("C1 after the change / that of the better indirect one", |seed| {
                 let late = |arm| seed.late(arm, AT, "C1_per_s");
                 late(DIRECT) / late(FEEDBACK).max(late(SHARED))
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "the direct one: CPU and disks are nearly always used",
-            paper: "nearly perfect",
-            unit: "lower of the two utilizations after the change",
-            ours: |seed| {
+            })
+            .at_least(1.0),
+        Claim::new("the direct one: CPU and disks are nearly always used")
+            .paper("nearly perfect")
+            .ours("lower of the two utilizations after the change", |seed| {
                 let used = |key| seed.late(DIRECT, AT, key);
                 used("slave.cpu_used_mean_fraction").min(used("slave.io_used_mean_fraction"))
-            },
-            bound: Bound::AtLeast(0.9),
-            note: "a shared scheduler with two requests in service for each resource now and then leaves one without \
-                   work",
-        },
+            })
+            .at_least(0.9)
+            .note("a shared scheduler with two requests in service for each resource now and then leaves one without \
+                   work"),
     ],
     panels: || {
         let arms = [BEFORE, DIRECT, FEEDBACK, SHARED];

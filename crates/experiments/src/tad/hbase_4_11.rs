@@ -4,7 +4,7 @@ use anyhow::Result;
 use headworks_tad::model::Tad;
 use headworks_tad::remedy::{Remedy, apply};
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Arm, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 const FEEDBACK: &str = "[d|i|di|i1|?]: congestion";
@@ -70,22 +70,18 @@ pub(super) const WRONG: Figure = Figure {
     arms: &[Arm { adjust: wrong_percent, ..arm(FEEDBACK, "d|i|di|i1|?") }],
     panels: || panels(FEEDBACK),
     claims: &[
-        Claim {
-            statement: "wrong predictions: C1's throughput drops sharply",
-            paper: "drops sharply",
-            unit: "throughput with half of them wrong / with none",
-            ours: |seed| seed.ratio(FEEDBACK, "C1_per_s", 50.0, 0.0),
-            bound: Bound::AtMost(0.7),
-            note: "",
-        },
-        Claim {
-            statement: "wrong predictions: so does the use of the CPU",
-            paper: "drops sharply",
-            unit: "utilization with half of them wrong / with none",
-            ours: |seed| seed.ratio(FEEDBACK, CPU, 50.0, 0.0),
-            bound: Bound::AtMost(0.7),
-            note: "",
-        },
+        Claim::new("wrong predictions: C1's throughput drops sharply")
+            .paper("drops sharply")
+            .ours("throughput with half of them wrong / with none", |seed| {
+                seed.ratio(FEEDBACK, "C1_per_s", 50.0, 0.0)
+            })
+            .at_most(0.7),
+        Claim::new("wrong predictions: so does the use of the CPU")
+            .paper("drops sharply")
+            .ours("utilization with half of them wrong / with none", |seed| {
+                seed.ratio(FEEDBACK, CPU, 50.0, 0.0)
+            })
+            .at_most(0.7),
     ],
     ..figure("tad-hbase-predictions", "HBase: predictions of blocking that are wrong")
 };
@@ -112,22 +108,16 @@ pub(super) const HANDLERS: Figure = Figure {
     arms: &[Arm { adjust: handlers, ..arm(SHARED, "d|i|di|i2|?") }],
     panels: || panels(SHARED),
     claims: &[
-        Claim {
-            statement: "fewer handlers: lower throughput of C1",
-            paper: "lower",
-            unit: "throughput with 20 / with 90",
-            ours: |seed| seed.ratio(SHARED, "C1_per_s", 20.0, 90.0),
-            bound: Bound::AtMost(0.9),
-            note: NOTE,
-        },
-        Claim {
-            statement: "fewer handlers: lower use of the CPU",
-            paper: "lower",
-            unit: "utilization with 20 / with 90",
-            ours: |seed| seed.ratio(SHARED, CPU, 20.0, 90.0),
-            bound: Bound::AtMost(0.9),
-            note: NOTE,
-        },
+        Claim::new("fewer handlers: lower throughput of C1")
+            .paper("lower")
+            .ours("throughput with 20 / with 90", |seed| seed.ratio(SHARED, "C1_per_s", 20.0, 90.0))
+            .at_most(0.9)
+            .note(NOTE),
+        Claim::new("fewer handlers: lower use of the CPU")
+            .paper("lower")
+            .ours("utilization with 20 / with 90", |seed| seed.ratio(SHARED, CPU, 20.0, 90.0))
+            .at_most(0.9)
+            .note(NOTE),
     ],
     ..figure("tad-hbase-handlers", "HBase: handlers that are shared among clients, and how many")
 };

@@ -1,6 +1,6 @@
 //! HBase: Puts of all clients go into one log.
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::figure::{Arm, Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
 
@@ -48,52 +48,39 @@ client = [
     keep: &["C*_per_s", "C1.put_latency_*", "log-append_*_waiting_requests"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1's throughput falls without end",
-            paper: "unbounded drop",
-            unit: "throughput with 640 threads of C2 / with 80",
-            ours: |seed| seed.ratio(ORIGINAL, "C1_per_s", 640.0, 80.0),
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "the three remedies limit that",
-            paper: "limited",
-            unit: "throughput with 640 threads of C2 / with 80, lowest of the three",
-            ours: |seed| {
+        Claim::new("original: C1's throughput falls without end")
+            .paper("unbounded drop")
+            .ours("throughput with 640 threads of C2 / with 80", |seed| {
+                seed.ratio(ORIGINAL, "C1_per_s", 640.0, 80.0)
+            })
+            .at_most(0.3),
+        Claim::new("the three remedies limit that")
+            .paper("limited")
+            .ours("throughput with 640 threads of C2 / with 80, lowest of the three", |seed| {
                 let ratio = |arm| seed.ratio(arm, "C1_per_s", 640.0, 80.0);
                 ratio(SEPARATE).min(ratio(TEN)).min(ratio(THIRTY))
-            },
-            bound: Bound::AtLeast(0.8),
-            note: "",
-        },
-        Claim {
-            statement: "separate logs give C1 the best throughput",
-            paper: "best",
-            unit: "C1's throughput with 640 threads of C2 / that of the better other remedy",
-            ours: |seed| {
-                let of = |arm| seed.get(arm, 640.0, "C1_per_s");
-                of(SEPARATE) / of(TEN).max(of(THIRTY))
-            },
-            bound: Bound::AtLeast(1.0),
-            note: "",
-        },
-        Claim {
-            statement: "sharing handlers costs throughput",
-            paper: "lower",
-            unit: "C1's throughput with 640 threads of C2, 30 handlers / separate logs",
-            ours: |seed| {
+            })
+            .at_least(0.8),
+        Claim::new("separate logs give C1 the best throughput")
+            .paper("best")
+            .ours(
+                "C1's throughput with 640 threads of C2 / that of the better other remedy",
+                |seed| {
+                    let of = |arm| seed.get(arm, 640.0, "C1_per_s");
+                    of(SEPARATE) / of(TEN).max(of(THIRTY))
+                },
+            )
+            .at_least(1.0),
+        Claim::new("sharing handlers costs throughput")
+            .paper("lower")
+            .ours("C1's throughput with 640 threads of C2, 30 handlers / separate logs", |seed| {
                 seed.get(THIRTY, 640.0, "C1_per_s") / seed.get(SEPARATE, 640.0, "C1_per_s")
-            },
-            bound: Bound::AtMost(0.95),
-            note: "hardly anything with 10, which are enough to keep the CPU busy",
-        },
+            })
+            .at_most(0.95)
+            .note("hardly anything with 10, which are enough to keep the CPU busy"),
     ],
     panels: || {
-        let panel = |title: &str, key: &str| {
-            let panel = Panel::sweep(title, "requests/s");
-            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, key: &str| Panel::sweep(title, "requests/s").lines(ALL, key);
         vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
     },
     expected_s: (400, 45),
@@ -118,41 +105,35 @@ client = [
 "#,
     time: Time { full_s: 8, quick_s: 4, warmup_s: 2 },
     claims: &[
-        Claim {
-            statement: "original: C1's latency grows without end",
-            paper: "unbounded increase",
-            unit: "mean latency with 640 threads of C2 / with 80",
-            ours: |seed| seed.ratio(ORIGINAL, MEAN, 640.0, 80.0),
-            bound: Bound::AtLeast(4.0),
-            note: "",
-        },
-        Claim {
-            statement: "the three remedies limit that",
-            paper: "limited",
-            unit: "mean latency with 640 threads of C2 / with 80, highest of the three",
-            ours: |seed| {
+        Claim::new("original: C1's latency grows without end")
+            .paper("unbounded increase")
+            .ours(
+                "mean latency with 640 threads of C2 / with 80",
+                |seed| seed.ratio(ORIGINAL, MEAN, 640.0, 80.0),
+            )
+            .at_least(4.0),
+        Claim::new("the three remedies limit that")
+            .paper("limited")
+            .ours("mean latency with 640 threads of C2 / with 80, highest of the three", |seed| {
                 let ratio = |arm| seed.ratio(arm, MEAN, 640.0, 80.0);
                 ratio(SEPARATE).max(ratio(TEN)).max(ratio(THIRTY))
-            },
-            bound: Bound::AtMost(1.6),
-            note: "",
-        },
-        Claim {
-            statement: "separate logs give C1 the shortest latency",
-            paper: "best guarantee",
-            unit: "mean latency with 640 threads of C2 / that of the better other remedy",
-            ours: |seed| latency(seed, SEPARATE) / latency(seed, TEN).min(latency(seed, THIRTY)),
-            bound: Bound::AtMost(1.0),
-            note: "ten handlers keep more of C2 out of the CPU's queue than thirty with separate logs do",
-        },
-        Claim {
-            statement: "with 30 handlers latency is longer than with 10",
-            paper: "degrades",
-            unit: "ratio of mean latencies with 640 threads of C2",
-            ours: |seed| latency(seed, THIRTY) / latency(seed, TEN),
-            bound: Bound::AtLeast(1.1),
-            note: "",
-        },
+            })
+            .at_most(1.6),
+        Claim::new("separate logs give C1 the shortest latency")
+            .paper("best guarantee")
+            .ours(
+                "mean latency with 640 threads of C2 / that of the better other remedy",
+                |seed| latency(seed, SEPARATE) / latency(seed, TEN).min(latency(seed, THIRTY)),
+            )
+            .at_most(1.0)
+            .note("ten handlers keep more of C2 out of the CPU's queue than thirty with separate logs do"),
+        Claim::new("with 30 handlers latency is longer than with 10")
+            .paper("degrades")
+            .ours(
+                "ratio of mean latencies with 640 threads of C2",
+                |seed| latency(seed, THIRTY) / latency(seed, TEN),
+            )
+            .at_least(1.1),
     ],
     panels: || {
         let panel = |title: &str, arms: &[&'static str]| {

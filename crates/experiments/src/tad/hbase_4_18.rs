@@ -1,6 +1,6 @@
 //! HBase: five clients with different weights.
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::figure::{Arm, Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
 
@@ -41,23 +41,17 @@ client = [
     keep: &["C*_per_s", "slave.*_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "HBase as it is: about the same throughput for all",
-            paper: "approximately equal",
-            unit: "largest throughput / smallest",
-            ours: |seed| {
+        Claim::new("HBase as it is: about the same throughput for all")
+            .paper("approximately equal")
+            .ours("largest throughput / smallest", |seed| {
                 let got = got(seed, ORIGINAL);
                 let high = got.into_iter().fold(0.0, super::found::largest);
                 high / got.into_iter().fold(f64::INFINITY, f64::min)
-            },
-            bound: Bound::AtMost(1.1),
-            note: "",
-        },
-        Claim {
-            statement: "HBase-Maat: throughput follows the weights",
-            paper: "as desired (figure)",
-            unit: "largest relative distance from the share by weight",
-            ours: |seed| {
+            })
+            .at_most(1.1),
+        Claim::new("HBase-Maat: throughput follows the weights")
+            .paper("as desired (figure)")
+            .ours("largest relative distance from the share by weight", |seed| {
                 let got = got(seed, MAAT);
                 let sum: f64 = got.iter().sum();
                 let apart = got.into_iter().zip(1..).map(|(got, weight)| {
@@ -65,10 +59,8 @@ client = [
                     (got / sum / fair - 1.0).abs()
                 });
                 apart.fold(0.0, super::found::largest)
-            },
-            bound: Bound::AtMost(0.1),
-            note: "",
-        },
+            })
+            .at_most(0.1),
     ],
     panels: || {
         let mut panel = Panel::bars("Throughput", "requests/s");

@@ -1,6 +1,6 @@
 //! HBase: the stages that read and write blocks have no scheduling point.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::figure::{Claim, Figure, Sweep, Time, arm, shipped};
 use super::panel::Panel;
 
 const ORIGINAL: &str = "original";
@@ -36,48 +36,34 @@ client = [
     keep: &["C*_per_s", "slave.io_*", "slave.cpu_used_fraction", "data-xceive_*_waiting_requests"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1's throughput falls as C2's threads grow",
-            paper: "C1 is not isolated",
-            unit: "throughput with 200 threads of C2 / with 40",
-            ours: |seed| seed.ratio(ORIGINAL, "C1_per_s", 200.0, 40.0),
-            bound: Bound::AtMost(0.5),
-            note: "",
-        },
-        Claim {
-            statement: "rate limits: C1's throughput is stable",
-            paper: "stable",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift(INDIRECT, "C1_per_s"),
-            bound: Bound::AtMost(0.1),
-            note: "",
-        },
-        Claim {
-            statement: "scheduling points: C1's throughput is stable",
-            paper: "stable",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift(DIRECT, "C1_per_s"),
-            bound: Bound::AtMost(0.1),
-            note: "40 threads on seven nodes: now and then C1 has nothing at a disk, and C2 uses it",
-        },
-        Claim {
-            statement: "rate limits give less throughput than scheduling points",
-            paper: "lower",
-            unit: "C1 + C2 with 200 threads of C2, ratio",
-            ours: |seed| {
+        Claim::new("original: C1's throughput falls as C2's threads grow")
+            .paper("C1 is not isolated")
+            .ours("throughput with 200 threads of C2 / with 40", |seed| {
+                seed.ratio(ORIGINAL, "C1_per_s", 200.0, 40.0)
+            })
+            .at_most(0.5),
+        Claim::new("rate limits: C1's throughput is stable")
+            .paper("stable")
+            .ours("largest relative change over the sweep", |seed| seed.drift(INDIRECT, "C1_per_s"))
+            .at_most(0.1),
+        Claim::new("scheduling points: C1's throughput is stable")
+            .paper("stable")
+            .ours("largest relative change over the sweep", |seed| seed.drift(DIRECT, "C1_per_s"))
+            .at_most(0.1)
+            .note(
+                "40 threads on seven nodes: now and then C1 has nothing at a disk, and C2 uses it",
+            ),
+        Claim::new("rate limits give less throughput than scheduling points")
+            .paper("lower")
+            .ours("C1 + C2 with 200 threads of C2, ratio", |seed| {
                 let sum = |arm| seed.get(arm, 200.0, "C1_per_s") + seed.get(arm, 200.0, "C2_per_s");
                 sum(INDIRECT) / sum(DIRECT)
-            },
-            bound: Bound::AtMost(0.97),
-            note: "",
-        },
+            })
+            .at_most(0.97),
     ],
     panels: || {
         let arms = [ORIGINAL, INDIRECT, DIRECT];
-        let panel = |title: &str, key: &str| {
-            let panel = Panel::sweep(title, "requests/s");
-            arms.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-        };
+        let panel = |title: &str, key: &str| Panel::sweep(title, "requests/s").lines(arms, key);
         vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
     },
     expected_s: (120, 10),

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use headworks_tad::model::Tad;
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::figure::{Arm, Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
 
@@ -54,52 +54,38 @@ load = [
     keep: &["C*_per_s", "slave.*_used_fraction", "aborted_per_s"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "speculation: C2's cached Gets get more",
-            paper: "additional throughput",
-            unit: "ratio of requests/s to the original",
-            ours: |seed| against(seed, INDIRECT, "C2.cached_per_s"),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "a stage for I/O: C2's cached Gets get more",
-            paper: "additional throughput",
-            unit: "ratio of requests/s to the original",
-            ours: |seed| against(seed, DIRECT, "C2.cached_per_s"),
-            bound: Bound::AtLeast(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "neither takes anything from C1",
-            paper: "not reduced",
-            unit: "lower ratio of requests/s to the original",
-            ours: |seed| against(seed, INDIRECT, "C1_per_s").min(against(seed, DIRECT, "C1_per_s")),
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
-        Claim {
-            statement: "neither takes anything from C2's cold Gets",
-            paper: "not reduced",
-            unit: "lower ratio of requests/s to the original",
-            ours: |seed| {
+        Claim::new("speculation: C2's cached Gets get more")
+            .paper("additional throughput")
+            .ours("ratio of requests/s to the original", |seed| {
+                against(seed, INDIRECT, "C2.cached_per_s")
+            })
+            .at_least(2.0),
+        Claim::new("a stage for I/O: C2's cached Gets get more")
+            .paper("additional throughput")
+            .ours("ratio of requests/s to the original", |seed| {
+                against(seed, DIRECT, "C2.cached_per_s")
+            })
+            .at_least(2.0),
+        Claim::new("neither takes anything from C1")
+            .paper("not reduced")
+            .ours("lower ratio of requests/s to the original", |seed| {
+                against(seed, INDIRECT, "C1_per_s").min(against(seed, DIRECT, "C1_per_s"))
+            })
+            .at_least(0.97),
+        Claim::new("neither takes anything from C2's cold Gets")
+            .paper("not reduced")
+            .ours("lower ratio of requests/s to the original", |seed| {
                 let key = "C2.cold_per_s";
                 against(seed, INDIRECT, key).min(against(seed, DIRECT, key))
-            },
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
-        Claim {
-            statement: "speculation gives the cached Gets a little less than a stage for I/O",
-            paper: "slightly lower, because some requests are aborted",
-            unit: "ratio of requests/s",
-            ours: |seed| {
+            })
+            .at_least(0.97),
+        Claim::new("speculation gives the cached Gets a little less than a stage for I/O")
+            .paper("slightly lower, because some requests are aborted")
+            .ours("ratio of requests/s", |seed| {
                 let cached = |arm| seed.get(arm, AT, "C2.cached_per_s");
                 cached(INDIRECT) / cached(DIRECT)
-            },
-            bound: Bound::Between(0.7, 0.999),
-            note: "",
-        },
+            })
+            .between(0.7, 0.999),
     ],
     panels: || {
         let mut throughput = Panel::bars("Throughput", "requests/s");

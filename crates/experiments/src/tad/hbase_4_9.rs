@@ -1,6 +1,6 @@
 //! HBase: the stages of a node compete for its network.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::figure::{Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
 
@@ -48,46 +48,30 @@ client = [
     keep: &["C*_per_s", "slave.network_*", "slave.cpu_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1's throughput falls as C2's responses grow",
-            paper: "no isolation",
-            unit: "throughput at 200 KB / at 20 KB",
-            ours: |seed| seed.ratio(ORIGINAL, "C1_per_s", 200.0, ALIKE),
-            bound: Bound::AtMost(0.4),
-            note: "",
-        },
-        Claim {
-            statement: "[d|i|?|?|?]: the same",
-            paper: "no isolation",
-            unit: "throughput at 200 KB / at 20 KB",
-            ours: |seed| seed.ratio(BEFORE, "C1_per_s", 200.0, ALIKE),
-            bound: Bound::AtMost(0.4),
-            note: "",
-        },
-        Claim {
-            statement: "one scheduler: C1 keeps what it has when both ask for the same",
-            paper: "isolated",
-            unit: "lowest throughput of the sweep / that at 20 KB",
-            ours: |seed| kept(seed, DIRECT),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "weights: C1 keeps what it has when both ask for the same",
-            paper: "isolated",
-            unit: "lowest throughput of the sweep / that at 20 KB",
-            ours: |seed| kept(seed, INDIRECT),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "both: C1 keeps what it has when both ask for the same",
-            paper: "not in the figure; it is what HBase-Maat has",
-            unit: "lowest throughput of the sweep / that at 20 KB",
-            ours: |seed| kept(seed, HYBRID),
-            bound: Bound::AtLeast(0.9),
-            note: "",
-        },
+        Claim::new("original: C1's throughput falls as C2's responses grow")
+            .paper("no isolation")
+            .ours("throughput at 200 KB / at 20 KB", |seed| {
+                seed.ratio(ORIGINAL, "C1_per_s", 200.0, ALIKE)
+            })
+            .at_most(0.4),
+        Claim::new("[d|i|?|?|?]: the same")
+            .paper("no isolation")
+            .ours("throughput at 200 KB / at 20 KB", |seed| {
+                seed.ratio(BEFORE, "C1_per_s", 200.0, ALIKE)
+            })
+            .at_most(0.4),
+        Claim::new("one scheduler: C1 keeps what it has when both ask for the same")
+            .paper("isolated")
+            .ours("lowest throughput of the sweep / that at 20 KB", |seed| kept(seed, DIRECT))
+            .at_least(0.9),
+        Claim::new("weights: C1 keeps what it has when both ask for the same")
+            .paper("isolated")
+            .ours("lowest throughput of the sweep / that at 20 KB", |seed| kept(seed, INDIRECT))
+            .at_least(0.9),
+        Claim::new("both: C1 keeps what it has when both ask for the same")
+            .paper("not in the figure; it is what HBase-Maat has")
+            .ours("lowest throughput of the sweep / that at 20 KB", |seed| kept(seed, HYBRID))
+            .at_least(0.9),
     ],
     panels: || {
         let arms = [ORIGINAL, BEFORE, DIRECT, INDIRECT, HYBRID];

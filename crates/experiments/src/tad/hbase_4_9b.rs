@@ -1,6 +1,6 @@
 //! HBase: how long it takes until throughput is steady after a client's responses have grown.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 use super::record::Run;
 
@@ -57,36 +57,27 @@ load = [{ request = "get-cached", threads = 420, parameters = { reply = "{x} KB"
         }
     },
     claims: &[
-        Claim {
-            statement: "one scheduler: steady soon",
-            paper: "much more quickly",
-            unit: "s after the change to 200 KB",
-            ours: |seed| seed.get(DIRECT, 200.0, "settled_s"),
-            bound: Bound::AtMost(2.0),
-            note: "",
-        },
-        Claim {
-            statement: "weights: it takes long",
-            paper: "a long time",
-            unit: "times as long as with one scheduler, at 200 KB (at least half a second)",
-            ours: |seed| {
-                let settled = |arm| seed.get(arm, 200.0, "settled_s");
-                settled(INDIRECT) / settled(DIRECT).max(0.5)
-            },
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "weights: longer for a larger change",
-            paper: "depending on the amount of imbalance",
-            unit: "s at 200 KB - s at 50 KB",
-            ours: |seed| {
+        Claim::new("one scheduler: steady soon")
+            .paper("much more quickly")
+            .ours("s after the change to 200 KB", |seed| seed.get(DIRECT, 200.0, "settled_s"))
+            .at_most(2.0),
+        Claim::new("weights: it takes long")
+            .paper("a long time")
+            .ours(
+                "times as long as with one scheduler, at 200 KB (at least half a second)",
+                |seed| {
+                    let settled = |arm| seed.get(arm, 200.0, "settled_s");
+                    settled(INDIRECT) / settled(DIRECT).max(0.5)
+                },
+            )
+            .at_least(3.0),
+        Claim::new("weights: longer for a larger change")
+            .paper("depending on the amount of imbalance")
+            .ours("s at 200 KB - s at 50 KB", |seed| {
                 let settled = |at| seed.get(INDIRECT, at, "settled_s");
                 settled(200.0) - settled(50.0)
-            },
-            bound: Bound::AtLeast(0.5),
-            note: "",
-        },
+            })
+            .at_least(0.5),
     ],
     panels: || {
         let arms = [DIRECT, INDIRECT, HYBRID];

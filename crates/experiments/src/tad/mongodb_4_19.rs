@@ -1,7 +1,7 @@
 //! MongoDB, unknown usage: a worker finds out in the middle of its work whether a read needs the
 //! disk.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -33,43 +33,31 @@ client = [
     keep: &["C*_per_s", "primary.cpu_used_fraction", "primary.io_*", "aborted_per_s"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: the CPUs are not used effectively",
-            paper: "less than 40 %",
-            unit: "part of the time for which the CPUs are busy",
-            ours: |seed| seed.get("original", 1024.0, "primary.cpu_used_fraction"),
-            bound: Bound::AtMost(0.4),
-            note: "",
-        },
-        Claim {
-            statement: "the CPUs are used when cached reads are tried while they are idle",
-            paper: "improved (figure)",
-            unit: "part of the time for which the CPUs are busy",
-            ours: |seed| seed.get(TRIED, 1024.0, "primary.cpu_used_fraction"),
-            bound: Bound::AtLeast(0.8),
-            note: "",
-        },
-        Claim {
-            statement: "C2's cached reads are served much faster then",
-            paper: "improved (figure)",
-            unit: "C2's cached reads per second, of those of the original",
-            ours: |seed| {
+        Claim::new("original: the CPUs are not used effectively")
+            .paper("less than 40 %")
+            .ours("part of the time for which the CPUs are busy", |seed| {
+                seed.get("original", 1024.0, "primary.cpu_used_fraction")
+            })
+            .at_most(0.4),
+        Claim::new("the CPUs are used when cached reads are tried while they are idle")
+            .paper("improved (figure)")
+            .ours("part of the time for which the CPUs are busy", |seed| {
+                seed.get(TRIED, 1024.0, "primary.cpu_used_fraction")
+            })
+            .at_least(0.8),
+        Claim::new("C2's cached reads are served much faster then")
+            .paper("improved (figure)")
+            .ours("C2's cached reads per second, of those of the original", |seed| {
                 seed.get(TRIED, 1024.0, "C2.cached_per_s")
                     / seed.get("original", 1024.0, "C2.cached_per_s")
-            },
-            bound: Bound::AtLeast(3.0),
-            note: "",
-        },
-        Claim {
-            statement: "C1 loses nothing by it",
-            paper: "unchanged (figure)",
-            unit: "C1's throughput, of that of the original",
-            ours: |seed| {
+            })
+            .at_least(3.0),
+        Claim::new("C1 loses nothing by it")
+            .paper("unchanged (figure)")
+            .ours("C1's throughput, of that of the original", |seed| {
                 seed.get(TRIED, 1024.0, "C1_per_s") / seed.get("original", 1024.0, "C1_per_s")
-            },
-            bound: Bound::AtLeast(0.97),
-            note: "",
-        },
+            })
+            .at_least(0.97),
     ],
     panels: || {
         let (mut served, mut used) = (

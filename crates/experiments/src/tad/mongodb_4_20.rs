@@ -1,6 +1,6 @@
 //! MongoDB, hidden contention: replication and reads on a secondary use the same database lock.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::found::largest;
 use super::panel::Panel;
 
@@ -39,40 +39,30 @@ client = [
         }
     },
     claims: &[
-        Claim {
-            statement: "original: C2 holds the lock nearly all of the time",
-            paper: "up to 98 %",
-            unit: "part of the time, with 1,000 ms",
-            ours: |seed| seed.get("original", 1000.0, "lock_C2_fraction"),
-            bound: Bound::AtLeast(0.95),
-            note: "",
-        },
-        Claim {
-            statement: "original: C1's reads collapse",
-            paper: "from 35 to less than 0.5 kop/s (1.4 %)",
-            unit: "C1's throughput with 1,000 ms, of that with 0.1 ms",
-            ours: |seed| seed.ratio("original", "C1_per_s", 1000.0, 0.1),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C2 holds the lock for at most half of the time",
-            paper: "up to 50 %",
-            unit: "largest part of the time",
-            ours: |seed| {
+        Claim::new("original: C2 holds the lock nearly all of the time")
+            .paper("up to 98 %")
+            .ours("part of the time, with 1,000 ms", |seed| {
+                seed.get("original", 1000.0, "lock_C2_fraction")
+            })
+            .at_least(0.95),
+        Claim::new("original: C1's reads collapse")
+            .paper("from 35 to less than 0.5 kop/s (1.4 %)")
+            .ours("C1's throughput with 1,000 ms, of that with 0.1 ms", |seed| {
+                seed.ratio("original", "C1_per_s", 1000.0, 0.1)
+            })
+            .at_most(0.05),
+        Claim::new("direct: C2 holds the lock for at most half of the time")
+            .paper("up to 50 %")
+            .ours("largest part of the time", |seed| {
                 seed.all("direct: one scheduler", "lock_C2_fraction").into_iter().fold(0.0, largest)
-            },
-            bound: Bound::AtMost(0.52),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1's throughput is stable as C2 changes more documents",
-            paper: "stabilizes",
-            unit: "C1's throughput with 1,000 ms, of that with 50 ms",
-            ours: |seed| seed.ratio("direct: one scheduler", "C1_per_s", 1000.0, 50.0),
-            bound: Bound::Between(0.9, 1.1),
-            note: "",
-        },
+            })
+            .at_most(0.52),
+        Claim::new("direct: C1's throughput is stable as C2 changes more documents")
+            .paper("stabilizes")
+            .ours("C1's throughput with 1,000 ms, of that with 50 ms", |seed| {
+                seed.ratio("direct: one scheduler", "C1_per_s", 1000.0, 50.0)
+            })
+            .between(0.9, 1.1),
     ],
     panels: || {
         let mut panels = Vec::new();

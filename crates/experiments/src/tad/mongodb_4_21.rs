@@ -3,7 +3,7 @@
 use anyhow::Result;
 use headworks_tad::model::Tad;
 
-use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Arm, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -34,44 +34,33 @@ change = [{ at = "{middle}", node = "secondary", resource = "io", rate = "1 MB/s
     keep: &["C*_per_s", "series:C*_per_s", "series:worker_C*_serving_threads"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1 collapses when the secondaries become slow",
-            paper: "suffers",
-            unit: "C1's throughput in the second half, of that in the first",
-            ours: |seed| {
+        Claim::new("original: C1 collapses when the secondaries become slow")
+            .paper("suffers")
+            .ours("C1's throughput in the second half, of that in the first", |seed| {
                 seed.late("original", 200.0, "C1_per_s") / seed.early("original", 200.0, "C1_per_s")
-            },
-            bound: Bound::AtMost(0.3),
-            note: "",
-        },
-        Claim {
-            statement: "original: all 128 workers are taken by C2",
-            paper: "all 128",
-            unit: "workers of C2 in the second half",
-            ours: |seed| seed.late("original", 200.0, "worker_C2_serving_threads"),
-            bound: Bound::AtLeast(100.0),
-            note: "a worker that a write gives back serves one read and is then taken by the next write",
-        },
-        Claim {
-            statement: "direct: C1 is not affected",
-            paper: "not affected",
-            unit: "C1's throughput in the second half, of that in the first",
-            ours: |seed| {
+            })
+            .at_most(0.3),
+        Claim::new("original: all 128 workers are taken by C2")
+            .paper("all 128")
+            .ours(
+                "workers of C2 in the second half",
+                |seed| seed.late("original", 200.0, "worker_C2_serving_threads"),
+            )
+            .at_least(100.0)
+            .note("a worker that a write gives back serves one read and is then taken by the next write"),
+        Claim::new("direct: C1 is not affected")
+            .paper("not affected")
+            .ours("C1's throughput in the second half, of that in the first", |seed| {
                 seed.late(NO_WAIT, 200.0, "C1_per_s") / seed.early(NO_WAIT, 200.0, "C1_per_s")
-            },
-            bound: Bound::AtLeast(0.95),
-            note: "it gets the CPU time that C2 no longer uses",
-        },
-        Claim {
-            statement: "direct: C2 is as slow as the disks, and no slower than before",
-            paper: "declines",
-            unit: "C2's throughput in the second half, of that of the original",
-            ours: |seed| {
+            })
+            .at_least(0.95)
+            .note("it gets the CPU time that C2 no longer uses"),
+        Claim::new("direct: C2 is as slow as the disks, and no slower than before")
+            .paper("declines")
+            .ours("C2's throughput in the second half, of that of the original", |seed| {
                 seed.late(NO_WAIT, 200.0, "C2_per_s") / seed.late("original", 200.0, "C2_per_s")
-            },
-            bound: Bound::Between(0.95, 1.05),
-            note: "",
-        },
+            })
+            .between(0.95, 1.05),
     ],
     panels: || {
         let mut panels = Vec::new();

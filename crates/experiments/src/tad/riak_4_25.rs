@@ -1,6 +1,6 @@
 //! Riak, no scheduling: a process for each connection does what it likes.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -29,38 +29,30 @@ client = [
     keep: &["C*_per_s", "node.network_*", "node.cpu_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C1's throughput falls as C2's threads grow",
-            paper: "suffers greatly",
-            unit: "C1's throughput with 1,440 threads of C2, of that with 160",
-            ours: |seed| seed.ratio("original", "C1_per_s", 1440.0, 160.0),
-            bound: Bound::AtMost(0.4),
-            note: "",
-        },
-        Claim {
-            statement: "original: C2 takes the network",
-            paper: "more (figure)",
-            unit: "C2's part of the network with 1,440 threads",
-            ours: |seed| seed.get("original", 1440.0, "node.network_C2_fraction"),
-            bound: Bound::AtLeast(0.8),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 keeps its throughput",
-            paper: "not affected",
-            unit: "largest relative change over the sweep",
-            ours: |seed| seed.drift("direct: queues", "C1_per_s"),
-            bound: Bound::AtMost(0.05),
-            note: "",
-        },
-        Claim {
-            statement: "direct: the network is shared fairly",
-            paper: "fairly",
-            unit: "C2's part of the network with 1,440 threads",
-            ours: |seed| seed.get("direct: queues", 1440.0, "node.network_C2_fraction"),
-            bound: Bound::Between(0.47, 0.53),
-            note: "",
-        },
+        Claim::new("original: C1's throughput falls as C2's threads grow")
+            .paper("suffers greatly")
+            .ours("C1's throughput with 1,440 threads of C2, of that with 160", |seed| {
+                seed.ratio("original", "C1_per_s", 1440.0, 160.0)
+            })
+            .at_most(0.4),
+        Claim::new("original: C2 takes the network")
+            .paper("more (figure)")
+            .ours("C2's part of the network with 1,440 threads", |seed| {
+                seed.get("original", 1440.0, "node.network_C2_fraction")
+            })
+            .at_least(0.8),
+        Claim::new("direct: C1 keeps its throughput")
+            .paper("not affected")
+            .ours("largest relative change over the sweep", |seed| {
+                seed.drift("direct: queues", "C1_per_s")
+            })
+            .at_most(0.05),
+        Claim::new("direct: the network is shared fairly")
+            .paper("fairly")
+            .ours("C2's part of the network with 1,440 threads", |seed| {
+                seed.get("direct: queues", 1440.0, "node.network_C2_fraction")
+            })
+            .between(0.47, 0.53),
     ],
     panels: || {
         let mut panels = Vec::new();

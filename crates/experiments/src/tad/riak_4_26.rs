@@ -1,6 +1,6 @@
 //! Riak, unknown usage: a message looks the same whether it leaves the node or not.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 
 pub(super) const FIGURE: Figure = Figure {
@@ -29,51 +29,41 @@ client = [
     keep: &["C*_per_s", "node.*_used_fraction", "series:node.io_used_high_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: the disk is not used effectively",
-            paper: "not effectively (figure)",
-            unit: "part of the time for which the disk of node 1 is busy",
-            ours: |seed| seed.late("original", 40.0, "node.io_used_high_fraction"),
-            bound: Bound::AtMost(0.75),
-            note: "",
-        },
-        Claim {
-            statement: "direct: the disk is fully used",
-            paper: "fully",
-            unit: "part of the time for which the disk of node 1 is busy",
-            ours: |seed| seed.late(SPLIT, 40.0, "node.io_used_high_fraction"),
-            bound: Bound::AtLeast(0.95),
-            note: "",
-        },
-        Claim {
-            statement: "C2's throughput improves by it",
-            paper: "improves",
-            unit: "C2's throughput, of that of the original",
-            ours: |seed| seed.get(SPLIT, 40.0, "C2_per_s") / seed.get("original", 40.0, "C2_per_s"),
-            bound: Bound::AtLeast(1.5),
-            note: "",
-        },
-        Claim {
-            statement: "because more requests for local data are served",
-            paper: "more local requests",
-            unit: "C2's local reads per second, of those of the original",
-            ours: |seed| {
+        Claim::new("original: the disk is not used effectively")
+            .paper("not effectively (figure)")
+            .ours(
+                "part of the time for which the disk of node 1 is busy",
+                |seed| seed.late("original", 40.0, "node.io_used_high_fraction"),
+            )
+            .at_most(0.75),
+        Claim::new("direct: the disk is fully used")
+            .paper("fully")
+            .ours(
+                "part of the time for which the disk of node 1 is busy",
+                |seed| seed.late(SPLIT, 40.0, "node.io_used_high_fraction"),
+            )
+            .at_least(0.95),
+        Claim::new("C2's throughput improves by it")
+            .paper("improves")
+            .ours(
+                "C2's throughput, of that of the original",
+                |seed| seed.get(SPLIT, 40.0, "C2_per_s") / seed.get("original", 40.0, "C2_per_s"),
+            )
+            .at_least(1.5),
+        Claim::new("because more requests for local data are served")
+            .paper("more local requests")
+            .ours("C2's local reads per second, of those of the original", |seed| {
                 seed.get(SPLIT, 40.0, "C2.local_per_s")
                     / seed.get("original", 40.0, "C2.local_per_s")
-            },
-            bound: Bound::AtLeast(1.5),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 gets half of what leaves its node",
-            paper: "not said",
-            unit: "C1's throughput, of that of C2's remote reads",
-            ours: |seed| {
+            })
+            .at_least(1.5),
+        Claim::new("direct: C1 gets half of what leaves its node")
+            .paper("not said")
+            .ours("C1's throughput, of that of C2's remote reads", |seed| {
                 seed.get(SPLIT, 40.0, "C1_per_s") / seed.get(SPLIT, 40.0, "C2.remote_per_s")
-            },
-            bound: Bound::Between(0.95, 1.05),
-            note: "before, it had two thirds, because C2 had spent its share of the partition on local reads",
-        },
+            })
+            .between(0.95, 1.05)
+            .note("before, it had two thirds, because C2 had spent its share of the partition on local reads"),
     ],
     panels: || {
         let (mut served, mut used) = (

@@ -1,6 +1,6 @@
 //! Riak, hidden contention: the partitions of a node use the same disk.
 
-use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::found::largest;
 use super::panel::Panel;
 
@@ -31,42 +31,36 @@ client = [
     keep: &["C*_per_s", "node.io_*", "node.cpu_used_fraction"],
     derive: |_| {},
     claims: &[
-        Claim {
-            statement: "original: C2 takes more of the disks with larger reads",
-            paper: "up to 70 %",
-            unit: "C2's part of the disks with 1,000 KB",
-            ours: |seed| seed.get("original", 1000.0, "node.io_C2_fraction"),
-            bound: Bound::Between(0.55, 0.75),
-            note: "the exponent is not given: with 0.99 one partition is what everybody waits for, and its own queue is fair",
-        },
-        Claim {
-            statement: "original: C1 declines",
-            paper: "decreases",
-            unit: "C1's throughput with 1,000 KB, of that with 5 KB",
-            ours: |seed| seed.ratio("original", "C1_per_s", 1000.0, 5.0),
-            bound: Bound::AtMost(0.9),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C2 always receives a fair share",
-            paper: "a fair share",
-            unit: "C2's part of the disks, largest",
-            ours: |seed| {
+        Claim::new("original: C2 takes more of the disks with larger reads")
+            .paper("up to 70 %")
+            .ours(
+                "C2's part of the disks with 1,000 KB",
+                |seed| seed.get("original", 1000.0, "node.io_C2_fraction"),
+            )
+            .between(0.55, 0.75)
+            .note("the exponent is not given: with 0.99 one partition is what everybody waits for, and its own queue is fair"),
+        Claim::new("original: C1 declines")
+            .paper("decreases")
+            .ours(
+                "C1's throughput with 1,000 KB, of that with 5 KB",
+                |seed| seed.ratio("original", "C1_per_s", 1000.0, 5.0),
+            )
+            .at_most(0.9),
+        Claim::new("direct: C2 always receives a fair share")
+            .paper("a fair share")
+            .ours("C2's part of the disks, largest", |seed| {
                 seed.all("direct: one scheduler", "node.io_C2_fraction")
                     .into_iter()
                     .fold(0.0, largest)
-            },
-            bound: Bound::AtMost(0.55),
-            note: "",
-        },
-        Claim {
-            statement: "direct: C1 is not affected",
-            paper: "not affected",
-            unit: "C1's throughput with 1,000 KB, of that with 5 KB",
-            ours: |seed| seed.ratio("direct: one scheduler", "C1_per_s", 1000.0, 5.0),
-            bound: Bound::AtLeast(0.95),
-            note: "",
-        },
+            })
+            .at_most(0.55),
+        Claim::new("direct: C1 is not affected")
+            .paper("not affected")
+            .ours(
+                "C1's throughput with 1,000 KB, of that with 5 KB",
+                |seed| seed.ratio("direct: one scheduler", "C1_per_s", 1000.0, 5.0),
+            )
+            .at_least(0.95),
     ],
     panels: || {
         let mut panels = Vec::new();

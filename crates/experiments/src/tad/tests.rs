@@ -7,8 +7,9 @@ use super::figure::Figure;
 use super::record::Record;
 use super::{
     RUNS, fig_4_2, fig_4_3, fig_4_4, fig_4_5, fig_4_6, hbase_4_7, hbase_4_8, hbase_4_9, hbase_4_9b,
-    hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, report_on, simulate,
+    hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, simulate,
 };
+use crate::experiment::Bench;
 use crate::experiment::RunOptions;
 use crate::progress::Progress;
 use crate::record::{read_json, write_json};
@@ -76,12 +77,12 @@ fn a_record_is_enough_to_report_from() {
     let made = simulate(figure, &RunOptions::new(&out), &short(figure, 1, 2)).unwrap();
     let json = out.join(format!("{}.json", figure.id));
     write_json(&json, &made).unwrap();
-    let first = report_on(figure, &out, true).unwrap();
+    let first = figure.report(&out, true).unwrap();
     let svg = fs::read(out.join(format!("{}.svg", figure.id))).unwrap();
     let kept: Record = read_json(&json).unwrap();
     assert_eq!(kept.verdicts, first.verdicts);
     assert_eq!(kept.arms, made.arms);
-    let again = report_on(figure, &out, false).unwrap();
+    let again = figure.report(&out, false).unwrap();
     assert_eq!(again.verdicts, first.verdicts);
     assert_eq!(fs::read(out.join(format!("{}.svg", figure.id))).unwrap(), svg);
     assert!(first.files.iter().filter(|file| !file.ends_with("index.html")).all(|f| f.exists()));

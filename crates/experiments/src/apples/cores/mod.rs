@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::Load as MachineLoad;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::html::{escape, table};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -19,7 +19,7 @@ use crate::record::unix_now_s;
 use crate::sweep::analyse::significant;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 use crate::table::align;
 use headworks_policy::metrics::median;
 use headworks_policy::random::Random;
@@ -33,8 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     expected_s: 60,
     expected_quick_s: 10,
     needs: &[],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect, report },
 };
 
 /// Simulated databases of a full and of a quick run.
@@ -59,98 +58,76 @@ const LOW_START: u32 = 16;
 const SHARE: &str = "throughput_share_percent";
 
 const CLAIMS: &[Claim] = &[
-    Claim {
-        statement: "on two cores the typical simulated database is near the measured one",
-        paper: "–",
-        unit: "largest distance of throughput from that of apples-matching, relative",
-        ours: |_| {
+    Claim::new("on two cores the typical simulated database is near the measured one")
+        .paper("–")
+        .ours("largest distance of throughput from that of apples-matching, relative", |_| {
             let typical = Database::typical(2.0);
             let distance =
                 |(p, measured): (u32, f64)| (typical.throughput_per_s(p) / measured - 1.0).abs();
             MEASURED.into_iter().map(distance).fold(0.0, f64::max)
-        },
-        bound: Bound::AtMost(0.05),
-        note: "fitted to it; nothing was measured on more cores",
-    },
-    Claim {
-        statement: "more cores want a larger P",
-        paper: "P = 16 to 20 on 16 cores (section 3.3)",
-        unit: "best P of 64 cores / of 2",
-        ours: |seed| {
+        })
+        .at_most(0.05)
+        .note("fitted to it; nothing was measured on more cores"),
+    Claim::new("more cores want a larger P")
+        .paper("P = 16 to 20 on 16 cores (section 3.3)")
+        .ours("best P of 64 cores / of 2", |seed| {
             let p = |arm| seed.get(arm, 512.0, "optimum_p");
             p(MACHINES[2].1) / p(MACHINES[0].1)
-        },
-        bound: Bound::AtLeast(4.0),
-        note: "",
-    },
-    Claim {
-        statement: "2 cores, 256 users: the gain over everybody inside",
-        paper: "+9.8 % to +28.1 % on 16 cores (Figure 9)",
-        unit: "throughput with the best P / with everybody inside",
-        ours: |seed| seed.get(MACHINES[0].1, 256.0, "gain"),
-        bound: Bound::AtLeast(1.10),
-        note: "",
-    },
-    Claim {
-        statement: "16 cores, 512 users: the gain over everybody inside",
-        paper: "+9.8 % to +28.1 % on 16 cores (Figure 9)",
-        unit: "throughput with the best P / with everybody inside",
-        ours: |seed| seed.get(MACHINES[1].1, 512.0, "gain"),
-        bound: Bound::AtLeast(1.10),
-        note: "depends on how long latches are held, which two cores do not show",
-    },
-    Claim {
-        statement: "64 cores, 512 users: the gain over everybody inside",
-        paper: "not measured",
-        unit: "throughput with the best P / with everybody inside",
-        ours: |seed| seed.get(MACHINES[2].1, 512.0, "gain"),
-        bound: Bound::AtLeast(1.10),
-        note: "depends on how long latches are held, which two cores do not show",
-    },
-    Claim {
-        statement: "the P that is found has nearly the largest throughput on every machine",
-        paper: "λ_max error 3.58 % on average for MySQL (section 4.3.1)",
-        unit: "relative distance from the best, mean of all machines and numbers of users",
-        ours: |seed| {
-            let errors = searches().map(|(arm, at)| seed.get(arm, at, "error"));
-            errors.sum::<f64>() / searches().count() as f64
-        },
-        bound: Bound::AtMost(0.036),
-        note: "",
-    },
-    Claim {
-        statement: "so has the one that is found from P = 16",
-        paper: "the same",
-        unit: "the same",
-        ours: |seed| {
+        })
+        .at_least(4.0),
+    Claim::new("2 cores, 256 users: the gain over everybody inside")
+        .paper("+9.8 % to +28.1 % on 16 cores (Figure 9)")
+        .ours("throughput with the best P / with everybody inside", |seed| {
+            seed.get(MACHINES[0].1, 256.0, "gain")
+        })
+        .at_least(1.10),
+    Claim::new("16 cores, 512 users: the gain over everybody inside")
+        .paper("+9.8 % to +28.1 % on 16 cores (Figure 9)")
+        .ours("throughput with the best P / with everybody inside", |seed| {
+            seed.get(MACHINES[1].1, 512.0, "gain")
+        })
+        .at_least(1.10)
+        .note("depends on how long latches are held, which two cores do not show"),
+    Claim::new("64 cores, 512 users: the gain over everybody inside")
+        .paper("not measured")
+        .ours("throughput with the best P / with everybody inside", |seed| {
+            seed.get(MACHINES[2].1, 512.0, "gain")
+        })
+        .at_least(1.10)
+        .note("depends on how long latches are held, which two cores do not show"),
+    Claim::new("the P that is found has nearly the largest throughput on every machine")
+        .paper("λ_max error 3.58 % on average for MySQL (section 4.3.1)")
+        .ours(
+            "relative distance from the best, mean of all machines and numbers of users",
+            |seed| {
+                let errors = searches().map(|(arm, at)| seed.get(arm, at, "error"));
+                errors.sum::<f64>() / searches().count() as f64
+            },
+        )
+        .at_most(0.036),
+    Claim::new("so has the one that is found from P = 16")
+        .paper("the same")
+        .ours("the same", |seed| {
             let errors = searches().map(|(arm, at)| seed.get(arm, at, "error_from_16"));
             errors.sum::<f64>() / searches().count() as f64
-        },
-        bound: Bound::AtMost(0.036),
-        note: "",
-    },
-    Claim {
-        statement: "it is found within a minute on every machine",
-        paper: "60 s of sampling (section 4.3.1)",
-        unit: "s until the mean of ten seconds stays at 0.97 of the best, longest of all",
-        ours: |seed| {
+        })
+        .at_most(0.036),
+    Claim::new("it is found within a minute on every machine")
+        .paper("60 s of sampling (section 4.3.1)")
+        .ours("s until the mean of ten seconds stays at 0.97 of the best, longest of all", |seed| {
             let times = searches().map(|(arm, at)| seed.get(arm, at, "settling_s"));
             times.fold(0.0, f64::max)
-        },
-        bound: Bound::AtMost(60.0),
-        note: STEEP,
-    },
-    Claim {
-        statement: "and from P = 16",
-        paper: "the same",
-        unit: "the same",
-        ours: |seed| {
+        })
+        .at_most(60.0)
+        .note(STEEP),
+    Claim::new("and from P = 16")
+        .paper("the same")
+        .ours("the same", |seed| {
             let times = searches().map(|(arm, at)| seed.get(arm, at, "settling_s_from_16"));
             times.fold(0.0, f64::max)
-        },
-        bound: Bound::AtMost(60.0),
-        note: STEEP,
-    },
+        })
+        .at_most(60.0)
+        .note(STEEP),
 ];
 
 /// What to keep in mind of how long searches take.
@@ -200,7 +177,7 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
+fn collect(options: &RunOptions) -> Result<Record> {
     let seeds = options.repeat.unwrap_or(if options.quick { SEEDS.1 } else { SEEDS.0 }).max(1);
     let expected = if options.quick { EXPERIMENT.expected_quick_s } else { EXPERIMENT.expected_s };
     let title = format!("{}: {}", EXPERIMENT.id, EXPERIMENT.title);
@@ -213,7 +190,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         progress.reach(number as f64 / seeds as f64, "simulating");
         simulate_one(options.seed.wrapping_add(number as u64), &mut arms);
     }
-    let record = Record {
+    Ok(Record {
         header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: simulate::WATCHED_S as f64,
         warmup_s: 0.0,
@@ -223,9 +200,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         verdicts: Vec::new(),
         sweep: "P; of the searches users".to_owned(),
         arms,
-    };
-    sweep::write(&options.out, &record)?;
-    report(&options.out, true)
+    })
 }
 
 /// Two arms for each machine, without runs.
@@ -288,7 +263,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 costs cannot be seen on two cores: they are drawn from a wide range, and the gain on many cores \
                 depends on them.",
         sweep_label: "P",
-        time_label: "s since the begin",
         runs: "seeds",
         caption: format!("simulated, {} s of searching for each database", record.counted_s),
         quick: "fewer seeds",

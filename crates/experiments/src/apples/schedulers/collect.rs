@@ -1,12 +1,10 @@
 //! Runs the arms in turn on a volume of their own.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use headworks_rig::machine::Load as MachineLoad;
 use headworks_rig::{Server, ServerBuilder};
 use headworks_workload::db::{Database, DbError};
 use headworks_workload::driver::{self, Progress as Told, RunOptions as Driving, Stop};
@@ -24,27 +22,26 @@ use crate::apples::measure::measure;
 use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::unix_now_s;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds};
 use crate::work::Work;
-use headworks_policy::random::Random;
 
 const MODEL: &str = "ssd-c";
 const DATABASE: &str = "tpcc";
 const STOP_DEADLINE: Duration = Duration::from_secs(180);
 
-/// How much lies on the volume.
+/// The size of the data.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     warehouses: i64,
-    /// What the tables are divided by.
+    /// TPC-C's row counts are divided by this.
     divisor: i64,
     pool: &'static str,
     log: &'static str,
     volume_bytes: u64,
 }
 
-/// 1.6 GB of tables and 70 MB; the pool holds a quarter.
+/// Tables of 1.6 GB, and of 70 MB in a quick run. The buffer pool holds a quarter.
 const FULL: Scale =
     Scale { warehouses: 16, divisor: 1, pool: "400M", log: "512M", volume_bytes: 8 << 30 };
 const QUICK: Scale =
@@ -90,54 +87,37 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
             Duration::from_secs(expected_s),
         ),
     };
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
+    let schedule = Rounds::begin(&EXPERIMENT, options);
     bench.prepare()?;
     let offered = bench.volume.offered()?;
-    let runs = bench.rounds(&offered, rounds)?;
+    let arms =
+        PAIRS.iter().flat_map(|pair| [false, true].map(|gated| arm(pair, gated, &offered, scale)));
+    let seconds = (warm_up_s as f64, window_s as f64);
+    let record = schedule.collect(rounds, seconds, "users", arms.collect(), |task| {
+        bench.progress.step(task.title, Duration::from_secs(warm_up_s + window_s + AROUND_S));
+        let is_run = |pair: &&Pair| [pair.plain, pair.gated].contains(&task.arm);
+        let pair = PAIRS.iter().find(is_run).context("no such arm")?;
+        bench.run(pair.scheduler, task.arm == pair.gated, task.round)
+    })?;
     bench.check()?;
-    Ok(Record {
-        header: EXPERIMENT.header(options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "users".to_owned(),
-        arms: PAIRS
-            .iter()
-            .flat_map(|pair| [false, true].map(|gated| arm(pair, gated, &offered, scale, &runs)))
-            .collect(),
-    })
+    Ok(record)
 }
 
-fn label(pair: &Pair, gated: bool) -> &'static str {
-    if gated { pair.gated } else { pair.plain }
-}
-
-fn arm(
-    pair: &Pair,
-    gated: bool,
-    offered: &[String],
-    scale: Scale,
-    runs: &[(&'static str, Run)],
-) -> ArmRecord {
-    let label = label(pair, gated);
-    let mut setup = BTreeMap::from([
-        ("scheduler".to_owned(), pair.scheduler.to_owned()),
-        ("device".to_owned(), format!("{MODEL}, buffer pool {}", scale.pool)),
-        ("server".to_owned(), if gated { GATE.trim() } else { "MariaDB as it is" }.to_owned()),
-    ]);
-    let mut points = Vec::new();
-    if offered.iter().any(|name| name == pair.scheduler) {
-        let of = runs.iter().filter(|run| run.0 == label).map(|run| run.1.clone());
-        points.push(Point { at: AT, runs: of.collect() });
-    } else {
-        let why = format!("{label}: skipped, this kernel offers {} only", offered.join(", "));
-        setup.insert("skipped".to_owned(), why);
+fn arm(pair: &Pair, gated: bool, offered: &[String], scale: Scale) -> Arm {
+    let label = if gated { pair.gated } else { pair.plain };
+    let server = if gated { GATE.trim() } else { "MariaDB as it is" };
+    let mut arm = Arm::new(label, server.to_owned(), &[AT]);
+    let mut note = |key: &str, value| arm.setup.insert(key.to_owned(), value);
+    note("scheduler", pair.scheduler.to_owned());
+    note("device", format!("{MODEL}, buffer pool {}", scale.pool));
+    if !offered.iter().any(|name| name == pair.scheduler) {
+        note(
+            "skipped",
+            format!("{label}: skipped, this kernel offers {} only", offered.join(", ")),
+        );
+        arm.points.clear();
     }
-    ArmRecord { arm: label.to_owned(), setup, points }
+    arm
 }
 
 impl Bench<'_> {
@@ -162,7 +142,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The consistency conditions, after everything.
+    /// Checks TPC-C's consistency conditions after all runs.
     fn check(&mut self) -> Result<()> {
         self.progress.step("checking the data", Duration::from_secs(5));
         self.volume.choose("none")?;
@@ -174,30 +154,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn rounds(&mut self, offered: &[String], rounds: usize) -> Result<Vec<(&'static str, Run)>> {
-        let there = PAIRS.iter().filter(|pair| offered.iter().any(|name| name == pair.scheduler));
-        let mut tasks: Vec<(&Pair, bool)> =
-            there.flat_map(|pair| [(pair, false), (pair, true)]).collect();
-        let mut random = Random::new(self.options.seed);
-        let mut runs = Vec::new();
-        for round in 1..=rounds {
-            random.shuffle(&mut tasks);
-            for (pair, gated) in &tasks {
-                let label = label(pair, *gated);
-                let title = format!("round {round}/{rounds} · {label}");
-                let seconds = self.warm_up_s + self.window_s + AROUND_S;
-                self.progress.step(&title, Duration::from_secs(seconds));
-                let run = self
-                    .run(pair.scheduler, *gated, round as u64)
-                    .with_context(|| format!("{label} in round {round}"))?;
-                runs.push((label, run));
-            }
-        }
-        Ok(runs)
-    }
-
     fn run(&mut self, scheduler: &str, gated: bool, round: u64) -> Result<Run> {
-        interrupt::check()?;
         self.volume.choose(scheduler)?;
         let mut server = self.server(gated)?.start()?;
         let database = database(&server)?;

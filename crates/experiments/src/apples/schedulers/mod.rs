@@ -7,10 +7,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::experiment::{Experiment, Outcome, Steps};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
-use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation};
 
 const ID: &str = "apples-schedulers";
 
@@ -22,8 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     expected_s: LOAD_S.0 + round_s(WARM_UP_S + WINDOW_S) * ROUNDS as u64,
     expected_quick_s: LOAD_S.1 + round_s(QUICK_S.0 + QUICK_S.1),
     needs: &["mariadb-server-core", "e2fsprogs", "root", "loop devices", "10 GB of disk"],
-    run,
-    report: |directory| report(directory, false),
+    bench: &Steps { collect: collect::collect, report },
 };
 
 const WARM_UP_S: u64 = 20;
@@ -31,12 +30,12 @@ const WINDOW_S: u64 = 60;
 const ROUNDS: usize = 3;
 /// Warm-up and window of a quick run.
 const QUICK_S: (u64, u64) = (2, 4);
-/// Starting, connecting, stopping.
+/// Seconds to start, connect and stop.
 const AROUND_S: u64 = 12;
-/// Making the volume and the data, for the record and for a quick run.
+/// Seconds to make the volume and the data, in a full and in a quick run.
 const LOAD_S: (u64, u64) = (300, 30);
 
-/// How long a round takes whose runs have so many seconds.
+/// The length of a round whose runs take `run_s` each.
 const fn round_s(run_s: u64) -> u64 {
     2 * PAIRS.len() as u64 * (run_s + AROUND_S)
 }
@@ -58,70 +57,55 @@ const PAIRS: [Pair; 4] = [
     Pair { scheduler: "bfq", plain: "bfq, as it is", gated: "bfq, gate" },
 ];
 
-/// With the bound of unfairness of the paper's comparison.
+/// It has the bound of unfairness of the paper's comparison.
 const GATE: &str = "[gate]\nparallelism = 16\nunfairness_max = 0.1\n";
 
 /// The one point of every arm.
 const AT: f64 = USERS as f64;
 const KEY: &str = "throughput_per_s";
 
-/// Of what each scheduler that this kernel has says, the lowest or the highest; not a number if
-/// there is none.
+/// The minimum or maximum over the kernel's schedulers; not a number if there is none.
 fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
     let values = PAIRS.iter().map(|pair| value(seed, pair));
     values.filter(|value| value.is_finite()).reduce(pick).unwrap_or(f64::NAN)
 }
 
 const CLAIMS: &[Claim] = &[
-    Claim {
-        statement: "the gate costs no throughput under any scheduler",
-        paper: "more for all seven, up to +17.3 % (Figure 11); at most 2.5 % less (Figure 16)",
-        unit: "throughput / that without the gate, lowest of the schedulers",
-        ours: |seed| {
+    Claim::new("the gate costs no throughput under any scheduler")
+        .paper("more for all seven, up to +17.3 % (Figure 11); at most 2.5 % less (Figure 16)")
+        .ours("throughput / that without the gate, lowest of the schedulers", |seed| {
             over(
                 seed,
                 |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
                 f64::min,
             )
-        },
-        bound: Bound::AtLeast(0.975),
-        note: "",
-    },
-    Claim {
-        statement: "under some scheduler there is clearly more",
-        paper: "+17.3 % with mq-deadline (Figure 11)",
-        unit: "throughput / that without the gate, highest of the schedulers",
-        ours: |seed| {
+        })
+        .at_least(0.975),
+    Claim::new("under some scheduler there is clearly more")
+        .paper("+17.3 % with mq-deadline (Figure 11)")
+        .ours("throughput / that without the gate, highest of the schedulers", |seed| {
             over(
                 seed,
                 |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
                 f64::max,
             )
-        },
-        bound: Bound::AtLeast(1.10),
-        note: "",
-    },
-    Claim {
-        statement: "service is much fairer under every scheduler",
-        paper: "4.6 x to 7.3 x (Figure 11), 4.6 x to 39.6 x (Figure 16)",
-        unit: "U_f over statements without the gate / with it, lowest of the schedulers",
-        ours: |seed| {
+        })
+        .at_least(1.10),
+    Claim::new("service is much fairer under every scheduler")
+        .paper("4.6 x to 7.3 x (Figure 11), 4.6 x to 39.6 x (Figure 16)")
+        .ours("U_f over statements without the gate / with it, lowest of the schedulers", |seed| {
             let ratio = |seed: &Seed<'_>, pair: &Pair| {
                 seed.get(pair.plain, AT, "unfairness") / seed.get(pair.gated, AT, "unfairness")
             };
             over(seed, ratio, f64::min)
-        },
-        bound: Bound::AtLeast(4.6),
-        note: "",
-    },
-    Claim {
-        statement: "unfairness stays near its bound of 10 %",
-        paper: "11.7 % at most (Figure 11)",
-        unit: "U_f over statements, highest of the schedulers",
-        ours: |seed| over(seed, |seed, pair| seed.get(pair.gated, AT, "unfairness"), f64::max),
-        bound: Bound::AtMost(0.117),
-        note: "",
-    },
+        })
+        .at_least(4.6),
+    Claim::new("unfairness stays near its bound of 10 %")
+        .paper("11.7 % at most (Figure 11)")
+        .ours("U_f over statements, highest of the schedulers", |seed| {
+            over(seed, |seed, pair| seed.get(pair.gated, AT, "unfairness"), f64::max)
+        })
+        .at_most(0.117),
 ];
 
 fn panels() -> Vec<Panel> {
@@ -144,11 +128,6 @@ fn panels() -> Vec<Panel> {
     ]
 }
 
-fn run(options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(options)?)?;
-    report(&options.out, true)
-}
-
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let skipped: Vec<String> =
@@ -160,8 +139,6 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
                 buffer pool and lies on a volume that behaves like an SSD (SSD-C of LRU-C, Table 1); under each I/O \
                 scheduler of the kernel, with its queue cut to 32 requests so that it has something to choose from.",
         sweep_label: "users",
-        time_label: "s since the begin",
-        runs: "rounds",
         caption: format!("TPC-C on MariaDB, 256 users, windows of {} s", record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         appendix: skipped

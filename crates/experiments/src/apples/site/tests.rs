@@ -8,6 +8,7 @@ use headworks_workload::tpcc::Mix;
 
 use super::*;
 use crate::apples::figure::{Users, Workload};
+use crate::experiment::RunOptions;
 use crate::work::Work;
 
 /// Fills a site with little data, starts it again and lets six users work, two of them sensitive
