@@ -13,8 +13,8 @@
 //! of the set, and back into it), or the loop would spin. So the socket's real registration is
 //! *edge-triggered*: the kernel reports each arrival once. The report is remembered here
 //! ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
-//! session, its event is not passed on, and nothing has to be undone when it is admitted. Queued
-//! sessions never wake the loop, however many they are.
+//! session, its event is not passed on, and nothing has to be undone when it is admitted. However
+//! many sessions are queued, the loop does not spin.
 //!
 //! The server notices no difference. A socket that it did not read empty is reported again, after
 //! the kernel confirmed that it is ready ([`turn`]). Registrations that are edge-triggered,
