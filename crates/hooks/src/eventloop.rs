@@ -1,43 +1,44 @@
-//! The operations behind the hooks of a server whose threads serve many connections each, and must
-//! never block: Redis, memcached, and MariaDB with its pool of threads.
+//! The operations behind the hooks of a server whose threads serve many connections each: Redis,
+//! memcached, and MariaDB with its pool of threads. Such a thread must never block.
 //!
 //! # The problem
-//! A thread that waits in the gate for one session would stop all others. So a session is held by
-//! *hiding that its socket is ready*: the loop asks the kernel which sockets are ready
-//! (`epoll_wait`), and does not hear of those whose sessions have no permit yet. Their bytes stay
-//! in the kernel.
+//! A thread that waits in the gate for one session would stop all its other sessions. So a session
+//! is queued by *hiding that its socket is ready*. The loop asks the kernel which sockets are ready
+//! (`epoll_wait`), and is not told of those whose sessions have no permit yet. Their bytes stay in
+//! the kernel.
 //!
 //! # The one primitive
-//! A server registers its clients level-triggered: the kernel tells of a ready socket again and
-//! again until it was read. Such a socket cannot be hidden without two more system calls for each
-//! request (out of the set, and back into it), or the loop would spin. So its real registration is
-//! *edge-triggered*: the kernel tells of each arrival once, and what it told is remembered here
-//! ([`connection`]) until the server's own `read` comes back with less than was asked for. A held
-//! session's event is one that was not passed on; nothing has to be undone when its turn comes, and
-//! a loop with a thousand held sessions sleeps as deeply as one without.
+//! A server registers its clients level-triggered: the kernel reports a ready socket again and
+//! again until it was read. To hide such a socket takes two more system calls for each request (out
+//! of the set, and back into it), or the loop would spin. So the socket's real registration is
+//! *edge-triggered*: the kernel reports each arrival once. The report is remembered here
+//! ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
+//! session, its event is not passed on, and nothing has to be undone when it is admitted. However
+//! many sessions are queued, the loop does not spin.
 //!
-//! The server notices no difference: a socket that it did not read empty is reported again, after
-//! the kernel confirmed it ([`turn`]); registrations that are edge-triggered, one-shot or for
-//! writing are left as they are ([`control`]), and every `epoll_ctl` is made with the caller's
-//! operation and returns the kernel's result.
+//! The server notices no difference. A socket that it did not read empty is reported again, after
+//! the kernel confirmed that it is ready ([`turn`]). Registrations that are edge-triggered,
+//! one-shot or for writing stay as they are ([`control`]). Every `epoll_ctl` is made with the
+//! caller's operation and returns the kernel's result.
 //!
 //! # A turn
 //! It begins when an event is passed on ([`wait`]). The server reads what is there, answers, and
-//! comes back to `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how
-//! many sessions' events one call passes on; who is next is the policy's choice, and every command
+//! comes back to `epoll_wait`: then the turn is over, unless a transaction is open. One call passes
+//! on the events of at most P sessions. The policy chooses which session is next, and every command
 //! counts as a request.
 //!
 //! # Inside TLS
-//! The socket's readiness is the same; what is read of it are records, and the conversation is what
-//! the TLS library returns and takes ([`tls`]). The library may keep a part of a record for which
-//! no event comes any more: a server that reads it without having been told goes ahead, and is
-//! charged.
+//! The socket is ready at the same times, but what is read from it are TLS records. The
+//! conversation is what the TLS library returns and takes ([`tls`]). The library may keep a part of
+//! a record, for which no event comes any more. A server that reads this part without an event
+//! passes, and is charged.
 //!
 //! # Who wakes the loop
-//! A turn that is granted by the loop itself, as nearly always, is passed on in the same call. One
-//! that another thread of the process grants is made an event by a real `epoll_ctl`, which re-arms
-//! the edge. What happens outside the process (the daemon's grants, its death, the longest hold) is
-//! found by looking: while somebody is held, no sleep lasts longer than a fifth of a second.
+//! The loop itself admits nearly all sessions, and passes their events on in the same call. If
+//! another thread of the process admits one, it makes the event come by a real `epoll_ctl`, which
+//! re-arms the edge. What happens outside the process (the daemon's grants, its death, the longest
+//! hold) is found by polling: while a session is queued, no sleep lasts longer than a fifth of a
+//! second.
 
 use crate::process;
 use headworks_region::Region;

@@ -1,8 +1,8 @@
 //! Bucket arithmetic of the log-linear latency histograms that live in shared memory.
 //!
-//! The counters themselves are atomics of the region; here is only which bucket a value belongs
-//! to and what a bucket stands for. Eight buckets an octave from 1.024 µs to 137 s: a percentile
-//! read from them is off by at most one eighth of an octave step, 12.5 %.
+//! The counters are atomics of the region. This module only maps a value to its bucket, and a
+//! bucket to its values. There are eight buckets for each power of two, from 1.024 µs to 137 s. So
+//! a percentile that is read from them is off by at most 12.5 %.
 
 use crate::Nanos;
 

@@ -7,11 +7,11 @@
 //! will cost. A scheduler that hears of all three levels can do both (Split, chapter 2).
 //!
 //! # The primitive
-//! A [`Scheduler`] implements those hooks of Table 2.3 that it needs; the others do nothing. It
+//! A [`Scheduler`] implements the hooks that it needs (Split, Table 2.3); the others do nothing. It
 //! holds *tasks*: system calls before they run, and reads before they go to the device. An entry
 //! hook answers [`Entry::Go`] or [`Entry::Wait`]. A task that waits goes on when
-//! [`Scheduler::dispatch`] names it. Writes at the block level are never held, because a
-//! journal may need them for somebody else's `fsync`.
+//! [`Scheduler::dispatch`] names it. Writes at the block level are never held, because a journal
+//! may need them for another account's `fsync`.
 //!
 //! # Rules for whoever drives a scheduler
 //! * After each hook, [`dispatch`](Scheduler::dispatch) is called until it answers
@@ -21,8 +21,8 @@
 //!   [`cancel`](Scheduler::cancel).
 //!
 //! # A scheduler in a few lines
-//! The fair scheduler of Figure 2.10: writes wait at the call, reads at the block level, and
-//! whoever has cost the device least goes next.
+//! The fair scheduler (Split, Figure 2.10): writes wait at the call, reads at the block level, and
+//! the account that has cost the device least goes next.
 //!
 //! ```
 //! use headworks_policy::Nanos;

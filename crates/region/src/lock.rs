@@ -1,8 +1,8 @@
 //! A lock in shared memory that survives the death of its owner.
 //!
-//! The word holds the owner's thread id, and a bit that says whether a thread sleeps. The critical
-//! sections take a fraction of a microsecond, so a waiter spins a little and then sleeps briefly.
-//! If the owner's thread is gone, the lock is taken over, and the new owner learns that the state
+//! The lock is one word: the owner's thread id, and a bit that says whether a waiter sleeps. The
+//! critical sections take a fraction of a microsecond, so a waiter spins a little and then sleeps
+//! briefly. If the owner's thread is gone, a waiter takes the lock over, and learns that the state
 //! may be half changed. After `TIMEOUT` an attempt ends without the lock, and the caller lets its
 //! session pass.
 

@@ -1,9 +1,9 @@
-//! A server that reads and writes by the same calls as event loops, but serves each connection by a
-//! thread of its own: mongod.
+//! A server that reads and writes by the same calls as an event loop, but serves each connection by
+//! a thread of its own: mongod.
 //!
-//! Its threads may be held. A request comes with the last byte of its message, and is over with the
-//! last byte of its answer: only then does the thread read the next one. Its sockets are in an
-//! epoll set, too, as asio does it, but that has no effect here.
+//! Its threads may block in the gate. A request begins for us with the last byte of its message,
+//! and ends with the last byte of its answer: the thread reads the next message only then. Its
+//! sockets are in an epoll set, too, because asio puts them there, but that has no effect here.
 
 use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;

@@ -10,8 +10,9 @@
 //! estimate that AFQ charges with (Split, section 2.5.1).
 //!
 //! # Worked example
-//! 10 ms over a span of 1,000,000 sectors, 2 µs for a sector. From sector 0, a read of [500,000,
-//! 500,008) costs 5 ms and 16 µs; the read of [500,008, 500,016) after it costs 16 µs.
+//! A seek over a span of 1,000,000 sectors takes 10 ms, and the transfer of a sector 2 µs. From
+//! sector 0, a read of [500,000, 500,008) costs 5 ms and 16 µs. The read of [500,008, 500,016)
+//! after it needs no seek and costs 16 µs.
 
 use super::Request;
 use crate::Nanos;

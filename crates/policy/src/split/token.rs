@@ -12,15 +12,16 @@
 //! block writes never are. Pages are charged when they become dirty, by the preliminary model, and
 //! the charge is revised when they are written or deleted.
 //!
-//! [`ScsToken`] is the paper's rival: each call waits until its own bytes can be paid, and nothing
-//! is known of caches and devices. It is there to be compared with.
+//! [`ScsToken`] is the scheduler that the paper compares with: each call waits until its own bytes
+//! can be paid for. It knows nothing of caches and devices, and is here for comparison only.
 //!
 //! # Invariants
-//! Over any time t, an account with rate r and burst b is charged at most `r·t + b` and one task.
+//! Over any time t, an account with rate r and burst b is charged at most `r·t + b`, plus one task.
 //!
 //! # Worked example
-//! 1 MB a second, a disk with seeks of 8 ms and 128 MB/s. A random page costs 1.03 MB: one a
-//! second. Sequential writes: 1 MB a second. Writes over dirty pages: at the speed of memory.
+//! An account may use 1 MB a second of a disk with seeks of 8 ms and 128 MB/s. A random page costs
+//! 1.03 MB, so the account gets one a second. Sequential writes run at 1 MB a second. Writes to
+//! pages that are dirty already run at the speed of memory.
 //!
 //! Source: Split, section 2.5.3.
 

@@ -1,4 +1,5 @@
-//! The search: samples downward from the open gate, then a climb, then a comparison with the open
+//! The search for P. The gate is open when P is so large that no session is queued. The search
+//! samples smaller and smaller P from there, climbs to the best, and compares it with the open
 //! gate.
 
 use super::arm::{ARMS, Enough, SLICES_MIN};

@@ -1,4 +1,4 @@
-//! Turns, shares and classes on a simulated device.
+//! Tests of CFQ on a simulated device: the order of accounts, their shares, and I/O classes.
 
 use super::super::testing::{drain, read, write};
 use super::*;
