@@ -11,9 +11,11 @@ use crate::sweep::rounds::{self, Rounds};
 use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work as TestDirectory;
 use anyhow::{Context, Result, ensure};
-use headworks_rig::machine;
+use headworks_rig::gated::Instance;
+use headworks_rig::{Builder, Kind, machine};
 use headworks_workload::files::{self, Report, Task};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,6 +51,20 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// A server under the scheduler of an arm, if it has one.
+    pub(super) fn behind<K: Kind>(
+        &self,
+        arm: &Arm,
+        builder: Builder<K>,
+    ) -> Result<(Builder<K>, Option<Instance>)> {
+        let Some(scheduler) = arm.io else { return Ok((builder.behind(&[]), None)) };
+        let gate = Instance::private(self.program, "split")?;
+        let config = self.work.join("io.toml");
+        fs::write(&config, self.config(arm, scheduler))?;
+        let options = ["--config".into(), config.into_os_string()];
+        Ok((gate.before::<K, OsString>(builder, options), Some(gate)))
+    }
+
     /// The configuration of a run under a scheduler.
     pub(super) fn config(&self, arm: &Arm, scheduler: &str) -> String {
         let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };

@@ -9,6 +9,7 @@ mod figure;
 mod fsync;
 mod load;
 mod postgres;
+mod redis;
 
 use crate::experiment::Experiment;
 pub use load::file_load;
@@ -19,4 +20,5 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     fsync::FIG_14.experiment(),
     postgres::FIG_SPLIT.experiment(),
     postgres::FIG_RCP.experiment(),
+    redis::FIG_9.experiment(),
 ];

@@ -5,7 +5,6 @@ use super::figure::{Arm, Figure, Numbers, Plan, Work};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
-use headworks_rig::gated::Instance;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,20 +82,7 @@ pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Nu
     // Nothing but the server's own writes is on its way to the disk.
     let synced = Command::new("sync").arg("-f").arg(&data).status()?;
     ensure!(synced.success(), "cannot write the data to the disk");
-    let mut builder = builder(&data, at);
-    let gate = match arm.io {
-        None => {
-            builder = builder.behind(&[]);
-            None
-        }
-        Some(scheduler) => {
-            let gate = Instance::private(plan.program, "split")?;
-            let config = plan.work.join("io.toml");
-            fs::write(&config, plan.config(arm, scheduler))?;
-            builder = gate.before(builder, ["--config".into(), config.into_os_string()]);
-            Some(gate)
-        }
-    };
+    let (builder, gate) = plan.behind(arm, builder(&data, at))?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
     let logs = plan.work.join("logs");

@@ -1,0 +1,198 @@
+//! RCP's Figure 9: what snapshots of Redis do to its requests.
+
+use super::disk::Disk;
+use super::figure::{Arm, Figure, Numbers, Plan, Work};
+use crate::sweep::Claim;
+use crate::sweep::panel::Panel;
+use anyhow::{Context, Result, ensure};
+use headworks_rig::{LoopBuilder, LoopKind, LoopServer, find_program};
+use headworks_workload::driver::{self, Arrivals, RunOptions, Stop};
+use headworks_workload::ycsb::{Address, Core, Records, User, UserOptions, load};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Records of 1 KB.
+const RECORDS: u64 = 200_000;
+const SEED: u64 = 1;
+const USERS: usize = 16;
+
+/// Requests a second that arrive.
+const RATE: f64 = 400.0;
+
+/// A snapshot begins so often.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(15);
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The axis: when Redis syncs its log.
+const EVERY_SECOND: f64 = 0.0;
+const ALWAYS: f64 = 1.0;
+
+fn builder(directory: &Path) -> LoopBuilder {
+    LoopServer::builder(LoopKind::Redis).options(["--dir"]).options([directory])
+}
+
+/// Sends one command; returns the answer.
+fn ask(server: &LoopServer, words: &[&str]) -> Result<String> {
+    let program =
+        find_program("redis-cli").context("redis-cli is missing: apt-get install redis-tools")?;
+    let port = server.port().to_string();
+    let output = Command::new(program).args(["-p", &port]).args(words).output()?;
+    let answer = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    ensure!(output.status.success(), "redis-cli {}: {answer}", words.join(" "));
+    Ok(answer)
+}
+
+fn wait(server: &LoopServer, section: &str, line: &str) -> Result<()> {
+    let begun = Instant::now();
+    while !ask(server, &["INFO", section])?.lines().any(|said| said.trim() == line) {
+        ensure!(begun.elapsed() < TIMEOUT, "Redis never said `{line}`:\n{}", server.log_tail());
+        sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// A snapshot with all records, on the machine's own disk.
+fn template(work: &Path) -> Result<PathBuf> {
+    let data = work.join("template");
+    fs::create_dir(&data)?;
+    let server = builder(&data).start()?;
+    let address: Address = format!("redis://{}", server.address()).parse()?;
+    load(&address, RECORDS, SEED, 2, &mut |_| true).context("cannot load Redis")?;
+    ask(&server, &["SAVE"])?;
+    Ok(data)
+}
+
+/// One run: the server on the fresh disk, requests at a fixed rate, and a snapshot now and then.
+fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+    let data = disk.dir().join("redis");
+    fs::create_dir(&data)?;
+    fs::copy(plan.template.join("dump.rdb"), data.join("dump.rdb"))?;
+    let (builder, gate) = plan.behind(arm, builder(&data))?;
+    let mut server = builder.start_deadline(TIMEOUT).start()?;
+    server.ensure_gated(gate.is_some())?;
+    wait(&server, "persistence", "loading:0")?;
+    let sync = if at == ALWAYS { "always" } else { "everysec" };
+    ask(&server, &["CONFIG", "SET", "appendfsync", sync])?;
+    ask(&server, &["CONFIG", "SET", "appendonly", "yes"])?;
+    wait(&server, "persistence", "aof_rewrite_in_progress:0")?;
+    // Nothing but the server's own writes is on its way to the disk.
+    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
+    ensure!(synced.success(), "cannot write the data to the disk");
+
+    let address: Address = format!("redis://{}", server.address()).parse()?;
+    let core = Core::A;
+    let records = Records::loaded(RECORDS);
+    let user = UserOptions { core, popularity: core.popularity(), records, seed: SEED };
+    let options = RunOptions {
+        users: USERS,
+        arrivals: Arrivals::Queued { rate_per_s: RATE },
+        warm_up: Duration::from_secs(plan.warm_up_s),
+        window: Duration::from_secs(plan.window_s),
+        ..RunOptions::default()
+    };
+    let stop = Stop::default();
+    let report = std::thread::scope(|scope| {
+        let snapshots = scope.spawn(|| -> Result<()> {
+            let mut next = Instant::now();
+            while !stop.is_stopped() {
+                if Instant::now() >= next {
+                    next += SNAPSHOT_EVERY;
+                    // The last one may still be written.
+                    let _ = ask(&server, &["BGSAVE"]);
+                }
+                sleep(Duration::from_millis(100));
+            }
+            Ok(())
+        });
+        let connect = |number: usize| User::connect(&address, &user, number);
+        let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {});
+        stop.stop();
+        let saved =
+            snapshots.join().map_err(|_| anyhow::anyhow!("the thread of snapshots panicked"))?;
+        saved.and(report.context("cannot run the load"))
+    })?;
+    ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
+    let log = server.log();
+    let snapshots = log.lines().filter(|line| line.contains("DB saved on disk")).count();
+    let latency = report.latency;
+    let ms = |us: u64| us as f64 / 1e3;
+    Ok([
+        ("per_s", report.per_s),
+        ("p50_ms", ms(latency.p50_us)),
+        ("p99_ms", ms(latency.p99_us)),
+        ("p999_ms", ms(latency.p999_us)),
+        ("max_ms", ms(latency.max_us)),
+        ("snapshots", snapshots as f64),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect())
+}
+
+const NOTHING: &str = "mq-deadline";
+const BFQ: &str = "bfq";
+const CFQ: &str = "cfq";
+const RCP: &str = "rcp";
+
+pub(super) const FIG_9: Figure = Figure {
+    id: "rcp-redis",
+    title: "Requests of Redis beside its snapshots: what clients wait for first",
+    paper: "RCP",
+    figure: "Figure 9",
+    about: "YCSB A at 400 requests/s, 16 users, 200,000 records of 1 KB, a log of commands, and a snapshot every \
+        15 s; a disk, writeback throttle off. 0: appendfsync everysec; 1: appendfsync always.",
+    axis: "appendfsync",
+    times: [(35, 120, 5), (5, 60, 1)],
+    around_s: 30,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(BFQ, "hdd", "bfq"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
+    ],
+    points: &[EVERY_SECOND, ALWAYS],
+    quick_points: &[ALWAYS],
+    work: Work::Database { template, one },
+    rules: "",
+    claims: &[
+        Claim::new("synced always: P99.9 falls while it saves")
+            .paper("2 to 20 times")
+            .ours("P99.9 of the best rival / P99.9", |seed| {
+                [NOTHING, BFQ, CFQ]
+                    .iter()
+                    .map(|arm| seed.get(arm, ALWAYS, "p999_ms"))
+                    .fold(f64::INFINITY, f64::min)
+                    / seed.get(RCP, ALWAYS, "p999_ms")
+            })
+            .at_least(2.0),
+        Claim::new("synced every second: P99.9 falls while it saves")
+            .paper("2 to 20 times")
+            .ours("P99.9 of the best rival / P99.9", |seed| {
+                [NOTHING, BFQ, CFQ]
+                    .iter()
+                    .map(|arm| seed.get(arm, EVERY_SECOND, "p999_ms"))
+                    .fold(f64::INFINITY, f64::min)
+                    / seed.get(RCP, EVERY_SECOND, "p999_ms")
+            })
+            .at_least(2.0)
+            .note("not in a quick run"),
+        Claim::new("synced always: as many snapshots")
+            .paper("not given")
+            .ours("snapshots / those under mq-deadline", |seed| {
+                seed.get(RCP, ALWAYS, "snapshots") / seed.get(NOTHING, ALWAYS, "snapshots")
+            })
+            .at_least(0.99),
+    ],
+    panels: || {
+        let arms = &[NOTHING, BFQ, CFQ, RCP];
+        vec![
+            Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
+            Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
+            Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
+        ]
+    },
+};
