@@ -32,7 +32,7 @@ pub fn blocks(on: Blocker, address: usize, owner: u32) {
     region.blocks(files::account(region), on, holder, exact);
 }
 
-/// It goes on.
+/// The calling thread goes on.
 #[cold]
 pub fn unblocks() {
     if let Some(region) = files::region() {

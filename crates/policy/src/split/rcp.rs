@@ -7,7 +7,7 @@
 //!
 //! # The primitive
 //! Each call is *critical* or *background* ([`Call::urgency`]). Critical calls are never held.
-//! Background ones are held where they are still nobody's dependency (section 8: writes at the
+//! Background ones are held before anything depends on them (section 8: writes at the
 //! system call, reads at the block level):
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
@@ -45,7 +45,7 @@ pub const QUIET: Nanos = Nanos::from_millis(100);
 /// A background read starts so often at least (section 4.3).
 pub const READ_EVERY: Nanos = Nanos::from_millis(10);
 
-/// A client waits for nobody knows whom. A held call goes on after this time if no critical I/O has
+/// A client waits for an unknown holder. A held call goes on after this time if no critical I/O has
 /// run meanwhile, …
 pub const STUCK_ALONE: Nanos = Nanos::from_millis(10);
 /// … and after this one if some has.

@@ -6,14 +6,14 @@
 //! condition that it will signal. It may itself wait for somebody, or be held by the scheduler.
 //!
 //! # The primitive
-//! Whoever is about to block says for what, and for whom if that is known
-//! ([`IoRegion::blocks`]). If a client waits for the caller, everybody along the chain of those
-//! notes inherits: their calls are critical until [`INHERITED_FOR`] has passed or the wait ends,
-//! and a call of theirs that is held goes on at once.
+//! A thread that is about to block notes what it waits for, and which thread holds it if that is
+//! known ([`IoRegion::blocks`]). If a client waits for the caller, every thread along the chain of
+//! these notes inherits: its calls are critical until [`INHERITED_FOR`] has passed or the wait
+//! ends, and a call of it that is held goes on at once.
 //!
-//! Where nobody knows the holder (readers of a lock, a semaphore, an inlined futex), those who are
-//! held look by themselves: when a client's thread has waited in vain for [`STUCK_AFTER`], each of
-//! them lets its call go ([`IoRegion::clients_are_stuck`]).
+//! The holder may be unknown (readers of a lock, a semaphore, an inlined futex). A held thread
+//! therefore polls: when a client's thread has waited for [`STUCK_AFTER`] for an unknown holder,
+//! the scheduler may let the held call go ([`Scheduler::may_block_clients`]).
 //!
 //! # Invariants
 //! All of this is a hint. It is written without a lock, may be torn or late, and a thread that dies
@@ -29,25 +29,25 @@ use headworks_policy::split::{Account, Call, Scheduler, Task, Urgency};
 
 use super::account::Ground;
 
-/// Who inherits stays critical for so long, unless the wait ends before.
+/// A thread that inherits stays critical for so long, unless the wait ends before.
 pub const INHERITED_FOR: Nanos = Nanos::from_millis(10_000);
 
-/// A client's thread that waits for so long for nobody knows whom is stuck.
+/// A client's thread that waits for so long for an unknown holder is stuck.
 pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
 
-/// It counts as stuck for so long: what takes longer is no hold of ours.
+/// It counts as stuck for so long: a longer wait is not due to a call that is held here.
 pub const STUCK_FOR: Nanos = Nanos::from_millis(2_000);
 
 /// Links of a chain that are followed (at most four were seen: RCP, section 4.4).
 const CHAIN_MAX: usize = 16;
 
-/// Places by which an account is found by its thread.
+/// Entries of the table that finds the account of a thread.
 const THREADS: usize = 4096;
 
-/// Places that remember who signals conditions and semaphores.
+/// Entries of the table that keeps which thread last signalled a condition or semaphore.
 const SIGNALS: usize = 4096;
 
-/// Who did not signal for so long is no helper any more (section 4.2.1).
+/// A thread that has not signalled for so long is no helper any more (section 4.2.1).
 const HELPS_FOR_MS: u64 = 10_000;
 
 /// What a thread waits for.
@@ -64,7 +64,7 @@ pub enum Blocker {
     Semaphore = 4,
     /// A futex of the program's own.
     Futex = 5,
-    /// Nobody knows what.
+    /// Something else.
     Unknown = 6,
 }
 
@@ -75,22 +75,22 @@ pub const BLOCKERS: usize = 7;
 pub const BLOCKER_NAMES: [&str; BLOCKERS] =
     ["", "mutex", "rwlock", "condition", "semaphore", "futex", "unknown"];
 
-/// Who waits for whom. All zero bytes: nobody.
+/// Which thread waits for which. All zero bytes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Inheritance {
-    /// Threads of clients that wait for nobody knows whom: a hint, which is wrong if one was
+    /// Threads of clients that wait for an unknown holder: a hint, which is wrong if one was
     /// killed.
     unknown: AtomicU32,
     /// The longest chain that was followed.
     pub longest_chain: AtomicU32,
-    /// Times somebody inherited, by what was waited for.
+    /// Times a thread inherited, by what was waited for.
     pub by_blocker: [AtomicU64; BLOCKERS],
     /// Calls that were held and went on because a client waited for them.
     pub promoted: AtomicU64,
-    /// Account of a thread, at its number's place.
+    /// Account of a thread, by its number modulo the length.
     threads: [AtomicU32; THREADS],
-    /// Who signalled last, and when: thread in the upper half, milliseconds in the lower.
+    /// Last signal: thread in the upper half, milliseconds in the lower.
     signals: [AtomicU64; SIGNALS],
 }
 
@@ -120,13 +120,13 @@ impl Inheritance {
     pub fn signals(&self, address: usize) {
         let word = u64::from(lock::thread_id()) << 32 | milliseconds();
         let place = &self.signals[signal_place(address)];
-        // A store each time would move the line between processors for nothing.
+        // An unconditional store would move the cache line between processors.
         if place.load(Relaxed) != word {
             place.store(word, Relaxed);
         }
     }
 
-    /// Who signals it usually: a guess by the last time.
+    /// The thread that usually signals it: a guess from the last signal.
     pub fn helper(&self, address: usize) -> Option<u32> {
         let word = self.signals[signal_place(address)].load(Relaxed);
         let age = milliseconds().wrapping_sub(word & 0xFFFF_FFFF);
@@ -152,7 +152,7 @@ impl IoRegion {
             return Urgency::Critical;
         };
         let (serves, said) = thread::with(|words| (words.serving.get() != 0, words.ground.get()));
-        // What the operator says stands above what the program says of itself.
+        // The operator's rules stand above what the program says of itself.
         let ground = match Ground::from_word(slot.ground.load(Relaxed)) {
             Ground::Unknown => Ground::from_word(said.into()),
             rule => rule,
@@ -160,7 +160,7 @@ impl IoRegion {
         let foreground = match ground {
             Ground::Foreground => true,
             Ground::Background => false,
-            // Without a gate that knows, only those are background of whom it was said.
+            // Without a gate that knows, only threads that are said to be are background.
             Ground::Unknown => serves || self.control.gate_knows.load(Relaxed) == 0,
         };
         let until = slot.inherits_until_ns.load(Relaxed);
@@ -197,10 +197,10 @@ impl IoRegion {
         }
     }
 
-    /// Everybody inherits for whom this account waits.
+    /// Every thread inherits that this account waits for, directly or not.
     fn inherit(&self, now: Nanos, account: Account, on: Blocker, exact: bool) {
         let next = |account: Account| {
-            // It may have got its account since the note was written.
+            // The holder may have got its account after the note was written.
             self.account_of(self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed))
         };
         let until = lease(now, exact);
@@ -220,7 +220,7 @@ impl IoRegion {
         }
     }
 
-    /// A thread has got its account only now: inherits if a client waits for it already.
+    /// A thread that gets its account only now inherits if a client waits for it already.
     pub(super) fn inherit_at_first(&self, tid: u32, new: &AccountSlot) {
         if self.control.kind() != SplitKind::Rcp {
             return;
@@ -289,8 +289,8 @@ impl IoRegion {
         goes == Some(true)
     }
 
-    /// A client's thread waits for nobody knows whom, and has for [`STUCK_AFTER`]: lets this task
-    /// go on if it may be what that waits for. Says whether it does.
+    /// Lets this task go on if a client's thread has waited for [`STUCK_AFTER`] for an unknown
+    /// holder, which this task may be. Says whether it does.
     pub(super) fn may_block_clients(&self, now: Nanos, task: Task) -> bool {
         if self.inheritance.unknown.load(Relaxed) == 0 {
             return false;
@@ -305,7 +305,7 @@ impl IoRegion {
         goes
     }
 
-    /// How long a held thread may sleep before it looks for clients that are stuck.
+    /// How long a held thread may sleep before it polls for clients that are stuck.
     pub(super) fn longest_sleep(&self) -> Nanos {
         if self.control.kind() == SplitKind::Rcp { STUCK_AFTER } else { super::MAX_SLEEP }
     }
@@ -323,7 +323,7 @@ impl IoRegion {
     }
 }
 
-/// The thread's holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
+/// The holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
 const UNKNOWN: u32 = 1 << 8;
 
 /// A client waits for the thread.
@@ -337,7 +337,7 @@ fn lease(now: Nanos, exact: bool) -> u64 {
     (now + INHERITED_FOR).0 & !GUESSED | if exact { 0 } else { GUESSED }
 }
 
-/// For how long a client's thread has waited for nobody knows whom, if it does.
+/// For how long a client's thread has waited for an unknown holder, if it does.
 fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
     let waited = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
     let stuck = slot.blocked.load(Relaxed) & UNKNOWN != 0;
