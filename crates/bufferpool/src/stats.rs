@@ -181,12 +181,6 @@ impl PoolStats {
         self.read_stalls as f64 / (self.misses as f64).max(1.0)
     }
 
-    /// Pages read, of all kinds.
-    #[must_use]
-    pub fn pages_read(&self) -> u64 {
-        self.reads.iter().sum()
-    }
-
     /// Pages written in place, of all kinds but doublewrite copies.
     #[must_use]
     pub fn pages_written(&self) -> u64 {

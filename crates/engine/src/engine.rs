@@ -11,9 +11,7 @@ use crate::recovery::{RecoveryReport, Tail};
 use crate::store::{MAX_TABLES, Store, TableId, TreeLatch, root_of};
 use crate::txn::{self, Transaction};
 use headworks_bufferpool::storage::Storage;
-use headworks_bufferpool::{
-    BufferPool, CauseSource, Doublewrite, Lsn, PageId, PoolConfig, PoolError, Wal,
-};
+use headworks_bufferpool::{BufferPool, Doublewrite, Lsn, PageId, PoolConfig, PoolError, Wal};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -100,7 +98,7 @@ impl Engine {
             // Copies from another database would overwrite pages of ours.
             area.clear().map_err(PoolError::from)?;
         }
-        let shared = Shared::new(config, storage, log, (FIRST, FIRST), doublewrite, None)?;
+        let shared = Shared::new(config, storage, log, (FIRST, FIRST), doublewrite)?;
         shared.store.format(heaps)?;
         shared.flush()?;
         Ok(Self::over(shared, config))
@@ -119,38 +117,13 @@ impl Engine {
         log: Arc<dyn LogDevice>,
         doublewrite: Option<Arc<Doublewrite>>,
     ) -> Result<(Self, RecoveryReport), EngineError> {
-        Self::open_and_recover(config, storage, log, doublewrite, None)
-    }
-
-    /// As [`Engine::open`], with a source for the causes of threads' work: the I/O of their pages
-    /// is tagged with it ([`BufferPool::with_causes`]).
-    ///
-    /// # Errors
-    /// As [`Engine::open`].
-    pub fn open_with_causes(
-        config: EngineConfig,
-        storage: Arc<dyn Storage>,
-        log: Arc<dyn LogDevice>,
-        doublewrite: Option<Arc<Doublewrite>>,
-        causes: Arc<dyn CauseSource>,
-    ) -> Result<(Self, RecoveryReport), EngineError> {
-        Self::open_and_recover(config, storage, log, doublewrite, Some(causes))
-    }
-
-    fn open_and_recover(
-        config: EngineConfig,
-        storage: Arc<dyn Storage>,
-        log: Arc<dyn LogDevice>,
-        doublewrite: Option<Arc<Doublewrite>>,
-        causes: Option<Arc<dyn CauseSource>>,
-    ) -> Result<(Self, RecoveryReport), EngineError> {
         let tail = Tail::read(&*log)?;
         let mended = match &doublewrite {
             Some(area) => area.recover(&*storage, tail.start())?.len(),
             None => 0,
         };
         let positions = (tail.start().0, tail.end());
-        let shared = Shared::new(config, storage, log, positions, doublewrite, causes)?;
+        let shared = Shared::new(config, storage, log, positions, doublewrite)?;
         let mut report = tail.replay(&shared.store)?;
         report.mended = mended as u64;
         shared.flush()?;
@@ -252,7 +225,6 @@ impl Shared {
         log: Arc<dyn LogDevice>,
         (kept_from, end): (u64, u64),
         doublewrite: Option<Arc<Doublewrite>>,
-        causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, EngineError> {
         if storage.page_size() > MAX_PAGE {
             let reason = format!("{}: at most {MAX_PAGE} are possible", storage.page_size());
@@ -261,12 +233,7 @@ impl Shared {
         let log = Arc::new(Log::new(log, end));
         let pages = storage.pages();
         let wal: Arc<dyn Wal> = Arc::clone(&log) as Arc<dyn Wal>;
-        let pool = match causes {
-            Some(causes) => {
-                BufferPool::with_causes(config.pool, storage, wal, doublewrite, causes)?
-            }
-            None => BufferPool::new(config.pool, storage, wal, doublewrite)?,
-        };
+        let pool = BufferPool::new(config.pool, storage, wal, doublewrite)?;
         Ok(Self {
             store: Store::new(pool, log, pages, config.tree_latch),
             locks: LockTable::new(config.lock_limit),

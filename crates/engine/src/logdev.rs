@@ -1,7 +1,7 @@
 //! Where the log is kept.
 
 use headworks_bufferpool::storage::{IoKind, IoQueue, IoRequest, IoTag};
-use headworks_bufferpool::{CauseSource, PageId, attribution};
+use headworks_bufferpool::{PageId, attribution};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -214,20 +214,13 @@ impl LogDevice for MemLog {
 pub struct QueuedLog {
     inner: Arc<dyn LogDevice>,
     queue: Arc<IoQueue>,
-    causes: Option<Arc<dyn CauseSource>>,
 }
 
 impl QueuedLog {
     /// Puts `inner` behind `queue`.
     #[must_use]
     pub fn new(inner: Arc<dyn LogDevice>, queue: Arc<IoQueue>) -> Self {
-        Self { inner, queue, causes: None }
-    }
-
-    /// With a source for the causes of threads' work, as in the pool.
-    #[must_use]
-    pub fn with_causes(self, causes: Arc<dyn CauseSource>) -> Self {
-        Self { causes: Some(causes), ..self }
+        Self { inner, queue }
     }
 }
 
@@ -237,7 +230,7 @@ impl LogDevice for QueuedLog {
     }
 
     fn sync(&self) -> std::io::Result<()> {
-        let tag = IoTag { kind: IoKind::Log, cause: attribution::of(self.causes.as_deref()) };
+        let tag = IoTag { kind: IoKind::Log, cause: attribution::current() };
         let request = IoRequest { write: true, first: PageId(0), pages: 0, tag };
         let _turn = self.queue.enter(request);
         self.inner.sync()

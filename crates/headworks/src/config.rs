@@ -10,7 +10,7 @@ pub(crate) mod rules;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
-mod validate;
+pub(crate) mod validate;
 
 pub use error::ConfigError;
 

@@ -137,7 +137,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let word = normal(word);
     known
         .into_iter()
-        .map(|known| (distance(&word, &normal(known)), known))
+        .map(|known| (strsim::levenshtein(&word, &normal(known)), known))
         .filter(|(distance, known)| {
             *distance <= 1.max(known.len() / 3)
                 // An unfinished or prefixed name: `hold_ms` for `hold_ms_max`.
@@ -147,18 +147,12 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, known)| known)
 }
 
-/// Letters to insert, delete or replace to make one word of the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+/// "Did you mean `near`? ", or nothing. `quote` stands on both sides of the word.
+pub(crate) fn did_you_mean<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    quote: char,
+) -> String {
+    let question = |near: &str| format!("Did you mean {quote}{near}{quote}? ");
+    nearest(word, known).map(question).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Place};
 use super::schema::{IoFileSection, IoSection, IoThreadSection, Words};
-use super::validate::{choice, number, text};
+use super::validate::{choice, number, text, within};
 use headworks_policy::Nanos;
 use headworks_policy::split::SplitKind;
 use headworks_region::io::{Ground, IoRegion, IoRule, RULES, Subject};
@@ -139,14 +139,9 @@ pub(crate) fn files(
                 "Add a deadline: `fsync_ms = 5`.".to_owned(),
             )
         })?;
-        if !(0.1..=600_000.0).contains(ms.get_ref()) {
-            return Err(place.at_key(
-                ms.span(),
-                format!("`fsync_ms` is {}, which is out of range", ms.get_ref()),
-                "Write milliseconds from 0.1 to 600000.".to_owned(),
-            ));
-        }
-        let deadline = Nanos((ms.get_ref() * 1e6) as u64);
+        let mend = "Write milliseconds from 0.1 to 600000.";
+        let ms = within("fsync_ms", ms, 0.1..=600_000.0, mend, place)?;
+        let deadline = Nanos((ms * 1e6) as u64);
         rules.push((at, IoRule { subject: Subject::File, pattern, deadline, ..EMPTY }));
     }
     Ok(rules)

@@ -1,7 +1,7 @@
 //! The rules of a configuration: which connection belongs to which class.
 
 use super::ClassConfig;
-use super::error::{ConfigError, Place, nearest};
+use super::error::{ConfigError, Place, did_you_mean};
 use super::schema::{RuleSection, Words};
 use super::validate::{number, text};
 use headworks_region::rules::{RULES, Rule, Verdict, parse_network};
@@ -161,9 +161,7 @@ fn class_index(
         return Ok(Verdict { class: at as u32, bypass: false });
     }
     let names = classes.iter().map(|class| class.name.as_str());
-    let mut mend = nearest(name, names.clone())
-        .map(|near| format!("Did you mean \"{near}\"? "))
-        .unwrap_or_default();
+    let mut mend = did_you_mean(name, names.clone(), '"');
     mend += &format!(
         "The classes are: {}. Another one is declared with `[[class]]` and `name = \"{name}\"`.",
         names.collect::<Vec<_>>().join(", ")

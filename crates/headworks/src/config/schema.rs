@@ -1,6 +1,6 @@
 //! What a configuration file may say.
 
-use super::error::{ConfigError, Place, nearest};
+use super::error::{ConfigError, Place, did_you_mean};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -284,10 +284,8 @@ pub(crate) fn explain_with(
         let mut quoted = rest.split('`').skip(1).step_by(2);
         let key = quoted.next().unwrap_or_default().to_owned();
         let known: Vec<&str> = quoted.collect();
-        let mut mend = nearest(&key, known.iter().copied())
-            .map(|near| format!("Did you mean `{near}`? "))
-            .unwrap_or_default();
-        mend += &format!("The keys here are: {}.", known.join(", "));
+        let mend = did_you_mean(&key, known.iter().copied(), '`')
+            + &format!("The keys here are: {}.", known.join(", "));
         return place.at(span.start, format!("there is no key `{key}`"), mend);
     }
     if let Some(key) = message.strip_prefix("missing field ") {

@@ -1,6 +1,6 @@
 //! From what a file says to what the region takes, with every contradiction refused.
 
-use super::error::{ConfigError, Place, nearest};
+use super::error::{ConfigError, Place, did_you_mean};
 use super::rules::rules;
 use super::schema::{ClassSection, File, GateSection, Number, NumberOrAuto, WholeNumber, Words};
 use super::{ClassConfig, Config, OPEN, millis};
@@ -53,24 +53,47 @@ fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, Confi
     }
 }
 
-/// One of a few words.
+/// Index of one of a few words, or `None` if the file does not say it.
 pub(super) fn choice(
     key: &str,
     value: &Words,
-    known: &[&'static str],
+    known: &[&str],
     place: &Place<'_>,
 ) -> Result<Option<usize>, ConfigError> {
-    let Some(value) = value else { return Ok(None) };
-    let word = value.get_ref();
-    if let Some(at) = known.iter().position(|known| known == word) {
-        return Ok(Some(at));
+    value.as_ref().map(|value| word(key, value, known, place)).transpose()
+}
+
+/// Index of one of a few words.
+pub(crate) fn word(
+    key: &str,
+    value: &Spanned<String>,
+    known: &[&str],
+    place: &Place<'_>,
+) -> Result<usize, ConfigError> {
+    let found = value.get_ref().as_str();
+    if let Some(at) = known.iter().position(|known| *known == found) {
+        return Ok(at);
     }
     let quoted: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
-    let mut mend = nearest(word, known.iter().copied())
-        .map(|near| format!("Did you mean \"{near}\"? "))
-        .unwrap_or_default();
-    mend += &format!("Write one of {}.", quoted.join(", "));
-    Err(place.at_key(value.span(), format!("`{key}` knows no \"{word}\""), mend))
+    let mend = did_you_mean(found, known.iter().copied(), '"')
+        + &format!("Write one of {}.", quoted.join(", "));
+    Err(place.at_key(value.span(), format!("`{key}` knows no \"{found}\""), mend))
+}
+
+/// Refuses a number outside of its range. `mend` begins with "Write".
+pub(super) fn within(
+    key: &str,
+    value: &Spanned<f64>,
+    range: std::ops::RangeInclusive<f64>,
+    mend: &str,
+    place: &Place<'_>,
+) -> Result<f64, ConfigError> {
+    let found = *value.get_ref();
+    if range.contains(&found) {
+        return Ok(found);
+    }
+    let what = format!("`{key}` is {found}, which is out of range");
+    Err(place.at_key(value.span(), what, mend.to_owned()))
 }
 
 fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigError> {
@@ -108,13 +131,8 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
 /// A bound in thousandths.
 fn bound(key: &str, value: &Option<Spanned<f64>>, place: &Place<'_>) -> Result<u32, ConfigError> {
     let Some(value) = value else { return Ok(0) };
-    let found = *value.get_ref();
-    if (0.0..=1_000.0).contains(&found) {
-        return Ok(crate::thousandths(found));
-    }
-    let what = format!("`{key}` is {found}, which is out of range");
     let mend = format!("Write a number from 0 (no bound) to 1000, or remove `{key}`.");
-    Err(place.at_key(value.span(), what, mend))
+    within(key, value, 0.0..=1_000.0, &mend, place).map(crate::thousandths)
 }
 
 /// P, or `None` to look for it.
@@ -234,16 +252,9 @@ fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConf
     };
     text("name", name, place)?;
     if let Some(weight) = weight {
-        let found = *weight.get_ref();
-        if !(0.001..=1000.0).contains(&found) {
-            return Err(place.at_key(
-                weight.span(),
-                format!("`weight` is {found}, which is out of range"),
-                "Write a number from 0.001 to 1000. Only the proportion of the weights counts. \
-                 To never hold a user at all, write a rule with `bypass = true`."
-                    .to_owned(),
-            ));
-        }
+        let mend = "Write a number from 0.001 to 1000. Only the proportion of the weights counts. \
+                    To never hold a user at all, write a rule with `bypass = true`.";
+        within("weight", weight, 0.001..=1_000.0, mend, place)?;
     }
     let thousandths = |weight: &Spanned<f64>| (weight.get_ref() * 1e3).round() as u32;
     Ok(ClassConfig {
@@ -270,23 +281,13 @@ fn target(
             )),
         };
     };
-    let ms = *latency.get_ref();
-    if !(0.001..=3_600_000.0).contains(&ms) {
-        return Err(place.at_key(
-            latency.span(),
-            format!("`latency_ms_max` is {ms}, which is out of range"),
-            "Write a number from 0.001 to 3600000 (milliseconds), or remove it.".to_owned(),
-        ));
-    }
-    let percent = percentile.map_or(99.9, |percentile| *percentile.get_ref());
-    if !(50.0..=99.99).contains(&percent) {
-        let span = percentile.map_or_else(|| latency.span(), Spanned::span);
-        return Err(place.at_key(
-            span,
-            format!("`percentile` is {percent}, which is out of range"),
-            "Write a number from 50 to 99.99, or remove it (default: 99.9).".to_owned(),
-        ));
-    }
+    let mend = "Write a number from 0.001 to 3600000 (milliseconds), or remove it.";
+    let ms = within("latency_ms_max", latency, 0.001..=3_600_000.0, mend, place)?;
+    let mend = "Write a number from 50 to 99.99, or remove it (default: 99.9).";
+    let percent = match percentile {
+        Some(percentile) => within("percentile", percentile, 50.0..=99.99, mend, place)?,
+        None => 99.9,
+    };
     Ok(Some((percent / 100.0, Nanos((ms * 1e6) as u64))))
 }
 

@@ -1,10 +1,11 @@
 //! What a profile's file may say, and the way from there to a [`Profile`].
 
 use super::{Bypass, Calls, Check, FRAMINGS, Profile, RunAs, SettingsFrom};
-use crate::config::error::{ConfigError, Place, nearest};
+use crate::config::error::{ConfigError, Place};
 use crate::config::io;
 use crate::config::rules::BYPASS_MAX;
 use crate::config::schema::{IoFileSection, IoThreadSection, explain_with};
+use crate::config::validate::word;
 use headworks_hooks::symbols::SYMBOLS;
 use headworks_region::declared_locks::{DeclaredLocks, WORD_BYTES, WORDS};
 use headworks_region::rules::{Rule, Verdict};
@@ -217,25 +218,6 @@ fn name(name: &Spanned<String>, place: &Place<'_>) -> Result<(), ConfigError> {
     }
     let what = format!("`name` is \"{}\", which is no name", name.get_ref());
     Err(place.at_key(name.span(), what, "Use letters, digits, `-` and `_`.".to_owned()))
-}
-
-/// Index of one of a few words.
-fn word(
-    key: &str,
-    value: &Spanned<String>,
-    known: &[&str],
-    place: &Place<'_>,
-) -> Result<usize, ConfigError> {
-    let found = value.get_ref().as_str();
-    if let Some(at) = known.iter().position(|known| *known == found) {
-        return Ok(at);
-    }
-    let quoted: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
-    let mut mend = nearest(found, known.iter().copied())
-        .map(|near| format!("Did you mean \"{near}\"? "))
-        .unwrap_or_default();
-    mend += &format!("Write one of {}.", quoted.join(", "));
-    Err(place.at_key(value.span(), format!("`{key}` knows no \"{found}\""), mend))
 }
 
 /// One of a few words; the first if none is written.

@@ -108,31 +108,16 @@ pub(super) fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
 /// A hint for a name that is not known: the one that was probably meant, and all.
 pub(super) fn suggest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
+    // Nobody mistypes a name of a hundred letters for another.
+    let start = |name: &str| name.chars().take(100).collect::<String>();
+    let word = start(word);
     let nearest = known
         .iter()
-        .map(|name| (distance(word, name), *name))
+        .map(|name| (strsim::levenshtein(&word, &start(name)), *name))
         .filter(|(distance, name)| *distance <= 1.max((name.chars().count() + 1) / 3))
         .min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, name)) => format!("Did you mean \"{name}\"? Known: {}.", list(known)),
         None => format!("Known: {}.", list(known)),
     }
-}
-
-/// Letters to insert, delete or replace to make one word of the other (Levenshtein). Long words are
-/// cut: nobody mistypes a name of a hundred letters for another.
-fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(100).collect();
-    let b: Vec<char> = b.chars().take(100).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -181,31 +181,14 @@ fn example(field: &Field) -> String {
 
 /// The key that was probably meant.
 fn suggest(word: &str, fields: &[Field]) -> String {
-    let nearest = fields.iter().min_by_key(|field| distance(word, field.key));
-    match nearest {
-        Some(field) if distance(word, field.key) <= 3 => {
-            format!("Write `{}`, or remove the line.", field.key)
-        }
+    let distances = fields.iter().map(|field| (strsim::levenshtein(word, field.key), field.key));
+    match distances.min_by_key(|(distance, _)| *distance) {
+        Some((0..=3, key)) => format!("Write `{key}`, or remove the line."),
         _ => {
             let keys: Vec<&str> = fields.iter().map(|field| field.key).collect();
             format!("Remove the line. There are: {}.", keys.join(", "))
         }
     }
-}
-
-/// Insertions, removals and replacements between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Writes a device file.
