@@ -96,8 +96,6 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("__openat64_2", "openat, as fortified builds call it"),
     symbol("fcntl", "a file may become one past the page cache"),
     symbol("fcntl64", "fcntl"),
-    symbol("fwrite", "64 KiB of a stream count as a write"),
-    symbol("fwrite_unlocked", "fwrite"),
     symbol("sync", "an fsync of everything"),
     symbol("syncfs", "an fsync of a file system"),
     symbol("sync_file_range", "the range is being written back"),

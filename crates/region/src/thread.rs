@@ -21,8 +21,6 @@ pub struct Words {
     pub account: Cell<u16>,
     /// What the program said of it by `headworks_foreground`: 1 for foreground, 2 for background.
     pub ground: Cell<u8>,
-    /// Bytes that it has given to streams since a write of them was last noted.
-    pub streamed: Cell<u32>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -35,13 +33,13 @@ mod place {
         ".globl headworks_thread_words",
         ".hidden headworks_thread_words",
         ".type headworks_thread_words, @object",
-        ".size headworks_thread_words, 24",
+        ".size headworks_thread_words, 16",
         "headworks_thread_words:",
-        ".zero 24",
+        ".zero 16",
         ".popsection",
     );
 
-    const _: () = assert!(size_of::<Words>() <= 24 && align_of::<Words>() <= 8);
+    const _: () = assert!(size_of::<Words>() <= 16 && align_of::<Words>() <= 8);
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
@@ -55,7 +53,7 @@ mod place {
                 options(pure, readonly, nostack),
             );
         }
-        // SAFETY: 24 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // SAFETY: 16 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
         // The reference does not outlive the call, so it stays in the thread.
         work(unsafe { &*place })
     }
@@ -74,7 +72,6 @@ mod place {
                 serving: Cell::new(0),
                 account: Cell::new(0),
                 ground: Cell::new(0),
-                streamed: Cell::new(0),
             }
         };
     }

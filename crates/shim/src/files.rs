@@ -121,7 +121,6 @@ macro_rules! aliases {
 // Behind the macros, which they use.
 mod entries;
 mod ranges;
-mod stdio;
 pub(crate) use ranges::{allocating, positioned_write, sync_range};
 
 pub(crate) fn syncing(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {

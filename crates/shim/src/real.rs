@@ -372,6 +372,6 @@ pub(crate) use more::*;
 
 mod files;
 pub(crate) use files::{
-    creat, fdatasync, fsync, ftruncate, fwrite, fwrite_unlocked, mkdir, open, open64, openat,
-    openat64, pread, preadv, pwrite, pwritev, rename, unlink,
+    creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv,
+    pwrite, pwritev, rename, unlink,
 };

@@ -135,27 +135,6 @@ static void rings(int fd) {
 }
 #endif
 
-// Streams: pieces of any size, and one that the disk refuses.
-static void streams(void) {
-    FILE *to = fopen("stream", "w+");
-    size_t sum = 0;
-    for (int at = 0; at < 100; at++) sum += fwrite(page, 300, 11, to);
-    printf("%zu %ld %d\n", sum, ftell(to), fflush(to));
-    printf("%zu %zu\n", fwrite(page, 0, 5, to), fwrite(page, 65536, 1, to));
-    rewind(to);
-    memset(page + 32768, 0, 300);
-    printf("%zu %d\n", fread(page + 32768, 300, 1, to), page[32768 + 299]);
-    fclose(to);
-    FILE *full = fopen("/dev/full", "w");
-    printf("%d", fwrite(page, 1, 65536, full) == 65536);
-    printf(" %d\n", fclose(full));
-    FILE *reads = fopen("stream", "r");
-    errno = 0;
-    printf("%zu", fwrite(page, 65536, 1, reads));
-    printf(" %d\n", errno);
-    fclose(reads);
-}
-
 int main(int count, char **args) {
     if (chdir(args[1])) return 1;
     if (posix_memalign((void **)&page, 4096, 65536)) abort();
@@ -166,7 +145,6 @@ int main(int count, char **args) {
     batches(fd, direct);
     bare(fd);
     mappings(fd);
-    streams();
 #ifdef LIBURING
     rings(fd);
 #endif

@@ -93,10 +93,8 @@ fn batches_rings_and_mappings_are_what_they_are_without_a_scheduler() {
                 .map(|row| row[what].as_u64().unwrap())
                 .sum()
         };
-        // Three parts of batches, two bare writes, two msyncs, what the rings take, and 395,536
-        // bytes of a stream, in pieces.
-        assert!(sum("writes") >= 11, "{told}");
-        assert!(sum("written_bytes") >= 16_384 + 65_536 + 5 * 65_536, "{told}");
+        // Three parts of batches, two bare writes, two msyncs, and what the rings take.
+        assert!(sum("writes") >= 6 && sum("written_bytes") >= 16_384 + 65_536, "{told}");
         assert!(sum("fsyncs") >= 4, "{told}");
         if !options.is_empty() {
             let rings = &state["rings"][0];

@@ -2,7 +2,7 @@
 
 use super::Real;
 use core::ffi::c_void;
-use libc::{FILE, c_char, c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
 
 static OPEN: Real = Real::new(c"open");
 static OPEN64: Real = Real::new(c"open64");
@@ -19,57 +19,17 @@ static FTRUNCATE: Real = Real::new(c"ftruncate");
 static RENAME: Real = Real::new(c"rename");
 static UNLINK: Real = Real::new(c"unlink");
 static MKDIR: Real = Real::new(c"mkdir");
-static FWRITE: Real = Real::new(c"fwrite");
-static FWRITE_UNLOCKED: Real = Real::new(c"fwrite_unlocked");
 
 /// Looks all of them up.
 pub(super) fn resolve_all() {
     for real in [
-        &OPEN,
-        &OPEN64,
-        &OPENAT,
-        &OPENAT64,
-        &CREAT,
-        &PREAD,
-        &PWRITE,
-        &PREADV,
-        &PWRITEV,
-        &FSYNC,
-        &FDATASYNC,
-        &FTRUNCATE,
-        &RENAME,
-        &UNLINK,
-        &MKDIR,
-        &FWRITE,
-        &FWRITE_UNLOCKED,
+        &OPEN, &OPEN64, &OPENAT, &OPENAT64, &CREAT, &PREAD, &PWRITE, &PREADV, &PWRITEV, &FSYNC,
+        &FDATASYNC, &FTRUNCATE, &RENAME, &UNLINK, &MKDIR,
     ] {
         real.resolve();
     }
 }
 
-/// What `fwrite` does, before the real one has been looked up: byte by byte.
-///
-/// # Safety
-/// As `fwrite`.
-unsafe fn put_all(buffer: *const c_void, len: size_t, count: size_t, stream: *mut FILE) -> size_t {
-    let put = |at: usize| {
-        // SAFETY: the caller's duty: `len * count` bytes and an open stream.
-        unsafe { libc::fputc(c_int::from(*buffer.cast::<u8>().add(at)), stream) != libc::EOF }
-    };
-    let bytes = len.saturating_mul(count);
-    (0..bytes).take_while(|&at| put(at)).count().checked_div(len).unwrap_or(0)
-}
-
-real! {
-    /// The real `fwrite`.
-    fwrite = FWRITE or put_all;
-    (buffer: *const c_void, len: size_t, count: size_t, stream: *mut FILE) -> size_t
-}
-real! {
-    /// The real `fwrite_unlocked`.
-    fwrite_unlocked = FWRITE_UNLOCKED or put_all;
-    (buffer: *const c_void, len: size_t, count: size_t, stream: *mut FILE) -> size_t
-}
 real! {
     /// The real `open`.
     open = OPEN or |path: *const c_char, flags: c_int, mode: mode_t| -> c_long {
