@@ -222,9 +222,8 @@ impl BufferPool {
         self.checkpoint_lsn()
     }
 
-    /// The position from which the log is needed to recover the pages; writes none. The pool takes
-    /// no checkpoints by itself: an engine with a log calls this now and then, and cuts the log
-    /// there.
+    /// The position from which the log is needed to recover the pages; writes none. The pool
+    /// never starts a checkpoint. An engine with a log calls this regularly, and cuts the log there.
     ///
     /// It may be earlier than the last call's result: a page dirtied in between counts from the
     /// position given with its change. The later of both is valid.

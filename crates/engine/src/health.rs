@@ -36,7 +36,7 @@ impl Health {
         self.latest.get((page.0 / CHUNK) as usize)
     }
 
-    /// The last known change of a page; 0 if there is none.
+    /// The position of the last known change of a page; 0 for a page without one.
     pub(crate) fn latest(&self, page: PageId) -> Lsn {
         let chunk = self.chunk(page).and_then(OnceLock::get);
         let known = chunk.map(|chunk| chunk[(page.0 % CHUNK) as usize].load(Ordering::Acquire));

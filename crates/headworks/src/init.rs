@@ -85,8 +85,8 @@ fn bury_the_rest(all: &libc::sigset_t) {
     }
 }
 
-/// A child that has ended, and how. `None` if there is none: errno is ECHILD if there are no
-/// children at all, and zero if they live.
+/// The number and the status of a child that has ended. `None` if no child has ended: errno is ECHILD
+/// without children, and zero if they all run.
 fn ended() -> Option<(i32, i32)> {
     let mut status = 0;
     // SAFETY: errno is this thread's own; the status outlives the call.

@@ -234,8 +234,9 @@ impl Instance {
             .is_ok_and(|note| started_ticks(note.server_pid) == Some(note.server_started_ticks))
     }
 
-    /// The oldest process that has mapped its region, except this one. A server maps it at its
-    /// start and names itself with its first client.
+    /// The oldest process with the preloaded library that has mapped the region. A server maps the
+    /// region at its start, and names itself there with its first client. Commands and daemons map
+    /// it, too, but without the library.
     pub fn mapped_by(&self) -> Option<u32> {
         use std::os::unix::fs::MetadataExt;
         let region = std::fs::metadata(self.region_path()).ok()?;
@@ -243,14 +244,15 @@ impl Instance {
         let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
         let maps = |pid: &u32| {
             let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-            text.lines().any(|line| {
+            let has_region = |line: &str| {
                 let mut fields = line.split_ascii_whitespace().skip(3);
                 fields.next() == Some(&device) && fields.next() == Some(&inode)
-            })
+            };
+            text.contains("libheadworks") && text.lines().any(has_region)
         };
-        let pids = std::fs::read_dir("/proc").ok()?.filter_map(|entry| {
-            entry.ok()?.file_name().to_str()?.parse().ok().filter(|&pid| pid != std::process::id())
-        });
+        let pids = std::fs::read_dir("/proc")
+            .ok()?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         pids.filter(maps)
             .filter_map(|pid| Some((started_ticks(pid)?, pid)))
             .min()

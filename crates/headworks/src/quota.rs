@@ -104,8 +104,8 @@ fn limits(settings: &Settings) -> Option<QuotaLimits> {
     })
 }
 
-/// Weight of one session of a class in which so many are busy at a time. Where the class shares its
-/// weight, the policy divides it among those, whoever else is connected.
+/// Weight of one session of a class. `wanting` is the number of busy sessions of the class. A class
+/// that shares its weight divides it among its busy sessions only.
 pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     let view = now.classes.iter().find(|view| view.class == class);
     let each = |view: &ClassView| {

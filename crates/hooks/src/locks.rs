@@ -66,3 +66,21 @@ pub fn forked() {
 pub fn says_foreground(foreground: bool) {
     thread::with(|words| words.ground.set(if foreground { 1 } else { 2 }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_does_not_take_over_what_was_declared_for_its_parent() {
+        let ground = || thread::with(|words| words.ground.get());
+        serves_clients();
+        assert_eq!(ground(), 1);
+        forked();
+        assert_eq!(ground(), 0);
+        // A declaration of the program stands above what is seen.
+        says_foreground(false);
+        serves_clients();
+        assert_eq!(ground(), 2);
+    }
+}

@@ -438,3 +438,14 @@ fn a_call_goes_on_when_clients_wait_for_nobody_knows_whom_and_none_of_them_does_
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     assert_eq!(region.inheritance.by_blocker[Blocker::Unknown as usize].load(relaxed), 1);
 }
+
+#[test]
+fn waits_are_followed_by_rcp_alone_and_not_without_inheritance() {
+    assert!(!region(SplitKind::Deadline).follows_waits());
+    let region = region(SplitKind::Rcp);
+    assert!(region.follows_waits());
+    region.set_inheritance(false);
+    assert!(!region.follows_waits());
+    region.set_inheritance(true);
+    assert!(region.follows_waits());
+}

@@ -185,7 +185,7 @@ mod tests {
         slow_for(scheduler, None)
     }
 
-    /// As [`slow`], with a table of the users for whom threads work.
+    /// As [`slow`], with a table of which user each thread works for.
     fn slow_for(
         scheduler: Box<dyn IoScheduler>,
         causes: Option<Arc<dyn CauseSource>>,

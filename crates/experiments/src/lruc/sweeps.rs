@@ -214,7 +214,7 @@ pub(super) const QUEUE: Figure = Figure {
         },
         rounds: 1,
     },
-    claims: &[Claim::new("LRU-C: with whoever waits first, transactions have a shorter tail")
+    claims: &[Claim::new("LRU-C: ranked by the waiting user, transactions have a shorter tail")
         .paper("not of the paper")
         .ours("ratio of the 95th percentile, ranked to in order of arrival", |seed| {
             seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL)

@@ -24,6 +24,11 @@ use std::time::Duration;
 /// Numbers of a run, by name.
 pub(super) type Numbers = BTreeMap<String, f64>;
 
+/// Numbers with these names.
+pub(super) fn named<const COUNT: usize>(numbers: [(&str, f64); COUNT]) -> Numbers {
+    numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// What runs on the disk.
 pub(super) enum Work {
     /// A process whose threads are the tasks at a point, on files in a directory.

@@ -1,7 +1,7 @@
 //! Figure 2.21 and RCP's Figures 5 and 6: what checkpoints of PostgreSQL do to its commits.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
@@ -123,17 +123,14 @@ fn numbers(plan: &Plan<'_>, logs: &Path, log: &str) -> Result<Numbers> {
     let percentile =
         |part: f64| latencies[((latencies.len() as f64 * part) as usize).min(latencies.len() - 1)];
     let checkpoints = log.lines().filter(|line| line.contains("checkpoint complete")).count();
-    Ok([
+    Ok(named([
         ("per_s", latencies.len() as f64 / plan.window_s as f64),
         ("p50_ms", percentile(0.5)),
         ("p99_ms", percentile(0.99)),
         ("p999_ms", percentile(0.999)),
         ("max_ms", percentile(1.0)),
         ("checkpoints", checkpoints as f64),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect())
+    ]))
 }
 
 const NOTHING: &str = "mq-deadline";

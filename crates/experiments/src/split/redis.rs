@@ -1,7 +1,7 @@
 //! RCP's Figure 9: what snapshots of Redis do to its requests.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
@@ -96,7 +96,7 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     };
     let stop = Stop::default();
     let report = std::thread::scope(|scope| {
-        let snapshots = scope.spawn(|| -> Result<()> {
+        scope.spawn(|| {
             let mut next = Instant::now();
             while !stop.is_stopped() {
                 if Instant::now() >= next {
@@ -106,31 +106,25 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
                 }
                 sleep(Duration::from_millis(100));
             }
-            Ok(())
         });
         let connect = |number: usize| User::connect(&address, &user, number);
         let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {});
         stop.stop();
-        let saved =
-            snapshots.join().map_err(|_| anyhow::anyhow!("the thread of snapshots panicked"))?;
-        saved.and(report.context("cannot run the load"))
+        report.context("cannot run the load")
     })?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     let log = server.log();
     let snapshots = log.lines().filter(|line| line.contains("DB saved on disk")).count();
     let latency = report.latency;
     let ms = |us: u64| us as f64 / 1e3;
-    Ok([
+    Ok(named([
         ("per_s", report.per_s),
         ("p50_ms", ms(latency.p50_us)),
         ("p99_ms", ms(latency.p99_us)),
         ("p999_ms", ms(latency.p999_us)),
         ("max_ms", ms(latency.max_us)),
         ("snapshots", snapshots as f64),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect())
+    ]))
 }
 
 const NOTHING: &str = "mq-deadline";

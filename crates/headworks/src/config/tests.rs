@@ -114,7 +114,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     .unwrap();
     let io = config.io;
     assert_eq!((io.kind.name(), io.rotational), ("split-token", Some(true)));
-    assert_eq!(io.hold_max, Nanos::from_millis(200));
+    assert_eq!((io.hold_max, io.inheritance), (Nanos::from_millis(200), false));
     assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
     assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (7, 1_000, 0));
     for (text, cause) in [

@@ -320,7 +320,7 @@ fn attend(
     command
 }
 
-/// Adds what the companion cannot find out by itself.
+/// Adds the options for settings that the companion cannot read.
 pub(super) fn add_settings(command: &mut String, settings: &ServerSettings) {
     if let Some(port) = settings.extra_port {
         let _ = write!(command, " --extra-port {port}");

@@ -51,16 +51,22 @@ impl Drop for Companion {
     }
 }
 
+/// What a unit's file sets for a server whose companion is [`NAME`].
+fn environment(run: &RunDir) -> [(&'static str, String); 2] {
+    let region = run.instance(NAME).join("region");
+    [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", region.display().to_string()),
+    ]
+}
+
 #[test]
 fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.compile("echo.c", &[]);
     let run = RunDir::new();
     let go = run.path().with_extension("go");
-    let environment = [
-        ("LD_PRELOAD", shim().display().to_string()),
-        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
-    ];
+    let environment = environment(&run);
     // Without its companion, the service starts without the gate.
     let alone = Alone::start(&program, &go, &environment);
     let mut client = alone.client();
@@ -121,10 +127,7 @@ fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
     let run = RunDir::new();
     let go = run.path().with_extension("go");
     let region = run.instance(NAME).join("region");
-    let environment = [
-        ("LD_PRELOAD", shim().display().to_string()),
-        ("HEADWORKS_REGION", region.display().to_string()),
-    ];
+    let environment = environment(&run);
     let start = || Alone::start(&program, &go, &environment);
     let known = |server: &Alone| run.figure(NAME, "server_pid") == u64::from(server.child.id());
     let mut companion = Companion::start(&run, "generic");
@@ -181,10 +184,7 @@ fn a_companion_restarted_before_the_first_client_governs_the_server_that_runs() 
     let run = RunDir::new();
     let go = run.path().with_extension("go");
     let region = run.instance(NAME).join("region");
-    let environment = [
-        ("LD_PRELOAD", shim().display().to_string()),
-        ("HEADWORKS_REGION", region.display().to_string()),
-    ];
+    let environment = environment(&run);
     let mut companion = Companion::start(&run, "generic");
     let server = Alone::start(&program, &go, &environment);
     companion.0.kill().unwrap();
@@ -217,10 +217,7 @@ fn a_helper_that_accepts_first_is_not_the_server_for_long() {
     let program = workshop.compile("echo.c", &[]);
     let run = RunDir::new();
     let go = run.path().with_extension("go");
-    let environment = [
-        ("LD_PRELOAD", shim().display().to_string()),
-        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
-    ];
+    let environment = environment(&run);
     let _companion = Companion::start(&run, "generic");
     let server = Alone::start(&program, &go, &environment);
     // Starts are told apart by hundredths of a second.
@@ -268,10 +265,7 @@ fn threads_of_each_server_that_comes_are_in_groups_of_their_own() {
     let program = workshop.compile("echo.c", &[]);
     let run = RunDir::new();
     let go = run.path().with_extension("go");
-    let environment = [
-        ("LD_PRELOAD", shim().display().to_string()),
-        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
-    ];
+    let environment = environment(&run);
     let config = PATIENT.replace("[gate]\n", "[gate]\ncpu_weights = true\n");
     let _companion = Companion::with(&run, "generic", &config);
     for _ in 0..2 {

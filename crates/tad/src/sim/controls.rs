@@ -366,7 +366,7 @@ impl Engine<'_> {
         }
         let held = guard.back_off.map_or(0, |number| {
             let held = self.controls.held[number].by_node[instance.node as usize];
-            // No other client is there for whom to hold it back.
+            // It is held back only for the sake of another client.
             if self.present(number, instance.node) & !held == 0 { 0 } else { held }
         });
         let Some(guard) = self.controls.guards.get_mut(guard_number) else {

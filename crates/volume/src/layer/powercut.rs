@@ -1,7 +1,7 @@
 //! `powercut`: a volatile write cache that can lose its power.
 //!
 //! Writes stay in the cache until a flush, a write with FUA of the same sectors, or until the cache
-//! is full. Then randomly chosen blocks are written out, as a disk does by itself. At a power cut
+//! is full. Then randomly chosen blocks are written out, as a disk does. At a power cut
 //! every sector still in the cache is dropped, kept, or torn, by the seed: a torn one has its first
 //! bytes new and the rest as before. From then on everything fails with EIO until the power comes
 //! back.

@@ -64,7 +64,7 @@ const GATE: &str = "[gate]\nparallelism = 16\nunfairness_max = 0.1\n";
 const AT: f64 = USERS as f64;
 const KEY: &str = "throughput_per_s";
 
-/// The minimum or maximum over the kernel's schedulers; not a number if there is none.
+/// The minimum or maximum over the kernel's schedulers; NaN without schedulers.
 fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
     let values = PAIRS.iter().map(|pair| value(seed, pair));
     values.filter(|value| value.is_finite()).reduce(pick).unwrap_or(f64::NAN)
