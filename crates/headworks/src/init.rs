@@ -85,8 +85,8 @@ fn bury_the_rest(all: &libc::sigset_t) {
     }
 }
 
-/// The number and the status of a child that has ended. `None` if no child has ended: errno is ECHILD
-/// without children, and zero if they all run.
+/// The number and the status of a child that has ended. `None` if no child has ended: errno is
+/// ECHILD without children, and zero if they all run.
 fn ended() -> Option<(i32, i32)> {
     let mut status = 0;
     // SAFETY: errno is this thread's own; the status outlives the call.

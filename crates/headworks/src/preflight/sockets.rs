@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The process that listens on a Unix socket. `None` if no process listens, even if the file exists.
+/// The process that listens on a Unix socket. `None` if no process listens, even if the file
+/// exists.
 pub fn socket_in_use(path: &Path) -> Option<Owner> {
     match connect(path)? {
         Answer::Connected(socket) => Some(Owner::of(listener(&socket))),
