@@ -223,7 +223,8 @@ impl BufferPool {
     }
 
     /// The position from which the log is needed to recover the pages; writes none. The pool
-    /// never starts a checkpoint. An engine with a log calls this regularly, and cuts the log there.
+    /// never starts a checkpoint. An engine with a log calls this regularly, and cuts the log
+    /// there.
     ///
     /// It may be earlier than the last call's result: a page dirtied in between counts from the
     /// position given with its change. The later of both is valid.
