@@ -32,6 +32,9 @@ pub struct Options {
     /// Places of the gate
     #[arg(long, default_value_t = 4)]
     places: u32,
+    /// Scheduler of the database's files
+    #[arg(long, default_value = "noop")]
+    io: String,
     /// Seed of what is killed when
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -114,7 +117,8 @@ impl Random {
 }
 
 fn on(database: Database, options: &Options) -> Result<bool> {
-    let mut gated = gate::start(database, options.places, SETTINGS, 400, None)?;
+    let settings = format!("{SETTINGS}[io]\nscheduler = \"{}\"\n", options.io);
+    let mut gated = gate::start(database, options.places, &settings, 400, None)?;
     let port = gated.server.port();
     worker::prepare(database, &mut Asker::connect(database, port, "setup")?, AMOUNT)?;
     let mut workers = Vec::new();
@@ -264,6 +268,13 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
         free_places(database, gated, options.places)?;
     }
     gated.wait("all places are free", DEADLINE, |status| status.number("inside") == 0)?;
+    if options.io != "noop" {
+        let told: serde_json::Value =
+            serde_json::from_slice(&gated.headworks(&["io", "top", "--json"])?.stdout)?;
+        for name in ["waiting", "panics"] {
+            ensure!(told[name] == 0, "of calls on files, {name} is {}: {told:#}", told[name]);
+        }
+    }
     let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
     if let Some(sum) = worker::sum(database, &mut asker)? {
         ensure!(sum == i64::from(ACCOUNTS * AMOUNT), "the accounts' sum is wrong: {sum}");

@@ -51,6 +51,8 @@ pub struct ClassConfig {
     pub shared: bool,
     /// Fraction of its requests that must meet the latency target, and the target.
     pub target: Option<(f64, Nanos)>,
+    /// With the scheduler `rcp`: whether somebody waits for its sessions' I/O.
+    pub foreground: bool,
 }
 
 impl ClassConfig {
@@ -61,6 +63,7 @@ impl ClassConfig {
             weight_thousandths: WEIGHT_ONE,
             shared: false,
             target: None,
+            foreground: true,
         }
     }
 
@@ -123,6 +126,7 @@ impl Config {
             let weight = class.weight_thousandths;
             region.set_class(place, &class.name, weight, class.share(), class.shared);
             region.set_target(place, class.target);
+            region.set_foreground(place, class.foreground);
         }
         let mut rules = self.rules.clone();
         for rule in &mut rules {
@@ -135,6 +139,7 @@ impl Config {
             let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
             region.set_class(gone, "", WEIGHT_ONE, share, false);
             region.set_target(gone, None);
+            region.set_foreground(gone, true);
         }
         // The P that a search has found stays, even if a temporary one is in force. A P from the
         // file is permanent.

@@ -25,7 +25,7 @@ use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::split::Account;
+use headworks_policy::split::{Account, PIECE_BYTES, Urgency};
 use headworks_region::clock;
 use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
 use headworks_region::thread::keeping_errno;
@@ -43,6 +43,9 @@ const POLL_MAX: Nanos = Nanos::from_millis(1);
 
 /// After this time a piece is no longer waited for.
 const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
+
+/// So many dirty pages of a file that no hook saw are looked for.
+const UNSEEN_MIN: u64 = 64;
 
 /// Null while this process has no scheduler.
 static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
@@ -327,9 +330,44 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
         return if known == DIRECTORY { before_sync() } else { None };
     };
     let mut call = Call::of(file);
+    keeping_errno(|| find_unseen(file, call.account, fd));
     call.enter(CallKind::Fsync, fd, 0);
     call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
     Some(call)
+}
+
+/// Tells the region of dirty pages in the file of a background `fsync` that no hook saw: of
+/// `fwrite`, which calls the C library's own `write`, of a mapping or of an unseen ring.
+fn find_unseen(file: File, account: Account, fd: c_int) {
+    let region = file.region;
+    if region.urgency(account) != Urgency::Background {
+        return;
+    }
+    let seen = region.file_state(file.slot).map_or(0, |state| state.pages);
+    let Some(all) = cache_state(fd, 0, 0) else { return };
+    if all.nr_dirty < seen + UNSEEN_MIN {
+        return;
+    }
+    // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
+    let size = unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        if libc::fstat(fd, &raw mut stat) == 0 {
+            u64::try_from(stat.st_size).unwrap_or(0)
+        } else {
+            0
+        }
+    };
+    let mut left = all.nr_dirty;
+    for offset in (0..size).step_by(PIECE_BYTES as usize) {
+        let dirty = cache_state(fd, offset, PIECE_BYTES).map_or(0, |cache| cache.nr_dirty);
+        if dirty > 0 {
+            region.dirtied_unseen(account, file.slot, offset, PIECE_BYTES.min(size - offset));
+        }
+        left = left.saturating_sub(dirty);
+        if left == 0 {
+            return;
+        }
+    }
 }
 
 /// The journal, or all of a file system, is about to be made durable.

@@ -342,6 +342,21 @@ impl Region {
         slot.target_us.store(us, Ordering::Relaxed);
     }
 
+    /// Says whether somebody waits for the I/O of a class's sessions.
+    pub fn set_foreground(&self, class: usize, foreground: bool) {
+        if let Some(slot) = self.classes.get(class) {
+            slot.background.store(u32::from(!foreground), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the I/O of a session's requests is background I/O.
+    pub fn is_background(&self, session: u32) -> bool {
+        let class = self.session(session).map(|slot| slot.class.load(Ordering::Relaxed));
+        class
+            .and_then(|class| self.classes.get(class as usize))
+            .is_some_and(|class| class.background.load(Ordering::Relaxed) != 0)
+    }
+
     /// Wakes every queued session, so that it checks whether it may pass.
     pub fn wake_everybody(&self) {
         for slot in &self.sessions[..self.high_water() as usize] {

@@ -287,6 +287,8 @@ pub struct ClassSlot {
     pub target_us: AtomicU32,
     /// That percentile, in millionths.
     pub target_ppm: AtomicU32,
+    /// Not zero: nobody waits for its sessions' I/O (the scheduler `rcp`).
+    pub background: AtomicU32,
     /// Of sessions that left.
     pub departed: Departed,
 }
@@ -419,7 +421,15 @@ headworks_policy::layout!(Departed {
     run_ns,
     blocked_ns,
 });
-headworks_policy::layout!(ClassSlot { name, weight, shared, target_us, target_ppm, departed });
+headworks_policy::layout!(ClassSlot {
+    name,
+    weight,
+    shared,
+    target_us,
+    target_ppm,
+    background,
+    departed
+});
 headworks_policy::layout!(RingEntry {
     session,
     class,

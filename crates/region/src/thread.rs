@@ -21,6 +21,8 @@ pub struct Words {
     pub account: Cell<u16>,
     /// What the program said of it by `headworks_foreground`: 1 for foreground, 2 for background.
     pub ground: Cell<u8>,
+    /// The session that it serves is of a background class.
+    pub background: Cell<bool>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -72,6 +74,7 @@ mod place {
                 serving: Cell::new(0),
                 account: Cell::new(0),
                 ground: Cell::new(0),
+                background: Cell::new(false),
             }
         };
     }

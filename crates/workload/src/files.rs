@@ -7,8 +7,10 @@ use crate::random::Random;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,7 @@ pub enum Pattern {
         /// Blocks of each `fsync`.
         blocks: u32,
     },
-    /// Reads this many bytes in sequence from a random position.
+    /// Reads this many bytes in sequence from a random position, and drops them from the cache.
     ReadRuns {
         /// Bytes of a run.
         bytes: u32,
@@ -40,9 +42,9 @@ pub enum Pattern {
         /// Bytes of a run.
         bytes: u32,
     },
-    /// Reads the file from beginning to end.
+    /// Reads the file from beginning to end, and drops what was read from the cache.
     ReadSequential,
-    /// Writes the file from beginning to end, and calls no `fsync`.
+    /// Writes the file from beginning to end, again and again, and calls no `fsync`.
     WriteSequential,
     /// Reads this many bytes at the file's beginning, which are cached.
     ReadCached {
@@ -61,7 +63,7 @@ pub enum Pattern {
 impl Pattern {
     /// Whether the file must exist, with its whole length on the device.
     fn needs_content(self) -> bool {
-        !matches!(self, Pattern::Append | Pattern::Create)
+        !matches!(self, Pattern::Append | Pattern::Create | Pattern::WriteSequential)
     }
 }
 
@@ -80,6 +82,25 @@ pub struct Task {
     pub pause_us: u64,
     /// It begins this much later than the others.
     pub after_ms: u64,
+    /// The kernel's I/O priority, 0 (highest) to 7, if not the usual one.
+    pub priority: Option<u8>,
+}
+
+impl Task {
+    /// A thread that works on a file of this length without a pause.
+    pub fn new(name: impl Into<String>, pattern: Pattern, path: PathBuf, file_bytes: u64) -> Self {
+        let (name, pause_us, after_ms, priority) = (name.into(), 0, 0, None);
+        Task { name, pattern, path, file_bytes, pause_us, after_ms, priority }
+    }
+
+    /// Gives the calling thread the kernel's priority of this task.
+    fn set_priority(&self) -> io::Result<()> {
+        let Some(level) = self.priority else { return Ok(()) };
+        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+        let mut ionice = Command::new("ionice");
+        let status = ionice.args(["-c", "2", "-n", &level.to_string(), "-p", &thread]).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("ionice failed")) }
+    }
 }
 
 /// A thread's results in the counted time.
@@ -152,7 +173,7 @@ pub fn run(tasks: &[Task], warm_up: Duration, window: Duration) -> io::Result<Ve
             .map(|(at, task)| {
                 let ready = &ready;
                 std::thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, move || {
-                    let worker = Worker::new(task, at as u64);
+                    let worker = task.set_priority().and_then(|()| Worker::new(task, at as u64));
                     ready.wait();
                     worker?.run(warm_up, window)
                 })
@@ -284,6 +305,7 @@ impl<'a> Worker<'a> {
             Pattern::ReadRuns { bytes } => {
                 let begin = self.place(bytes.into());
                 self.runs(begin, bytes.into(), |buffer, at| file.read_exact_at(buffer, at))?;
+                drop_cache(file, begin, bytes.into())?;
                 Ok((bytes.into(), start))
             }
             Pattern::WriteRuns { bytes } => {
@@ -297,7 +319,10 @@ impl<'a> Worker<'a> {
                 }
                 let buffer = &mut self.buffer[..(STREAM as u64).min(size) as usize];
                 match self.task.pattern {
-                    Pattern::ReadSequential => file.read_exact_at(buffer, self.position)?,
+                    Pattern::ReadSequential => {
+                        file.read_exact_at(buffer, self.position)?;
+                        drop_cache(file, self.position, buffer.len() as u64)?;
+                    }
                     _ => file.write_all_at(buffer, self.position)?,
                 }
                 self.position += buffer.len() as u64;
@@ -333,9 +358,13 @@ impl<'a> Worker<'a> {
 
 /// Drops the page cache of a file, so that its next reads come from the device.
 pub fn forget(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-    Ok(())
+    drop_cache(&File::open(path)?, 0, 0)
+}
+
+/// Drops the page cache of a range of a file; no bytes stand for all up to the end.
+fn drop_cache(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let bytes = NonZeroU64::new(bytes);
+    Ok(rustix::fs::fadvise(file, offset, bytes, rustix::fs::Advice::DontNeed)?)
 }
 
 #[cfg(test)]
@@ -361,12 +390,9 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(at, pattern)| Task {
-                name: format!("t{at}"),
-                pattern,
-                path: dir.join(format!("f{at}")),
-                file_bytes: 1 << 20,
                 pause_us: 1_000,
-                after_ms: 0,
+                priority: Some(at as u8 % 8),
+                ..Task::new(format!("t{at}"), pattern, dir.join(format!("f{at}")), 1 << 20)
             })
             .collect();
         prepare(&tasks).unwrap();

@@ -13,13 +13,16 @@ use crate::work::Work as TestDirectory;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
 use headworks_rig::{Builder, Kind, machine};
+use headworks_workload::db::DbError;
+use headworks_workload::driver::{self, Arrivals, Client, Stop};
 use headworks_workload::files::{self, Report, Task};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Numbers of a run, by name.
 pub(super) type Numbers = BTreeMap<String, f64>;
@@ -68,6 +71,51 @@ impl Plan<'_> {
         fs::write(&config, self.config(arm, scheduler))?;
         let options = ["--config".into(), config.into_os_string()];
         Ok((gate.before::<K, OsString>(builder, options), Some(gate)))
+    }
+
+    /// Requests that arrive at a fixed rate, and something that happens every so often beside
+    /// them. Returns requests per second and latencies in milliseconds.
+    pub(super) fn requests<C: Client>(
+        &self,
+        users: usize,
+        rate_per_s: f64,
+        kinds: &[&str],
+        connect: &(dyn Fn(usize) -> Result<C, DbError> + Sync),
+        every: Duration,
+        beside: &(dyn Fn() + Sync),
+    ) -> Result<Numbers> {
+        let options = driver::RunOptions {
+            users,
+            arrivals: Arrivals::Queued { rate_per_s },
+            warm_up: Duration::from_secs(self.warm_up_s),
+            window: Duration::from_secs(self.window_s),
+            ..driver::RunOptions::default()
+        };
+        let stop = Stop::default();
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut next = Instant::now();
+                while !stop.is_stopped() {
+                    if Instant::now() >= next {
+                        next += every;
+                        beside();
+                    }
+                    sleep(Duration::from_millis(100));
+                }
+            });
+            let report = driver::run(&options, kinds, connect, &Stop::default(), &mut |_| {});
+            stop.stop();
+            report.context("cannot run the load")
+        })?;
+        let latency = report.latency;
+        let ms = |us: u64| us as f64 / 1e3;
+        Ok(named([
+            ("per_s", report.per_s),
+            ("p50_ms", ms(latency.p50_us)),
+            ("p99_ms", ms(latency.p99_us)),
+            ("p999_ms", ms(latency.p999_us)),
+            ("max_ms", ms(latency.max_us)),
+        ]))
     }
 
     /// The configuration of a run under a scheduler.

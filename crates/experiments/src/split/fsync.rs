@@ -19,25 +19,11 @@ const RULES: &str = "[[io.file]]\npath = \"*/a\"\nfsync_ms = 100\n\
 const GIB: u64 = 1 << 30;
 
 fn a(dir: &Path, pause_us: u64) -> Task {
-    Task {
-        name: "A".to_owned(),
-        pattern: Pattern::Append,
-        path: dir.join("a"),
-        file_bytes: 0,
-        pause_us,
-        after_ms: 0,
-    }
+    Task { pause_us, ..Task::new("A", Pattern::Append, dir.join("a"), 0) }
 }
 
 fn b(dir: &Path, blocks: u32) -> Task {
-    Task {
-        name: "B".to_owned(),
-        pattern: Pattern::RandomSync { blocks },
-        path: dir.join("b"),
-        file_bytes: GIB,
-        pause_us: 0,
-        after_ms: 0,
-    }
+    Task::new("B", Pattern::RandomSync { blocks }, dir.join("b"), GIB)
 }
 
 const ALONE_A: &str = "disk: A alone";

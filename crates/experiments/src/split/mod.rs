@@ -8,8 +8,11 @@ mod disk;
 mod figure;
 mod fsync;
 mod load;
+mod mariadb;
 mod postgres;
 mod redis;
+mod shares;
+mod tokens;
 
 use crate::experiment::Experiment;
 pub use load::file_load;
@@ -18,7 +21,11 @@ pub use load::file_load;
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     fsync::FIG_6.experiment(),
     fsync::FIG_14.experiment(),
+    shares::FIG_13.experiment(),
+    tokens::FIG_15.experiment(),
+    tokens::FIG_16.experiment(),
     postgres::FIG_SPLIT.experiment(),
     postgres::FIG_RCP.experiment(),
     redis::FIG_9.experiment(),
+    mariadb::FIG_8.experiment(),
 ];

@@ -6,7 +6,6 @@ use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopBuilder, LoopKind, LoopServer, find_program};
-use headworks_workload::driver::{self, Arrivals, RunOptions, Stop};
 use headworks_workload::ycsb::{Address, Core, Records, User, UserOptions, load};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,44 +86,15 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let core = Core::A;
     let records = Records::loaded(RECORDS);
     let user = UserOptions { core, popularity: core.popularity(), records, seed: SEED };
-    let options = RunOptions {
-        users: USERS,
-        arrivals: Arrivals::Queued { rate_per_s: RATE },
-        warm_up: Duration::from_secs(plan.warm_up_s),
-        window: Duration::from_secs(plan.window_s),
-        ..RunOptions::default()
-    };
-    let stop = Stop::default();
-    let report = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut next = Instant::now();
-            while !stop.is_stopped() {
-                if Instant::now() >= next {
-                    next += SNAPSHOT_EVERY;
-                    // The last one may still be written.
-                    let _ = ask(&server, &["BGSAVE"]);
-                }
-                sleep(Duration::from_millis(100));
-            }
-        });
-        let connect = |number: usize| User::connect(&address, &user, number);
-        let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {});
-        stop.stop();
-        report.context("cannot run the load")
+    let connect = |number: usize| User::connect(&address, &user, number);
+    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, SNAPSHOT_EVERY, &|| {
+        // The last one may still be written.
+        let _ = ask(&server, &["BGSAVE"]);
     })?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     let log = server.log();
     let snapshots = log.lines().filter(|line| line.contains("DB saved on disk")).count();
-    let latency = report.latency;
-    let ms = |us: u64| us as f64 / 1e3;
-    Ok(named([
-        ("per_s", report.per_s),
-        ("p50_ms", ms(latency.p50_us)),
-        ("p99_ms", ms(latency.p99_us)),
-        ("p999_ms", ms(latency.p999_us)),
-        ("max_ms", ms(latency.max_us)),
-        ("snapshots", snapshots as f64),
-    ]))
+    Ok(latencies.into_iter().chain(named([("snapshots", snapshots as f64)])).collect())
 }
 
 const NOTHING: &str = "mq-deadline";

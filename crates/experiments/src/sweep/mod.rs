@@ -19,6 +19,7 @@ use std::path::Path;
 use anyhow::Result;
 
 pub(crate) use claim::{Bound, Claim};
+pub(crate) use found::Seed;
 
 use crate::experiment::Outcome;
 use crate::record::{Verdict, read_json, write_file, write_json};

@@ -169,6 +169,9 @@ pub(super) struct ClassSection {
     /// Percentile for which the target holds, 50 to 99.99. Default 99.9. Smaller: fewer of the slow
     /// requests count.
     pub percentile: Option<Spanned<f64>>,
+    /// With the I/O scheduler `rcp`: whether somebody waits for what these sessions read and write.
+    /// Default true; false for backups and reports, whose I/O then waits for that of others.
+    pub foreground: Option<bool>,
 }
 
 /// `[[rule]]`. Patterns are up to 64 bytes long; `*` stands for any characters, `?` for one.

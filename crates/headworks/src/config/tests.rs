@@ -139,7 +139,7 @@ fn everything_that_is_written_arrives() {
     let config = parse(
         "[gate]\nmode = \"dry-run\"\ncount = \"admitted\"\nparallelism = 24\nquota_requests = 7\nunfairness_max = 0.1\nlatency_cv_max = 1.5\nhold_ms_max = 9000\n\
          idle_in_transaction_ms = 0\nanticipation_us = 50\nstall_ms = 250\n\
-         [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\nlatency_ms_max = 60\npercentile = 95\n\
+         [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\nlatency_ms_max = 60\npercentile = 95\nforeground = false\n\
          [[class]]\nname = \"default\"\nweight = 2\n\
          [[rule]]\naddress = \"FD00::0001\"\nport = 3307\nclass = \"reports\"\n",
     )
@@ -164,9 +164,10 @@ fn everything_that_is_written_arrives() {
         weight_thousandths,
         shared,
         target: None,
+        foreground: true,
     };
     let target = Some((0.95, Nanos::from_millis(60)));
-    let reports = ClassConfig { target, ..class("reports", 250, true) };
+    let reports = ClassConfig { target, foreground: false, ..class("reports", 250, true) };
     assert_eq!(config.classes, [class("default", 2000, false), reports]);
     let text = |text: &str| Text::new(text.as_bytes());
     let mut identity = Identity {

@@ -242,7 +242,8 @@ fn classes(
 }
 
 fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConfig, ConfigError> {
-    let ClassSection { name, weight, weight_of, latency_ms_max, percentile } = section.get_ref();
+    let ClassSection { name, weight, weight_of, latency_ms_max, percentile, foreground } =
+        section.get_ref();
     let Some(name) = name else {
         return Err(place.at(
             section.span().start,
@@ -262,6 +263,7 @@ fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConf
         weight_thousandths: weight.as_ref().map_or(WEIGHT_ONE, thousandths).max(1),
         shared: choice("weight_of", weight_of, &["user", "class"], place)? == Some(1),
         target: target(latency_ms_max.as_ref(), percentile.as_ref(), place)?,
+        foreground: foreground.unwrap_or(true),
     })
 }
 

@@ -89,3 +89,26 @@ fn rules_see_account_database_and_application() {
     // The answer is on its way before the hook behind it has looked at it.
     gate.wait("it is a report", |status| status.class("reports")["users"] == 2);
 }
+
+#[test]
+fn the_files_of_a_background_class_wait_for_those_of_others() {
+    let sections = "[[class]]\nname = \"backups\"\nforeground = false\n\
+         [[rule]]\napplication = \"backup*\"\nclass = \"backups\"\n\
+         [io]\nscheduler = \"rcp\"\n";
+    let Some(gate) = Setup::places(4).sections(sections).start() else { return };
+    // Calls on files that clients wait for, and others, of the backend that makes a table.
+    let calls = |name: &str| {
+        let mut user = gate.user(name);
+        user.run(&format!("CREATE TABLE \"{name}\" AS SELECT generate_series(1, 100000) AS a"));
+        let told: serde_json::Value =
+            serde_json::from_str(&gate.order(&["io", "top", "--json"])).unwrap();
+        let accounts = told["accounts"].as_array().unwrap();
+        let own = accounts.iter().find(|account| account["thread"] == user.pid);
+        let own = own.unwrap_or_else(|| panic!("{} is not in {told}", user.pid));
+        (own["critical"].as_u64().unwrap(), own["background"].as_u64().unwrap())
+    };
+    let (critical, background) = calls("backup");
+    assert!(background > 100 && critical < background / 10, "{critical} and {background}");
+    let (critical, background) = calls("shop");
+    assert!(critical > 100 && background < critical / 10, "{critical} and {background}");
+}

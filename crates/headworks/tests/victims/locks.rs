@@ -39,20 +39,44 @@ fn whoever_holds_what_a_client_waits_for_goes_on() {
         let name = format!("{kind}-{links}");
         let dir = std::env::temp_dir().join(format!("headworks-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let mut command = run.headworks(["run", "--name", &name, "--io", "rcp"]);
-        command.args(["--io-device", "disk", "--profile", "generic", "--"]);
-        command.arg(&program).arg(&dir).args([kind, &links.to_string(), "fsync"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut waited = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut waited).unwrap();
-        let top = run.headworks(["io", "top", "--json", "--name", &name]).output().unwrap();
-        let state: Value = serde_json::from_slice(&top.stdout).unwrap();
-        drop(child.stdin.take());
-        assert!(child.wait().unwrap().success(), "{name}");
+        let state = state_after_a_line(&run, &name, |command| {
+            command.arg(&program).arg(&dir).args([kind, &links.to_string(), "fsync"]);
+        });
         // Holders that begin to wait later than the client inherit one after the other.
         let inherited = state["inheritance"]["by_cause"][cause].as_u64().unwrap();
         assert!(inherited >= links, "{name}: {inherited} holders inherited: {state}");
         assert!(state["panics"] == 0, "{state}");
         let _ = std::fs::remove_dir_all(&dir);
     }
+}
+
+/// Runs a program under `rcp` until it has written a line. Returns what `io top` says then.
+fn state_after_a_line(run: &RunDir, name: &str, program: impl FnOnce(&mut Command)) -> Value {
+    let mut command = run.headworks(["run", "--name", name, "--io", "rcp"]);
+    command.args(["--io-device", "disk", "--profile", "generic", "--"]);
+    program(&mut command);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let top = run.headworks(["io", "top", "--json", "--name", name]).output().unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success(), "{name}");
+    serde_json::from_slice(&top.stdout).unwrap()
+}
+
+#[test]
+fn what_a_stream_wrote_is_written_back_before_its_fsync() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("stream.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-stream-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let run = RunDir::new();
+    let state = state_after_a_line(&run, "stream", |command| {
+        command.arg(&program).arg(&dir);
+    });
+    let pieces = |account: &Value| account["written_back_pieces"].as_u64().unwrap();
+    let pieces: u64 = state["accounts"].as_array().unwrap().iter().map(pieces).sum();
+    // The kernel may have begun with some by itself.
+    assert!(pieces >= 16, "{state}");
+    let _ = std::fs::remove_dir_all(&dir);
 }

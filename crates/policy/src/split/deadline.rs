@@ -266,12 +266,20 @@ impl Deadline {
         stream.behind = behind;
     }
 
-    /// It has ended. Says whether it had begun as a small one.
+    /// Those who are active now stay so: what they wait for is no operation that began here.
+    pub(super) fn stay_active(&mut self, now: Nanos) {
+        for stream in self.streams.iter_mut().filter(|stream| stream.is_active(now)) {
+            stream.last = now;
+        }
+    }
+
+    /// It has ended. If it was a usual one, the batch learns from how long it took. Says whether it
+    /// had begun here.
     pub(super) fn end_small(
         &mut self,
         now: Nanos,
         account: Account,
-        took: Nanos,
+        took: Option<Nanos>,
         deadline: Nanos,
     ) -> bool {
         let stream = self.stream(account);
@@ -282,7 +290,9 @@ impl Deadline {
         stream.running -= 1;
         stream.last = now;
         self.due = 1;
-        self.learn(now, account, took, deadline);
+        if let Some(took) = took {
+            self.learn(now, account, took, deadline);
+        }
         true
     }
 
@@ -298,6 +308,11 @@ impl Deadline {
             let (in_flight, left) = of_mark(waiter.mark);
             in_flight.saturating_add(left) > pieces
         })
+    }
+
+    /// For how long the task has waited here; zero if it does not.
+    pub(super) fn held_for(&self, now: Nanos, task: Task) -> Nanos {
+        self.waiting.get(task).map_or(Nanos(0), |waiter| now.since(waiter.arrived))
     }
 
     /// Whether the task waits here.
@@ -368,7 +383,7 @@ impl Scheduler for Deadline {
     }
 
     fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
-        if self.end_small(now, call.account, took, deadline_of(call)) {
+        if self.end_small(now, call.account, Some(took), deadline_of(call)) {
             self.flushed(now);
         }
     }

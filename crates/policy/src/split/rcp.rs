@@ -12,9 +12,9 @@
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
 //!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
-//!   file back, as a writer does that the kernel throttles. While critical I/O is active, a file
-//!   has [`Settings::pieces_max`] dirty pieces at most: the kernel's flusher visits each file every
-//!   30 s, whatever we do, and writes all that is dirty in it at once.
+//!   file back, as a writer does that the kernel throttles. While critical I/O is active, and
+//!   for [`DESERTED`] after, a file has [`Settings::pieces_max`] dirty pieces at most: the kernel's
+//!   flusher visits each file every 30 s, whatever we do, and writes all that is dirty in it at once.
 //! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
 //!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
 //! * **Reads** of the background that miss the cache wait in a queue, first come, first served.
@@ -41,6 +41,13 @@ use crate::block::{IoClass, Operation, Request};
 
 /// Critical I/O that was last seen so long ago is not waited for.
 pub const QUIET: Nanos = Nanos::from_millis(100);
+
+/// After such a time without critical I/O, writes leave as many dirty pieces as they like. Clients
+/// that come back sooner would wait for all of them: the kernel writes them at once.
+pub const DESERTED: Nanos = Nanos::from_millis(5_000);
+
+/// A write to the cache takes microseconds. One that takes so long waits for the device.
+pub const BLOCKED_AFTER: Nanos = Nanos::from_millis(2);
 
 /// A background read starts so often at least (section 4.3).
 pub const READ_EVERY: Nanos = Nanos::from_millis(10);
@@ -111,8 +118,12 @@ pub struct Rcp {
     background: [u64; ACCOUNTS / 64],
     /// Bytes that these accounts have dirtied.
     dirty: u64,
-    /// Critical operations that run.
+    /// Critical `fsync`s and reads that run.
     critical: u32,
+    /// Critical writes that run.
+    writing: u32,
+    /// When the last of them began.
+    writing_since: Nanos,
     /// Reads of the background that may run now.
     slots: u32,
     /// When critical I/O was last seen.
@@ -133,6 +144,8 @@ crate::layout!(Rcp {
     background,
     dirty,
     critical,
+    writing,
+    writing_since,
     slots,
     critical_at,
     read_at,
@@ -174,6 +187,8 @@ impl Rcp {
             background: [0; ACCOUNTS / 64],
             dirty: 0,
             critical: 0,
+            writing: 0,
+            writing_since: Nanos(0),
             slots: settings.slots,
             critical_at: Nanos(0),
             read_at: Nanos(0),
@@ -203,9 +218,14 @@ impl Rcp {
         self.critical_at = now;
     }
 
-    /// No critical I/O is active.
-    fn is_quiet(&self, now: Nanos) -> bool {
-        self.critical == 0 && now.since(self.critical_at) >= QUIET
+    /// A client's write waits in the kernel, usually for the journal.
+    fn write_is_blocked(&self, now: Nanos) -> bool {
+        self.writing > 0 && now.since(self.writing_since) >= BLOCKED_AFTER
+    }
+
+    /// No critical I/O has been active for so long.
+    fn is_quiet(&self, now: Nanos, time: Nanos) -> bool {
+        self.critical == 0 && now.since(self.critical_at) >= time && !self.write_is_blocked(now)
     }
 
     fn is_background(&self, account: Account) -> bool {
@@ -248,7 +268,7 @@ impl Rcp {
 
     /// Whether a background read may start now.
     fn may_read(&mut self, now: Nanos) -> bool {
-        if self.is_quiet(now) && now.since(self.slots_at) >= READ_EVERY {
+        if self.is_quiet(now, QUIET) && now.since(self.slots_at) >= READ_EVERY {
             self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
             self.slots_at = now;
         }
@@ -265,8 +285,13 @@ impl Scheduler for Rcp {
         self.note_account(call);
         // A write to the cache needs no device: what counts is what it leaves dirty.
         let fits = self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
-            && (self.is_quiet(now) || call.pieces < self.settings.pieces_max);
-        if call.urgency != Urgency::Background || fits || call.pieces == 0 {
+            && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.pieces_max);
+        if call.urgency != Urgency::Background {
+            self.writing = self.writing.saturating_add(1);
+            self.writing_since = now;
+            return Entry::Go;
+        }
+        if fits || call.pieces == 0 {
             return Entry::Go;
         }
         let pieces = call.pieces.min(WRITER_PIECES);
@@ -275,12 +300,21 @@ impl Scheduler for Rcp {
         Entry::Wait
     }
 
+    fn write_return(&mut self, now: Nanos, _: Task, call: &Call) {
+        if call.urgency != Urgency::Background {
+            if self.write_is_blocked(now) {
+                self.critical_at = now;
+            }
+            self.writing = self.writing.saturating_sub(1);
+        }
+    }
+
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if is_critical(call) {
             self.begin_critical(now);
-            if self.writeback.is_small(call) {
-                self.writeback.begin_small(now, call.account);
-            }
+            // A long one paces the background, too: clients wait for it, and a log is long after
+            // they have waited.
+            self.writeback.begin_small(now, call.account);
             return Entry::Go;
         }
         if call.pieces == 0 {
@@ -294,6 +328,7 @@ impl Scheduler for Rcp {
     fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
         if is_critical(call) {
             self.end_critical(now);
+            let took = self.writeback.is_small(call).then_some(took);
             self.writeback.end_small(now, call.account, took, deadline_of(call));
         }
         self.writeback.flushed(now);
@@ -347,7 +382,7 @@ impl Scheduler for Rcp {
         } else if critical {
             self.end_critical(now);
             let account = reader(request.cause as Account);
-            self.writeback.end_small(now, account, service, Nanos::from_millis(1_000));
+            self.writeback.end_small(now, account, Some(service), Nanos::from_millis(1_000));
         }
     }
 
@@ -359,6 +394,9 @@ impl Scheduler for Rcp {
                 self.start_read(now, task);
                 return Step::Admit(task);
             }
+        }
+        if self.write_is_blocked(now) {
+            self.writeback.stay_active(now);
         }
         let step = self.writeback.dispatch(now);
         if self.reads.is_empty() {
@@ -389,8 +427,16 @@ impl Scheduler for Rcp {
     }
 
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
+        // A wait that is longer than the call has been held has another reason.
+        let held = match self.reads.get(task) {
+            Some(read) => now.since(read.arrived),
+            None => self.writeback.held_for(now, task),
+        };
+        let waited = waited.min(held);
         // What a client waits for is usually other clients' I/O.
-        let alone = self.critical == 0 && now.since(self.critical_at) >= STUCK_ALONE;
+        let alone = self.critical == 0
+            && now.since(self.critical_at) >= STUCK_ALONE
+            && !self.write_is_blocked(now);
         let patience = match (self.is_big(task), alone) {
             (false, true) => STUCK_ALONE,
             (false, false) => STUCK_CALL,
@@ -553,7 +599,7 @@ mod tests {
     #[test]
     fn a_file_has_few_dirty_pieces_while_clients_commit() {
         let mut rcp = Rcp::default();
-        let now = Nanos(1_000 * MS);
+        let mut now = Nanos(0) + DESERTED;
         let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
         assert_eq!(rcp.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
         assert_eq!(rcp.fsync_entry(now, 1, &call(CLIENT, 1)), Entry::Go);
@@ -561,6 +607,10 @@ mod tests {
         assert_eq!(rcp.write_entry(now, 3, &write(32)), Entry::Wait);
         rcp.fsync_return(now, 1, &call(CLIENT, 1), Nanos(MS));
         assert_eq!(rcp.dispatch(now), Step::Writeback { task: 3, pieces: 1 });
+        now += QUIET + QUIET;
+        assert_eq!(rcp.write_entry(now, 4, &write(32)), Entry::Wait, "clients think");
+        now += DESERTED;
+        assert_eq!(rcp.write_entry(now, 5, &write(32)), Entry::Go);
     }
 
     #[test]
@@ -577,10 +627,59 @@ mod tests {
         assert!(!rcp.may_block_clients(now, 2, Nanos(10 * MS)));
         now += GUESS_EVERY;
         assert_eq!(rcp.fsync_entry(now, 3, &call(CLIENT, 1)), Entry::Go);
+        now += STUCK_CALL;
         assert!(!rcp.may_block_clients(now, 2, Nanos(99 * MS)), "it may wait for that");
         assert!(rcp.may_block_clients(now, 2, STUCK_CALL));
-        now += GUESS_EVERY;
+        now += STUCK_BIG;
         assert!(rcp.may_block_clients(now, 0, STUCK_BIG));
+    }
+
+    #[test]
+    fn a_call_is_not_let_go_for_what_a_client_waited_for_before_it() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
+        assert!(!rcp.may_block_clients(now, 0, STUCK_BIG));
+        now += STUCK_BIG_ALONE;
+        assert!(rcp.may_block_clients(now, 0, STUCK_BIG));
+        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
+        now += GUESS_EVERY;
+        assert!(!rcp.may_block_clients(now, 0, STUCK_BIG), "the next file of the same task");
+    }
+
+    #[test]
+    fn a_client_whose_write_is_blocked_paces_the_background() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        assert_eq!(rcp.fsync_entry(now, 9, &call(CLIENT, 1)), Entry::Go);
+        rcp.fsync_return(now, 9, &call(CLIENT, 1), Nanos(5 * MS));
+        assert_eq!(rcp.write_entry(now, 0, &Call { bytes: 8192, ..call(CLIENT, 1) }), Entry::Go);
+        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 300)), Entry::Wait);
+        let mut ordered = 0;
+        for _ in 0..1_000 {
+            now += Nanos(MS);
+            if let Step::Writeback { task, pieces } = rcp.dispatch(now) {
+                ordered += pieces;
+                rcp.written_back(now, task, pieces, 300 - ordered);
+            }
+        }
+        assert!(ordered <= 10, "{ordered} pieces within a second beside a client that waits");
+        rcp.write_return(now, 0, &call(CLIENT, 1));
+        now += deadline::ACTIVE;
+        let step = rcp.dispatch(now);
+        assert!(matches!(step, Step::Writeback { pieces: 11.., .. }), "{step:?}: nobody waits");
+    }
+
+    #[test]
+    fn a_long_commit_paces_the_background() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        let commit = Call { bytes: 1 << 20, ..call(CLIENT, 40) };
+        assert_eq!(rcp.fsync_entry(now, 0, &commit), Entry::Go);
+        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 300)), Entry::Wait);
+        now += deadline::ACTIVE;
+        let step = rcp.dispatch(now);
+        assert!(matches!(step, Step::Writeback { pieces: 1, .. }), "{step:?}");
     }
 
     #[test]

@@ -15,7 +15,12 @@ impl IoRegion {
         self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
     }
 
-    /// The same for a call that the scheduler admitted: its turn ends, too.
+    /// A range holds dirty pages that no call is known for.
+    pub fn dirtied_unseen(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
+    }
+
+    /// As [`IoRegion::wrote`], for a call that the scheduler admitted: its turn ends, too.
     pub fn wrote_and_left(&self, ticket: Ticket, offset: u64, bytes: u64) {
         let call = ticket.call;
         self.counts_write(call.account, bytes);

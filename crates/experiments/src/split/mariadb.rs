@@ -1,0 +1,175 @@
+//! RCP's Figures 7 and 8, with InnoDB in place of WiredTiger: what checkpoints do to commits.
+
+use super::disk::Disk;
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use crate::sweep::Claim;
+use crate::sweep::panel::Panel;
+use anyhow::{Context, Result, ensure};
+use headworks_rig::{ACCOUNT, Server, ServerBuilder};
+use headworks_workload::db::Database;
+use headworks_workload::sysbench::{
+    LoadOptions, Oltp, Popularity, Tables, User, UserOptions, load,
+};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Four tables of 250,000 rows: 250 MB.
+const TABLES: usize = 4;
+const ROWS: i64 = 250_000;
+const SEED: u64 = 1;
+
+/// Updates a second that arrive, and connections.
+const RATE: f64 = 100.0;
+const USERS: usize = 16;
+
+/// A checkpoint begins so often: all dirty pages are written and made durable.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+
+/// Clients make so many pages dirty again while the last ones are written.
+const FEW: u64 = 50;
+
+/// The server writes its own files through the page cache, and pages only at a checkpoint.
+const SETTINGS: &[&str] = &[
+    "--innodb-flush-method=fsync",
+    "--innodb-use-native-aio=OFF",
+    "--innodb-buffer-pool-size=512M",
+    "--innodb-log-file-size=1G",
+    "--innodb-io-capacity=2000",
+    "--innodb-max-dirty-pages-pct=99",
+    "--innodb-max-dirty-pages-pct-lwm=0",
+    "--innodb-adaptive-flushing=OFF",
+];
+
+fn builder(data: &Path) -> ServerBuilder {
+    Server::builder().data_directory(data).options(SETTINGS)
+}
+
+fn tables() -> Result<Tables> {
+    Ok(Tables::new(TABLES, ROWS, SEED)?)
+}
+
+fn database(server: &Server) -> Result<Database> {
+    Ok(format!("mysql://{ACCOUNT}@127.0.0.1:{}/sbtest", server.port()).parse()?)
+}
+
+/// Makes the data once, on the machine's own disk.
+fn template(work: &Path) -> Result<PathBuf> {
+    let data = work.join("template");
+    let mut server = builder(&data).start()?;
+    server.sql("CREATE DATABASE sbtest")?;
+    load(&database(&server)?, &tables()?, &LoadOptions::default(), &mut |_, _| true)
+        .context("cannot load MariaDB")?;
+    server.stop(Duration::from_secs(120))?;
+    Ok(data)
+}
+
+/// One run: the server on the fresh disk, updates at a fixed rate, and checkpoints.
+fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
+    let data = disk.dir().join("mariadb");
+    let copied = Command::new("cp").arg("-a").arg(&plan.template).arg(&data).status()?;
+    ensure!(copied.success(), "cannot copy the data to {}", data.display());
+    // Nothing but the server's own writes is on its way to the disk.
+    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
+    ensure!(synced.success(), "cannot write the data to the disk");
+    let (builder, gate) = plan.behind(arm, builder(&data))?;
+    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
+    server.ensure_gated(gate.is_some())?;
+    let database = database(&server)?;
+    let user = UserOptions {
+        workload: Oltp::UpdateNonIndex,
+        popularity: Popularity::Uniform,
+        tables: tables()?,
+        seed: SEED,
+    };
+    let checkpoints = AtomicU64::new(0);
+    let connect = |number: usize| User::connect(&database, &user, number);
+    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, CHECKPOINT_EVERY, &|| {
+        if checkpoint(&server).is_ok() {
+            checkpoints.fetch_add(1, Relaxed);
+        }
+    })?;
+    ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
+    server.stop(Duration::from_secs(120))?;
+    let checkpoints = named([("checkpoints", checkpoints.into_inner() as f64)]);
+    Ok(latencies.into_iter().chain(checkpoints).collect())
+}
+
+/// Lets the page cleaner write everything, as before a planned restart or a snapshot.
+fn checkpoint(server: &Server) -> Result<()> {
+    server.sql("SET GLOBAL innodb_max_dirty_pages_pct = 0")?;
+    for _ in 0..250 {
+        std::thread::sleep(Duration::from_millis(100));
+        let left = server.sql("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")?;
+        let left = left.rows.first().and_then(|row| row.get(1)?.as_ref()?.parse::<u64>().ok());
+        if left.is_none_or(|left| left < FEW) {
+            break;
+        }
+    }
+    server.sql("SET GLOBAL innodb_max_dirty_pages_pct = 99")?;
+    Ok(())
+}
+
+const NOTHING: &str = "mq-deadline";
+const BFQ: &str = "bfq";
+const CFQ: &str = "cfq";
+const RCP: &str = "rcp";
+
+/// The axis has one point.
+const THIS: f64 = 0.0;
+
+pub(super) const FIG_8: Figure = Figure {
+    id: "rcp-mariadb",
+    title: "MariaDB's commits beside its checkpoints: what clients wait for first",
+    paper: "RCP",
+    figure: "Figures 7 and 8, with InnoDB in place of WiredTiger",
+    about: "100 updates/s of single rows, 16 connections, 1,000,000 rows; every 30 s all dirty pages are written; \
+        innodb_flush_method=fsync; a disk, writeback throttle off.",
+    axis: "load",
+    times: [(35, 120, 5), (5, 60, 1)],
+    around_s: 40,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(BFQ, "hdd", "bfq"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
+    ],
+    points: &[THIS],
+    quick_points: &[THIS],
+    work: Work::Database { template, one },
+    rules: "",
+    claims: &[
+        Claim::new("the tail is shorter")
+            .paper("P99.99: 5 times (WiredTiger)")
+            .ours("longest of the best rival / longest", |seed| {
+                [NOTHING, BFQ, CFQ]
+                    .iter()
+                    .map(|arm| seed.get(arm, THIS, "max_ms"))
+                    .fold(f64::INFINITY, f64::min)
+                    / seed.get(RCP, THIS, "max_ms")
+            })
+            .at_least(5.0)
+            .note("12,000 requests: the longest one stands for P99.99"),
+        Claim::new("nothing is lost")
+            .paper("not given")
+            .ours("updates/s / those under mq-deadline", |seed| {
+                seed.get(RCP, THIS, "per_s") / seed.get(NOTHING, THIS, "per_s")
+            })
+            .at_least(0.99),
+        Claim::new("as many checkpoints")
+            .paper("not given")
+            .ours("checkpoints / those under mq-deadline", |seed| {
+                seed.get(RCP, THIS, "checkpoints") / seed.get(NOTHING, THIS, "checkpoints")
+            })
+            .at_least(0.99),
+    ],
+    panels: || {
+        let arms = &[NOTHING, BFQ, CFQ, RCP];
+        vec![
+            Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
+            Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
+            Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
+        ]
+    },
+};
