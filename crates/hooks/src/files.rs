@@ -325,6 +325,8 @@ fn wrote(file: File, account: Account, offset: i64, bytes: u64) {
 
 /// An `fsync` or one of its like is about to be made.
 pub fn before_fsync(fd: c_int) -> Option<Call> {
+    // `fopen` and `fclose` are not seen: the descriptor may be another file's by now.
+    forget(fd);
     let Some(file) = governed(fd) else {
         let known = FILES.get(usize::try_from(fd).ok()?)?.load(Relaxed);
         return if known == DIRECTORY { before_sync() } else { None };

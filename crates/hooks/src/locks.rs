@@ -14,6 +14,7 @@
 
 use crate::files;
 pub use headworks_region::io::Blocker;
+use headworks_region::layout::Region;
 use headworks_region::thread;
 
 /// Whether any scheduler needs this. Nothing but loads.
@@ -57,9 +58,19 @@ pub(crate) fn serves_clients() {
     });
 }
 
+/// The request that the calling thread begins is of this session.
+#[inline]
+pub(crate) fn serves(region: &Region, session_id: u32) {
+    let background = region.is_background(session_id);
+    thread::with(|words| words.background.set(background));
+}
+
 /// In the child after `fork`: what was declared for its parent's thread does not hold for it.
 pub fn forked() {
-    thread::with(|words| words.ground.set(0));
+    thread::with(|words| {
+        words.ground.set(0);
+        words.background.set(false);
+    });
 }
 
 /// The program declares whether clients wait for the calling thread.

@@ -442,6 +442,7 @@ pub(crate) fn abandon(conn: &'static Conn) {
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     crate::locks::serves_clients();
+    crate::locks::serves(it.region, it.session_id);
     let slot = it.slot;
     it.conn.set_anticipating(false);
     match class {

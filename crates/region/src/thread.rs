@@ -21,7 +21,7 @@ pub struct Words {
     pub account: Cell<u16>,
     /// What the program said of it by `headworks_foreground`: 1 for foreground, 2 for background.
     pub ground: Cell<u8>,
-    /// The session that it serves is of a background class.
+    /// The session that it serves, or served last, is of a background class.
     pub background: Cell<bool>,
 }
 

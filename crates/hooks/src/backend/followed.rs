@@ -130,6 +130,7 @@ impl Followed<'_> {
     }
 
     pub(super) fn go_on(&mut self, now: Nanos) -> Receipt {
+        crate::locks::serves(self.region, self.session_id);
         let backend = &mut *self.backend;
         backend.work = Work::Admitted;
         backend.admitted = now;

@@ -22,12 +22,7 @@ pub(crate) fn server_tells() {
 
 /// This thread serves a request of this session from here on, or of none.
 pub(crate) fn serves(session_id: Option<u32>) {
-    let background = session_id.zip(process::region());
-    let background = background.is_some_and(|(session, region)| region.is_background(session));
-    thread::with(|words| {
-        words.serving.set(session_id.map_or(0, |session_id| session_id + 1));
-        words.background.set(background);
-    });
+    thread::with(|words| words.serving.set(session_id.map_or(0, |session_id| session_id + 1)));
 }
 
 fn served() -> Option<(&'static Region, u32, &'static SessionSlot)> {

@@ -151,10 +151,11 @@ impl IoRegion {
         let Some(slot) = self.accounts.get(usize::from(account)) else {
             return Urgency::Critical;
         };
-        let (serves, said) = thread::with(|words| {
-            (words.serving.get() != 0 && !words.background.get(), words.ground.get())
-        });
         // The operator's rules stand above what the program says of itself.
+        let (serves, said) = thread::with(|words| {
+            let said = if words.background.get() { 2 } else { words.ground.get() };
+            (words.serving.get() != 0, said)
+        });
         let ground = match Ground::from_word(slot.ground.load(Relaxed)) {
             Ground::Unknown => Ground::from_word(said.into()),
             rule => rule,
