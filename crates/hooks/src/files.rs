@@ -25,7 +25,7 @@ use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, PIECE_BYTES, Urgency};
+use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
 use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
 use headworks_region::thread::keeping_errno;
@@ -332,21 +332,40 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
         return if known == DIRECTORY { before_sync() } else { None };
     };
     let mut call = Call::of(file);
-    keeping_errno(|| find_unseen(file, call.account, fd));
+    if is_background(&call) {
+        keeping_errno(|| find_unseen(file, call.account, fd, (0, u64::MAX)));
+    }
     call.enter(CallKind::Fsync, fd, 0);
     call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
     Some(call)
 }
 
-/// Tells the region of dirty pages in the file of a background `fsync` that no hook saw: of
-/// `fwrite`, which calls the C library's own `write`, of a mapping or of an unseen ring.
-fn find_unseen(file: File, account: Account, fd: c_int) {
-    let region = file.region;
-    if region.urgency(account) != Urgency::Background {
-        return;
+/// A thread in the background is about to begin the writeback of a range. It writes it back in its
+/// turn, as before an `fsync`.
+pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
+    region().filter(|region| region.control.kind() == SplitKind::Rcp)?;
+    forget(fd);
+    let file = governed(fd)?;
+    let mut call = Call::of(file);
+    if !is_background(&call) {
+        return None;
     }
+    keeping_errno(|| find_unseen(file, call.account, fd, range(offset, bytes)));
+    call.enter(CallKind::Fsync, fd, 0);
+    Some(call)
+}
+
+fn is_background(call: &Call) -> bool {
+    call.region.urgency(call.account) == Urgency::Background
+}
+
+/// Tells the region of dirty pages in a range of a file that no hook saw: of `fwrite`, which calls
+/// the C library's own `write`, of a mapping or of an unseen ring.
+fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) {
+    let region = file.region;
     let seen = region.file_state(file.slot).map_or(0, |state| state.pages);
-    let Some(all) = cache_state(fd, 0, 0) else { return };
+    let bytes = if to == u64::MAX { 0 } else { to - from };
+    let Some(all) = cache_state(fd, from, bytes) else { return };
     if all.nr_dirty < seen + UNSEEN_MIN {
         return;
     }
@@ -360,7 +379,8 @@ fn find_unseen(file: File, account: Account, fd: c_int) {
         }
     };
     let mut left = all.nr_dirty;
-    for offset in (0..size).step_by(PIECE_BYTES as usize) {
+    let from = from - from % PIECE_BYTES;
+    for offset in (from..size.min(to)).step_by(PIECE_BYTES as usize) {
         let dirty = cache_state(fd, offset, PIECE_BYTES).map_or(0, |cache| cache.nr_dirty);
         if dirty > 0 {
             region.dirtied_unseen(account, file.slot, offset, PIECE_BYTES.min(size - offset));

@@ -89,6 +89,7 @@ pub mod deadline;
 pub mod kind;
 pub mod rcp;
 pub mod token;
+pub mod trust;
 mod waiting;
 
 pub use afq::Afq;
@@ -338,6 +339,14 @@ pub trait Scheduler: Send {
     /// A thread of a client has waited so long for a lock whose holder is not known. Says whether
     /// this task, which waits here, may be the holder's and goes on at once.
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
+        false
+    }
+
+    /// A call on the file was let go in that way. Says whether that was right: the client went on.
+    fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}
+
+    /// Whether calls on the file are critical, as earlier guesses were right.
+    fn trusts(&self, now: Nanos, file: u32) -> bool {
         false
     }
 

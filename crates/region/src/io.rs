@@ -513,6 +513,11 @@ impl IoRegion {
         let begin = guarded.next_task as usize;
         let in_turn = |step: usize| (begin + step) % TASKS;
         let is_free = |at: &usize| self.tasks[*at].word.load(Relaxed) & STATE == FREE;
+        if ticket.call.urgency != Urgency::Critical
+            && guarded.split.scheduler().trusts(now, ticket.call.file)
+        {
+            ticket.call.urgency = Urgency::Critical;
+        }
         let Some(at) = (0..TASKS).map(in_turn).find(is_free) else {
             self.control.tasks_full.fetch_add(1, Relaxed);
             return;
@@ -692,6 +697,7 @@ impl IoRegion {
         let is_known = ticket.is_running(self);
         self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {
+                self.note_return(now, task);
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
             }
             if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {

@@ -50,6 +50,9 @@ pub const ACTIVE: Nanos = Nanos::from_millis(300);
 /// `fsync`s of a probe.
 pub const PROBES: u32 = 4;
 
+/// A probe waits so long for the next of them.
+pub const PROBE_PAUSE: Nanos = Nanos::from_millis(60);
+
 /// How often a caller's undisturbed time is measured again.
 pub const PROBE_EVERY: Nanos = Nanos::from_millis(10_000);
 
@@ -227,7 +230,10 @@ impl Deadline {
             return if self.in_flight <= most / 2 { most - self.in_flight } else { 0 };
         }
         let patient = now.since(self.ordered) < PATIENCE;
-        let probed = self.others(now, account).any(|stream| stream.probes > 0);
+        // Those whose `fsync`s a probe waits for may themselves wait for this task.
+        let probed = self.others(now, account).any(|stream| {
+            stream.probes > 0 && (stream.runs(now) || now.since(stream.last) < PROBE_PAUSE)
+        });
         let runs = self.others(now, account).any(|stream| stream.runs(now));
         if self.in_flight > 0 || (patient && (probed || (runs && self.due == 0))) {
             return 0;
@@ -302,11 +308,11 @@ impl Deadline {
         self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
     }
 
-    /// Whether the task waits here for more pieces than so many.
-    pub(super) fn waits_for_all(&self, task: Task, pieces: u32) -> bool {
-        self.waiting.get(task).is_some_and(|waiter| {
+    /// Pieces that the task waits for here.
+    pub(super) fn pieces_of(&self, task: Task) -> u32 {
+        self.waiting.get(task).map_or(0, |waiter| {
             let (in_flight, left) = of_mark(waiter.mark);
-            in_flight.saturating_add(left) > pieces
+            in_flight.saturating_add(left)
         })
     }
 

@@ -25,6 +25,7 @@
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
 //! ([`Scheduler::may_block_clients`]). It probably is if a client waits and no critical I/O runs.
+//! Calls on files of which that was right repeatedly are critical for some time ([`super::trust`]).
 //!
 //! # Worked example
 //! A checkpointer's `fsync` has 300 dirty pieces, and a client commits every 20 ms. The commit goes
@@ -32,6 +33,7 @@
 //! large as commits of at most three times their undisturbed time allow.
 
 use super::deadline::{self, Deadline, deadline_of};
+use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, Call, Cleaned, Dirtied, Entry, Freed, Scheduler, Step, Task, Urgency,
@@ -57,11 +59,14 @@ pub const READ_EVERY: Nanos = Nanos::from_millis(10);
 pub const STUCK_ALONE: Nanos = Nanos::from_millis(10);
 /// … and after this one if some has.
 pub const STUCK_CALL: Nanos = Nanos::from_millis(100);
-/// The same for an `fsync` with much to write: its issue makes everybody wait.
+/// Each piece that the call has to write back adds so much to either, up to the following: if the
+/// guess is wrong, everybody waits for the pieces.
+pub const STUCK_PIECE: Nanos = Nanos::from_millis(5);
+/// See [`STUCK_PIECE`].
 pub const STUCK_BIG_ALONE: Nanos = Nanos::from_millis(200);
 /// Held calls go on one after the other, so far apart.
 pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
-/// See [`STUCK_BIG_ALONE`].
+/// See [`STUCK_PIECE`].
 pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 
 /// Pieces that a throttled writer writes back before it goes on.
@@ -134,6 +139,8 @@ pub struct Rcp {
     slots_at: Nanos,
     /// When a task last went on because it may have blocked a client.
     guessed_at: Nanos,
+    /// Files whose calls are critical.
+    trust: Trust,
 }
 
 crate::layout!(Rcp {
@@ -150,7 +157,8 @@ crate::layout!(Rcp {
     critical_at,
     read_at,
     slots_at,
-    guessed_at
+    guessed_at,
+    trust
 });
 
 impl Default for Rcp {
@@ -194,6 +202,7 @@ impl Rcp {
             read_at: Nanos(0),
             slots_at: Nanos(0),
             guessed_at: Nanos(0),
+            trust: Trust::default(),
         }
     }
 
@@ -251,7 +260,7 @@ impl Rcp {
 
     /// An `fsync` with much left to write back.
     fn is_big(&self, task: Task) -> bool {
-        self.writeback.waits_for_all(task, WRITER_PIECES)
+        self.writeback.pieces_of(task) > WRITER_PIECES
     }
 
     fn reads_running(&self) -> u32 {
@@ -437,18 +446,26 @@ impl Scheduler for Rcp {
         let alone = self.critical == 0
             && now.since(self.critical_at) >= STUCK_ALONE
             && !self.write_is_blocked(now);
-        let patience = match (self.is_big(task), alone) {
-            (false, true) => STUCK_ALONE,
-            (false, false) => STUCK_CALL,
-            (true, true) => STUCK_BIG_ALONE,
-            (true, false) => STUCK_BIG,
+        let (least, most) = match alone {
+            true => (STUCK_ALONE, STUCK_BIG_ALONE),
+            false => (STUCK_CALL, STUCK_BIG),
         };
+        let pieces = self.writeback.pieces_of(task).saturating_sub(WRITER_PIECES);
+        let patience = (least + Nanos(STUCK_PIECE.0 * u64::from(pieces))).min(most);
         // One at a time: it is a guess, and one of many held writes is enough for a holder.
         if waited < patience || now.since(self.guessed_at) < GUESS_EVERY {
             return false;
         }
         self.guessed_at = now;
         self.promote(now, task, true)
+    }
+
+    fn guessed(&mut self, now: Nanos, file: u32, right: bool) {
+        self.trust.guessed(now, file, right);
+    }
+
+    fn trusts(&self, now: Nanos, file: u32) -> bool {
+        self.trust.trusts(now, file)
     }
 
     fn cancel(&mut self, now: Nanos, task: Task) {

@@ -35,6 +35,10 @@ pub const INHERITED_FOR: Nanos = Nanos::from_millis(10_000);
 /// A client's thread that waits for so long for an unknown holder is stuck.
 pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
 
+/// A guess was right if the client goes on within such a time after the call returned: the caller
+/// may have more to do before it releases the lock.
+pub const RIGHT_WITHIN: Nanos = Nanos::from_millis(100);
+
 /// It counts as stuck for so long: a longer wait is not due to a call that is held here.
 pub const STUCK_FOR: Nanos = Nanos::from_millis(2_000);
 
@@ -88,6 +92,8 @@ pub struct Inheritance {
     pub by_blocker: [AtomicU64; BLOCKERS],
     /// Calls that were held and went on because a client waited for them.
     pub promoted: AtomicU64,
+    /// The last guess of a holder, until it is known whether it was right.
+    guess: Guess,
     /// Account of a thread, by its number modulo the length.
     threads: [AtomicU32; THREADS],
     /// Last signal: thread in the upper half, milliseconds in the lower.
@@ -99,9 +105,24 @@ headworks_policy::layout!(Inheritance {
     longest_chain,
     by_blocker,
     promoted,
+    guess,
     threads,
     signals
 });
+
+/// A held call went on because it may have blocked a client.
+#[derive(Debug)]
+#[repr(C)]
+struct Guess {
+    /// Account of the client, plus one; zero for no guess.
+    client: AtomicU32,
+    /// The call's task, plus one.
+    task: AtomicU32,
+    /// When the call returned; zero as long as it runs.
+    returned_ns: AtomicU64,
+}
+
+headworks_policy::layout!(Guess { client, task, returned_ns });
 
 fn signal_place(address: usize) -> usize {
     (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SIGNALS.trailing_zeros())
@@ -245,6 +266,7 @@ impl IoRegion {
     /// The calling thread does not wait any more.
     pub fn unblocks(&self, account: Account) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
+        self.judge_guess(clock::now(), Some(account));
         let blocked = slot.blocked.swap(0, Relaxed);
         let by = slot.blocked_by.swap(0, Relaxed);
         if blocked & UNKNOWN != 0 {
@@ -298,14 +320,49 @@ impl IoRegion {
         if self.inheritance.unknown.load(Relaxed) == 0 {
             return false;
         }
-        let waits = self.accounts.iter().filter_map(|slot| stuck_for(slot, now)).max();
-        let Some(waited) = waits else { return false };
+        let accounts = self.accounts.iter().zip(1..);
+        let stuck = accounts.filter_map(|(slot, client)| Some((stuck_for(slot, now)?, client)));
+        let Some((waited, client)) = stuck.max() else { return false };
+        self.judge_guess(now, None);
         let goes =
             self.goes_on(now, task, |scheduler| scheduler.may_block_clients(now, task, waited));
         if goes {
+            let guess = &self.inheritance.guess;
+            guess.returned_ns.store(0, Relaxed);
+            guess.task.store(u32::from(task) + 1, Relaxed);
+            guess.client.store(client, Relaxed);
             self.inheritance.by_blocker[Blocker::Unknown as usize].fetch_add(1, Relaxed);
         }
         goes
+    }
+
+    /// Notes that the call of a task has returned, if the last guess let it go.
+    pub(super) fn note_return(&self, now: Nanos, task: Task) {
+        let guess = &self.inheritance.guess;
+        if guess.client.load(Relaxed) != 0 && guess.task.load(Relaxed) == u32::from(task) + 1 {
+            guess.returned_ns.store(now.0, Relaxed);
+        }
+    }
+
+    /// Tells the scheduler whether the last guess was right, if that is known: `unblocked` is the
+    /// account of a client that goes on.
+    fn judge_guess(&self, now: Nanos, unblocked: Option<Account>) {
+        let guess = &self.inheritance.guess;
+        let client = guess.client.load(Relaxed);
+        let returned = Nanos(guess.returned_ns.load(Relaxed));
+        let since = now.since(returned);
+        let right = match unblocked {
+            Some(account) if client == u32::from(account) + 1 => {
+                returned != Nanos(0) && since < RIGHT_WITHIN
+            }
+            None if client != 0 && returned != Nanos(0) && since >= RIGHT_WITHIN => false,
+            _ => return,
+        };
+        guess.client.store(0, Relaxed);
+        let task = guess.task.load(Relaxed).wrapping_sub(1) as usize;
+        // The slot's last call is that one, unless another thread has it by now.
+        let Some(file) = self.tasks.get(task).map(|slot| slot.file.load(Relaxed)) else { return };
+        self.locked(|guarded| guarded.split.scheduler().guessed(now, file, right));
     }
 
     /// How long a held thread may sleep before it polls for clients that are stuck.

@@ -23,8 +23,8 @@ pub(crate) fn allocating(
     result
 }
 
-/// `sync_file_range` is never held: it begins what a scheduler would order, of pages that are
-/// charged already.
+/// `sync_file_range` begins what a scheduler would order, of pages that are charged already. It is
+/// held only in the background of `rcp`, where so much at once would be in the clients' way.
 pub(crate) fn sync_range(
     fd: c_int,
     offset: off_t,
@@ -32,8 +32,12 @@ pub(crate) fn sync_range(
     flags: c_uint,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
-    let result = real();
-    if result == 0 && flags & libc::SYNC_FILE_RANGE_WRITE != 0 && files::is_on() {
+    if flags & libc::SYNC_FILE_RANGE_WRITE == 0 || !files::is_on() {
+        return real();
+    }
+    let before = || files::before_writeback(fd, offset, bytes);
+    let result = between(before, real, |call, _| files::leave(call));
+    if result == 0 {
         guarded(|| files::wrote_back(fd, offset, bytes));
     }
     result

@@ -1,0 +1,112 @@
+//! Files whose held calls have made clients wait.
+//!
+//! # Problem
+//! A background task may hold a lock of which only the server knows while it writes a certain file:
+//! InnoDB's page cleaner keeps the pages of a batch latched until the doublewrite file is durable.
+//! Each held call then costs a client a [guess](super::Scheduler::may_block_clients).
+//!
+//! # The primitive
+//! A guess was right if the client went on soon after the call that it let go. Calls on a file of
+//! which [`RIGHT_MIN`] guesses in a row were right are not held for [`TRUST_FOR`], and twice as long
+//! after each further one. Then one is held again, and shows whether that is still so. A wrong guess
+//! ends it.
+
+use crate::Nanos;
+
+/// Right guesses in a row after which a file is trusted.
+pub const RIGHT_MIN: u32 = 2;
+
+/// For how long it is trusted at first.
+pub const TRUST_FOR: Nanos = Nanos::from_millis(10_000);
+
+/// At most 2 to this power as long: ten minutes.
+const DOUBLED_MAX: u32 = 6;
+
+/// Files that are remembered.
+const FILES: usize = 32;
+
+/// What is known of a file. All zero bytes: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Trusted {
+    until: Nanos,
+    /// The file plus one.
+    file: u32,
+    /// Right guesses in a row.
+    right: u32,
+}
+
+crate::layout!(Trusted { until, file, right });
+
+/// See the module. All zero bytes: no file is trusted.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub(super) struct Trust {
+    files: [Trusted; FILES],
+}
+
+crate::layout!(Trust { files });
+
+impl Trust {
+    /// Whether calls on the file are not to be held.
+    pub(super) fn trusts(&self, now: Nanos, file: u32) -> bool {
+        let wanted = file.wrapping_add(1);
+        self.files.iter().any(|known| known.file == wanted && known.until > now)
+    }
+
+    /// A call on the file was let go by a guess, which was right or not.
+    pub(super) fn guessed(&mut self, now: Nanos, file: u32, right: bool) {
+        let wanted = file.wrapping_add(1);
+        let found = self.files.iter().position(|known| known.file == wanted);
+        let oldest = || (0..FILES).min_by_key(|at| self.files[*at].until).unwrap_or(0);
+        let place = &mut self.files[found.unwrap_or_else(oldest)];
+        if place.file != wanted {
+            *place = Trusted { file: wanted, ..Trusted::default() };
+        }
+        place.right = if right { place.right.saturating_add(1) } else { 0 };
+        place.until = match place.right.checked_sub(RIGHT_MIN) {
+            Some(more) => now + Nanos(TRUST_FOR.0 << more.min(DOUBLED_MAX)),
+            None => now,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_trusted_after_right_guesses_and_longer_each_time() {
+        let mut trust = Trust::default();
+        let mut now = Nanos(1);
+        trust.guessed(now, 7, true);
+        assert!(!trust.trusts(now, 7), "it may have been chance");
+        trust.guessed(now, 7, true);
+        assert!(trust.trusts(now, 7) && !trust.trusts(now, 8));
+        now += TRUST_FOR;
+        assert!(!trust.trusts(now, 7));
+        trust.guessed(now, 7, true);
+        now += TRUST_FOR;
+        assert!(trust.trusts(now, 7));
+        now += TRUST_FOR;
+        assert!(!trust.trusts(now, 7));
+        trust.guessed(now, 7, false);
+        trust.guessed(now, 7, true);
+        assert!(!trust.trusts(now, 7), "it begins anew");
+    }
+
+    #[test]
+    fn the_file_that_is_trusted_for_the_shortest_time_is_forgotten_first() {
+        let mut trust = Trust::default();
+        for _ in 0..3 {
+            trust.guessed(Nanos(1), 0, true);
+        }
+        for file in 1..=FILES as u32 {
+            trust.guessed(Nanos(2), file, true);
+            trust.guessed(Nanos(2), file, true);
+        }
+        assert!(trust.trusts(Nanos(3), 0));
+        let kept = (1..=FILES as u32).filter(|file| trust.trusts(Nanos(3), *file)).count();
+        assert_eq!(kept, FILES - 1);
+    }
+}
