@@ -478,13 +478,14 @@ impl IoRegion {
     pub fn holds(&self, kind: CallKind) -> bool {
         let scheduler = self.control.kind();
         match kind {
-            CallKind::Fsync => true,
+            CallKind::Fsync | CallKind::Write => true,
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
             CallKind::Read => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
             }
-            CallKind::Create | CallKind::MakeDirectory if scheduler == SplitKind::Rcp => false,
-            _ => scheduler != SplitKind::Deadline,
+            CallKind::Create | CallKind::MakeDirectory => {
+                !matches!(scheduler, SplitKind::Deadline | SplitKind::Rcp)
+            }
         }
     }
 

@@ -92,6 +92,8 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
         let _ = ask(&server, &["BGSAVE"]);
     })?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
+    // A child that still saves would keep the disk busy.
+    wait(&server, "persistence", "rdb_bgsave_in_progress:0")?;
     let log = server.log();
     let snapshots = log.lines().filter(|line| line.contains("DB saved on disk")).count();
     Ok(latencies.into_iter().chain(named([("snapshots", snapshots as f64)])).collect())

@@ -24,6 +24,10 @@
 //!   proportion, one in time lets it grow by a quarter of a piece.
 //! * **Probes.** What an `fsync` takes undisturbed is an average of those during which nothing was
 //!   in flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
+//! * **Dirty files.** The kernel's flusher visits each file 30 s after it first became dirty, whatever
+//!   we do, and writes all that is dirty in it at once. So a file with a deadline of [`LONG`] or more
+//!   has [`Settings::pieces_max`] dirty pieces at most while others issue small `fsync`s, and for
+//!   [`DESERTED`] after. Beyond, its writer first writes some of them back.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!
@@ -65,6 +69,16 @@ pub const PATIENCE: Nanos = Nanos::from_millis(200);
 /// A small `fsync` that runs for longer is not waited for.
 const LOST: Nanos = Nanos::from_millis(10_000);
 
+/// After such a time without small `fsync`s, writes leave as many dirty pieces as they like. Who
+/// comes back sooner would wait for all of them: the kernel writes them at once.
+pub const DESERTED: Nanos = Nanos::from_millis(5_000);
+
+/// Writes of files whose deadline is as long as this are held.
+const LONG: Nanos = Nanos::from_millis(1_000);
+
+/// Pieces that a throttled writer writes back before it goes on.
+pub(super) const WRITER_PIECES: u32 = 4;
+
 /// Deadline of an `fsync` without one.
 const USUAL_DEADLINE: Nanos = Nanos::from_millis(1_000);
 
@@ -84,14 +98,18 @@ pub struct Settings {
     /// An `fsync` of so many pieces is small whatever a batch is. Default 2: a log's tail and its
     /// head.
     pub small: u32,
+    /// Dirty pieces of one file beyond which writes of others' flushers are held while somebody
+    /// issues small `fsync`s. Default 32 for a disk, 256 for flash.
+    pub pieces_max: u32,
 }
 
-crate::layout!(Settings { window_max, small });
+crate::layout!(Settings { window_max, small, pieces_max });
 
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
-        Settings { window_max: if rotational { 32 } else { 64 }, small: 2 }
+        let (window_max, pieces_max) = if rotational { (32, 32) } else { (64, 256) };
+        Settings { window_max, small: 2, pieces_max }
     }
 }
 
@@ -308,6 +326,12 @@ impl Deadline {
         self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
     }
 
+    /// The writer waits until some pieces of its file are written back.
+    pub(super) fn throttle(&mut self, now: Nanos, task: Task, call: &Call) {
+        let pieces = call.pieces.min(WRITER_PIECES);
+        self.wait_for_writeback(now, task, &Call { pieces, ..*call });
+    }
+
     /// Pieces that the task waits for here.
     pub(super) fn pieces_of(&self, task: Task) -> u32 {
         self.waiting.get(task).map_or(0, |waiter| {
@@ -377,6 +401,21 @@ impl Deadline {
 impl Scheduler for Deadline {
     fn name(&self) -> &'static str {
         "split-deadline"
+    }
+
+    fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        let own = u32::from(call.account) + 1;
+        let hurts = |stream: &Stream| {
+            stream.account != 0 && stream.account != own && now.since(stream.last) < DESERTED
+        };
+        if call.deadline < LONG
+            || call.pieces < self.settings.pieces_max
+            || !self.streams.iter().any(hurts)
+        {
+            return Entry::Go;
+        }
+        self.throttle(now, task, call);
+        Entry::Wait
     }
 
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -581,6 +620,24 @@ mod tests {
         assert!(run.p99() <= Nanos::from_millis(34), "{}: its own and a batch", run.p99());
         // A needs 9 of 50 ms.
         assert!(run.b_per_s > 0.9 * 0.82 * 250.0, "{}", run.b_per_s);
+    }
+
+    #[test]
+    fn a_file_with_a_long_deadline_has_few_dirty_pieces_while_others_commit() {
+        let mut deadline = Deadline::default();
+        let mut now = Nanos(10_000_000_000);
+        let write = |pieces| Call { deadline: Nanos::from_millis(20_000), ..big(pieces) };
+        assert_eq!(deadline.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
+        assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+        deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(10));
+        assert_eq!(deadline.write_entry(now, 2, &write(31)), Entry::Go);
+        assert_eq!(deadline.write_entry(now, 3, &write(32)), Entry::Wait);
+        let urgent = Call { deadline: Nanos::from_millis(20), ..write(32) };
+        assert_eq!(deadline.write_entry(now, 4, &urgent), Entry::Go);
+        let step = deadline.dispatch(now);
+        assert!(matches!(step, Step::Writeback { task: 3, pieces: 1..=WRITER_PIECES }), "{step:?}");
+        now += DESERTED;
+        assert_eq!(deadline.write_entry(now, 5, &write(32)), Entry::Go);
     }
 
     #[test]

@@ -12,9 +12,8 @@
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
 //!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
-//!   file back, as a writer does that the kernel throttles. While critical I/O is active, and
-//!   for [`DESERTED`] after, a file has [`Settings::pieces_max`] dirty pieces at most: the kernel's
-//!   flusher visits each file every 30 s, whatever we do, and writes all that is dirty in it at once.
+//!   file back, as a writer does that the kernel throttles. While critical I/O is active, and for
+//!   [`DESERTED`] after, a file has [`deadline::Settings::pieces_max`] dirty pieces at most.
 //! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
 //!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
 //! * **Reads** of the background that miss the cache wait in a queue, first come, first served.
@@ -32,7 +31,7 @@
 //! to the device at once. When it returns, one batch of the checkpointer's pieces is ordered, as
 //! large as commits of at most three times their undisturbed time allow.
 
-use super::deadline::{self, Deadline, deadline_of};
+use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
 use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
@@ -43,10 +42,6 @@ use crate::block::{IoClass, Operation, Request};
 
 /// Critical I/O that was last seen so long ago is not waited for.
 pub const QUIET: Nanos = Nanos::from_millis(100);
-
-/// After such a time without critical I/O, writes leave as many dirty pieces as they like. Clients
-/// that come back sooner would wait for all of them: the kernel writes them at once.
-pub const DESERTED: Nanos = Nanos::from_millis(5_000);
 
 /// A write to the cache takes microseconds. One that takes so long waits for the device.
 pub const BLOCKED_AFTER: Nanos = Nanos::from_millis(2);
@@ -69,9 +64,6 @@ pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
 /// See [`STUCK_PIECE`].
 pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 
-/// Pieces that a throttled writer writes back before it goes on.
-const WRITER_PIECES: u32 = 4;
-
 /// Deadline of the background's `fsync`s without one of their own.
 const BACKGROUND_DEADLINE: Nanos = Nanos::from_millis(20_000);
 
@@ -89,23 +81,19 @@ pub struct Settings {
     /// Bytes that background tasks may have dirtied before their writes are held. Default 64 MiB;
     /// the region sets 1 % of the memory, as the paper does.
     pub dirty_max: u64,
-    /// Dirty pieces of one file beyond which the background's writes are held while critical I/O is
-    /// active. Default 32 for a disk, 256 for flash.
-    pub pieces_max: u32,
     /// Reads of the background that run while critical I/O is active. Default 1 (section 4.3).
     pub slots: u32,
     /// See [`deadline::Settings`].
     pub writeback: deadline::Settings,
 }
 
-crate::layout!(Settings { dirty_max, pieces_max, slots, writeback });
+crate::layout!(Settings { dirty_max, slots, writeback });
 
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
         let writeback = deadline::Settings::for_device(rotational);
-        let pieces_max = if rotational { 32 } else { 256 };
-        Settings { dirty_max: 64 << 20, pieces_max, slots: 1, writeback }
+        Settings { dirty_max: 64 << 20, slots: 1, writeback }
     }
 }
 
@@ -294,7 +282,7 @@ impl Scheduler for Rcp {
         self.note_account(call);
         // A write to the cache needs no device: what counts is what it leaves dirty.
         let fits = self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
-            && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.pieces_max);
+            && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
         if call.urgency != Urgency::Background {
             self.writing = self.writing.saturating_add(1);
             self.writing_since = now;
@@ -303,9 +291,7 @@ impl Scheduler for Rcp {
         if fits || call.pieces == 0 {
             return Entry::Go;
         }
-        let pieces = call.pieces.min(WRITER_PIECES);
-        let call = Call { pieces, deadline: BACKGROUND_DEADLINE, ..*call };
-        self.writeback.wait_for_writeback(now, task, &call);
+        self.writeback.throttle(now, task, &Call { deadline: BACKGROUND_DEADLINE, ..*call });
         Entry::Wait
     }
 

@@ -266,7 +266,11 @@ impl IoRegion {
     /// The calling thread does not wait any more.
     pub fn unblocks(&self, account: Account) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
-        self.judge_guess(clock::now(), Some(account));
+        if self.inheritance.guess.client.load(Relaxed) == u32::from(account) + 1 {
+            let now = clock::now();
+            let right = self.guess_returned().is_some_and(|at| now.since(at) < RIGHT_WITHIN);
+            self.judge_guess(now, right);
+        }
         let blocked = slot.blocked.swap(0, Relaxed);
         let by = slot.blocked_by.swap(0, Relaxed);
         if blocked & UNKNOWN != 0 {
@@ -323,7 +327,9 @@ impl IoRegion {
         let accounts = self.accounts.iter().zip(1..);
         let stuck = accounts.filter_map(|(slot, client)| Some((stuck_for(slot, now)?, client)));
         let Some((waited, client)) = stuck.max() else { return false };
-        self.judge_guess(now, None);
+        if self.guess_returned().is_some_and(|at| now.since(at) >= RIGHT_WITHIN) {
+            self.judge_guess(now, false);
+        }
         let goes =
             self.goes_on(now, task, |scheduler| scheduler.may_block_clients(now, task, waited));
         if goes {
@@ -344,20 +350,16 @@ impl IoRegion {
         }
     }
 
-    /// Tells the scheduler whether the last guess was right, if that is known: `unblocked` is the
-    /// account of a client that goes on.
-    fn judge_guess(&self, now: Nanos, unblocked: Option<Account>) {
+    /// When the call of the last guess returned, if that is not judged yet.
+    fn guess_returned(&self) -> Option<Nanos> {
         let guess = &self.inheritance.guess;
-        let client = guess.client.load(Relaxed);
         let returned = Nanos(guess.returned_ns.load(Relaxed));
-        let since = now.since(returned);
-        let right = match unblocked {
-            Some(account) if client == u32::from(account) + 1 => {
-                returned != Nanos(0) && since < RIGHT_WITHIN
-            }
-            None if client != 0 && returned != Nanos(0) && since >= RIGHT_WITHIN => false,
-            _ => return,
-        };
+        (guess.client.load(Relaxed) != 0 && returned != Nanos(0)).then_some(returned)
+    }
+
+    /// Tells the scheduler whether the last guess was right.
+    fn judge_guess(&self, now: Nanos, right: bool) {
+        let guess = &self.inheritance.guess;
         guess.client.store(0, Relaxed);
         let task = guess.task.load(Relaxed).wrapping_sub(1) as usize;
         // The slot's last call is that one, unless another thread has it by now.
