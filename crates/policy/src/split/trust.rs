@@ -6,10 +6,10 @@
 //! Each held call then costs a client a [guess](super::Scheduler::may_block_clients).
 //!
 //! # The primitive
-//! A guess was right if the client went on soon after the call that it let go. Calls on a file of
-//! which [`RIGHT_MIN`] guesses in a row were right are not held for [`TRUST_FOR`], and twice as long
-//! after each further one. Then one is held again, and shows whether that is still so. A wrong guess
-//! ends it.
+//! A guess was right if the client went on soon after the call that it let go. If [`RIGHT_MIN`]
+//! guesses in a row were right for a file, its calls are not held for [`TRUST_FOR`], and for twice
+//! as long after each further one. Then one is held again, and shows whether that is still so. A
+//! wrong guess ends it.
 
 use crate::Nanos;
 
