@@ -24,10 +24,10 @@
 //!   proportion, one in time lets it grow by a quarter of a piece.
 //! * **Probes.** What an `fsync` takes undisturbed is an average of those during which nothing was
 //!   in flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
-//! * **Dirty files.** The kernel's flusher visits each file 30 s after it first became dirty, whatever
-//!   we do, and writes all that is dirty in it at once. So a file with a deadline of [`LONG`] or more
-//!   has [`Settings::pieces_max`] dirty pieces at most while others issue small `fsync`s, and for
-//!   [`DESERTED`] after. Beyond, its writer first writes some of them back.
+//! * **Dirty files.** The kernel's flusher visits each file 30 s after it first became dirty,
+//!   whatever we do, and writes all that is dirty in it at once. So a file with a deadline of
+//!   [`LONG`] or more has [`Settings::pieces_max`] dirty pieces at most while others issue small
+//!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!
