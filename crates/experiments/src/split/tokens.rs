@@ -153,7 +153,7 @@ pub(super) const FIG_16: Figure = Figure {
     panels: || {
         vec![
             Panel::sweep("A", "MB/s").lines([ALONE, SCS, SPLIT], "a_mb_per_s"),
-            Panel::sweep("B", "MB/s").logarithmic().lines([FREE, SCS, SPLIT], "b_mb_per_s"),
+            Panel::sweep("B", "MB/s").lines([FREE, SCS, SPLIT], "b_mb_per_s"),
         ]
     },
 };

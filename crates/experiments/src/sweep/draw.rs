@@ -235,7 +235,11 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
     if panel.kind == Kind::Time {
         (left, right) = (0.0, right.ceil().max(record.counted_s + record.warmup_s));
     }
-    if right <= left {
+    // The library never ends on an axis without an end: there may be no point, or zero on a
+    // logarithmic axis.
+    if !(left.is_finite() && right.is_finite()) {
+        (left, right) = (0.0, 1.0);
+    } else if right <= left {
         (left, right) = (0.0, right.max(left) + 1.0);
     }
     let mut chart = ChartBuilder::on(area)

@@ -80,6 +80,21 @@ fn administration_passes_at_any_load() {
 }
 
 #[test]
+fn a_client_that_leaves_while_others_wait_is_gone_at_once() {
+    each_gate(1, |_, gate| {
+        let mut idle = gate.wire();
+        idle.tell_find();
+        idle.answer();
+        let (_occupant, held) = crowd(&gate, 2);
+        drop(idle);
+        gate.wait("it is gone", |status| {
+            (status.number("users"), status.number("waiting")) == (3, 2)
+        });
+        drop(held);
+    });
+}
+
+#[test]
 fn a_transaction_goes_on_by_another_connection() {
     each_gate(1, |_, gate| {
         let (_occupant, mut held) = crowd(&gate, 3);

@@ -8,8 +8,8 @@ use headworks_region::thread::keeping_errno;
 /// Bytes that are checked.
 const PEEKED: usize = 512;
 
-/// Whether a session sent nothing but commands that always pass. Checked before the loop sleeps, so
-/// that a command that ends what others wait for gets through.
+/// Whether a session sent nothing but commands that always pass, or has ended. Checked before the
+/// loop sleeps, so that a command that ends what others wait for gets through.
 pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let mut bytes = [0u8; PEEKED];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -20,7 +20,11 @@ pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let Some(bytes) = usize::try_from(count).ok().and_then(|count| bytes.get(..count)) else {
         return false;
     };
-    if bytes.is_empty() || (bytes.len() == PEEKED && !framing.looks_at_once()) {
+    if bytes.is_empty() {
+        // The client has closed its side, and nothing is left to be served.
+        return true;
+    }
+    if bytes.len() == PEEKED && !framing.looks_at_once() {
         return false;
     }
     if let Framing::Elsewhere = framing {
