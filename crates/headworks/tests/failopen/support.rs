@@ -171,12 +171,12 @@ impl RunDir {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Fails unless no instance and no daemon is left, now or very soon.
+    /// Fails unless no instance and no daemon is left, now or soon.
     pub fn assert_nothing_left(&self, after: &str) {
         let begun = Instant::now();
         while !(self.instances().is_empty() && self.processes().is_empty()) {
             assert!(
-                begun.elapsed() < Duration::from_secs(2),
+                begun.elapsed() < PATIENCE,
                 "{after}: left behind: {:?}, processes {:?}",
                 self.instances(),
                 self.processes()

@@ -15,7 +15,7 @@ fn a_thread_that_ends_inside_gives_its_place_to_others() {
     for client in &mut held {
         client.read_answer().unwrap();
     }
-    assert!(server.counter("reaped") >= 1);
+    wait_until("the thread is reaped", || server.counter("reaped") >= 1);
 }
 
 #[test]
