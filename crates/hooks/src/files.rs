@@ -44,7 +44,7 @@ const POLL_MAX: Nanos = Nanos::from_millis(1);
 /// After this time a piece is no longer waited for.
 const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
 
-/// So many dirty pages of a file that no hook saw are looked for.
+/// Dirty pages that no hook saw are searched for if a file has at least this many.
 const UNSEEN_MIN: u64 = 64;
 
 /// Null while this process has no scheduler.
@@ -340,8 +340,8 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
     Some(call)
 }
 
-/// A thread in the background is about to begin the writeback of a range. It writes it back in its
-/// turn, as before an `fsync`.
+/// A background thread is about to begin the writeback of a range. Like an `fsync`, the call waits
+/// until the file's dirty pieces are written back in their turn.
 pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
     region().filter(|region| region.control.kind() == SplitKind::Rcp)?;
     forget(fd);
@@ -359,8 +359,8 @@ fn is_background(call: &Call) -> bool {
     call.region.urgency(call.account) == Urgency::Background
 }
 
-/// Tells the region of dirty pages in a range of a file that no hook saw: of `fwrite`, which calls
-/// the C library's own `write`, of a mapping or of an unseen ring.
+/// Tells the region of dirty pages in a range of a file that no hook saw. They come from `fwrite`,
+/// which calls the C library's own `write`, from a mapping, or from a ring that is not seen.
 fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) {
     let region = file.region;
     let seen = region.file_state(file.slot).map_or(0, |state| state.pages);

@@ -342,10 +342,11 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// A call on the file was let go in that way. Says whether that was right: the client went on.
+    /// [`may_block_clients`](Scheduler::may_block_clients) let a call on this file go. `right`: a
+    /// client went on soon after the call.
     fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}
 
-    /// Whether calls on the file are critical, as earlier guesses were right.
+    /// Whether calls on this file are to be critical, because such guesses were right before.
     fn trusts(&self, now: Nanos, file: u32) -> bool {
         false
     }

@@ -342,7 +342,7 @@ impl Region {
         slot.target_us.store(us, Ordering::Relaxed);
     }
 
-    /// Says whether somebody waits for the I/O of a class's sessions.
+    /// Sets whether somebody waits for the I/O of a class's sessions.
     pub fn set_foreground(&self, class: usize, foreground: bool) {
         if let Some(slot) = self.classes.get(class) {
             slot.background.store(u32::from(!foreground), Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{self, Rounds};
-use crate::sweep::{self, Claim, Presentation};
+use crate::sweep::{self, Claim, Presentation, Seed};
 use crate::work::Work as TestDirectory;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
@@ -30,6 +30,21 @@ pub(super) type Numbers = BTreeMap<String, f64>;
 /// Numbers with these names.
 pub(super) fn named<const COUNT: usize>(numbers: [(&str, f64); COUNT]) -> Numbers {
     numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// How many times shorter the time of this name is in an arm than in the best of its rivals.
+pub(super) fn shorter(seed: &Seed<'_>, rivals: &[&str], arm: &str, at: f64, key: &str) -> f64 {
+    let rivals = rivals.iter().map(|rival| seed.get(rival, at, key));
+    rivals.fold(f64::INFINITY, f64::min) / seed.get(arm, at, key)
+}
+
+/// Panels of the latencies that [`Plan::requests`] returns.
+pub(super) fn latency_panels(arms: &'static [&'static str]) -> Vec<Panel> {
+    vec![
+        Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
+        Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
+        Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
+    ]
 }
 
 /// What runs on the disk.

@@ -1,9 +1,8 @@
 //! RCP's Figures 7 and 8, with InnoDB in place of WiredTiger: what checkpoints do to commits.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
 use crate::sweep::Claim;
-use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, Server, ServerBuilder};
 use headworks_workload::db::Database;
@@ -143,11 +142,7 @@ pub(super) const FIG_8: Figure = Figure {
         Claim::new("the tail is shorter")
             .paper("P99.99: 5 times (WiredTiger)")
             .ours("longest of the best rival / longest", |seed| {
-                [NOTHING, BFQ, CFQ]
-                    .iter()
-                    .map(|arm| seed.get(arm, THIS, "max_ms"))
-                    .fold(f64::INFINITY, f64::min)
-                    / seed.get(RCP, THIS, "max_ms")
+                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, THIS, "max_ms")
             })
             .at_least(5.0)
             .note("12,000 requests: the longest one stands for P99.99"),
@@ -164,12 +159,5 @@ pub(super) const FIG_8: Figure = Figure {
             })
             .at_least(0.99),
     ],
-    panels: || {
-        let arms = &[NOTHING, BFQ, CFQ, RCP];
-        vec![
-            Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
-            Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
-            Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
-        ]
-    },
+    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
 };

@@ -1,9 +1,8 @@
 //! RCP's Figure 9: what snapshots of Redis do to its requests.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
 use crate::sweep::Claim;
-use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopBuilder, LoopKind, LoopServer, find_program};
 use headworks_workload::ycsb::{Address, Core, Records, User, UserOptions, load};
@@ -128,21 +127,13 @@ pub(super) const FIG_9: Figure = Figure {
         Claim::new("synced always: P99.9 falls while it saves")
             .paper("2 to 20 times")
             .ours("P99.9 of the best rival / P99.9", |seed| {
-                [NOTHING, BFQ, CFQ]
-                    .iter()
-                    .map(|arm| seed.get(arm, ALWAYS, "p999_ms"))
-                    .fold(f64::INFINITY, f64::min)
-                    / seed.get(RCP, ALWAYS, "p999_ms")
+                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, ALWAYS, "p999_ms")
             })
             .at_least(2.0),
         Claim::new("synced every second: P99.9 falls while it saves")
             .paper("2 to 20 times")
             .ours("P99.9 of the best rival / P99.9", |seed| {
-                [NOTHING, BFQ, CFQ]
-                    .iter()
-                    .map(|arm| seed.get(arm, EVERY_SECOND, "p999_ms"))
-                    .fold(f64::INFINITY, f64::min)
-                    / seed.get(RCP, EVERY_SECOND, "p999_ms")
+                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, EVERY_SECOND, "p999_ms")
             })
             .at_least(2.0)
             .note("not in a quick run"),
@@ -153,12 +144,5 @@ pub(super) const FIG_9: Figure = Figure {
             })
             .at_least(0.99),
     ],
-    panels: || {
-        let arms = &[NOTHING, BFQ, CFQ, RCP];
-        vec![
-            Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
-            Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
-            Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
-        ]
-    },
+    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
 };

@@ -220,6 +220,20 @@ fn over_time(record: &Record, line: &Line) -> Curve {
     (0..whole).filter_map(value).collect()
 }
 
+/// The ends of an axis that shows all these places. The drawing library never returns if an end is
+/// infinite, as it is without a point, and with a zero on a logarithmic axis.
+fn ends(places: impl Iterator<Item = f64>) -> (f64, f64) {
+    let wider = |(left, right): (f64, f64), x: f64| (left.min(x), right.max(x));
+    let (left, right) = places.fold((f64::INFINITY, f64::NEG_INFINITY), wider);
+    if !(left.is_finite() && right.is_finite()) {
+        (0.0, 1.0)
+    } else if right <= left {
+        (0.0, right.max(left) + 1.0)
+    } else {
+        (left, right)
+    }
+}
+
 fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel: &Panel) -> Drawn {
     let place = |x: f64| if panel.logarithmic { x.log2() } else { x };
     let curves = panel.lines.iter().map(|line| {
@@ -230,17 +244,9 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let top = points().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
     let top = if top > 0.0 { top * 1.05 } else { 1.0 };
-    let (mut left, mut right) =
-        points().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, r), (x, _)| (l.min(*x), r.max(*x)));
+    let (mut left, mut right) = ends(points().map(|(x, _)| *x));
     if panel.kind == Kind::Time {
         (left, right) = (0.0, right.ceil().max(record.counted_s + record.warmup_s));
-    }
-    // The library never ends on an axis without an end: there may be no point, or zero on a
-    // logarithmic axis.
-    if !(left.is_finite() && right.is_finite()) {
-        (left, right) = (0.0, 1.0);
-    } else if right <= left {
-        (left, right) = (0.0, right.max(left) + 1.0);
     }
     let mut chart = ChartBuilder::on(area)
         .margin_right(12)
@@ -335,4 +341,17 @@ pub(super) fn text(
 /// The colour of a place in the palette.
 pub(super) fn colour(place: usize) -> RGBColor {
     PALETTE[place % PALETTE.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_an_axis_are_finite() {
+        assert_eq!(ends([3.0, 1.0].into_iter()), (1.0, 3.0));
+        assert_eq!(ends([2.0].into_iter()), (0.0, 3.0));
+        assert_eq!(ends(std::iter::empty()), (0.0, 1.0));
+        assert_eq!(ends([0.0_f64.log2(), 3.0].into_iter()), (0.0, 1.0));
+    }
 }

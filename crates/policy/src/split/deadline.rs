@@ -26,7 +26,7 @@
 //!   in flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
 //! * **Dirty files.** The kernel's flusher visits each file 30 s after it first became dirty,
 //!   whatever we do, and writes all that is dirty in it at once. So a file with a deadline of
-//!   [`LONG`] or more has [`Settings::pieces_max`] dirty pieces at most while others issue small
+//!   a second or more has [`Settings::pieces_max`] dirty pieces at most while others issue small
 //!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
@@ -54,7 +54,7 @@ pub const ACTIVE: Nanos = Nanos::from_millis(300);
 /// `fsync`s of a probe.
 pub const PROBES: u32 = 4;
 
-/// A probe waits so long for the next of them.
+/// A probe ends early if its caller has neither begun nor ended an `fsync` for so long.
 pub const PROBE_PAUSE: Nanos = Nanos::from_millis(60);
 
 /// How often a caller's undisturbed time is measured again.
@@ -69,11 +69,11 @@ pub const PATIENCE: Nanos = Nanos::from_millis(200);
 /// A small `fsync` that runs for longer is not waited for.
 const LOST: Nanos = Nanos::from_millis(10_000);
 
-/// After such a time without small `fsync`s, writes leave as many dirty pieces as they like. Who
-/// comes back sooner would wait for all of them: the kernel writes them at once.
+/// After such a time without small `fsync`s, the dirty pieces of a file are not bounded. If clients
+/// come back before the flusher's visit, they wait for all of these pieces.
 pub const DESERTED: Nanos = Nanos::from_millis(5_000);
 
-/// Writes of files whose deadline is as long as this are held.
+/// Writes are held to files whose deadline is this long or longer: the file of a log is not.
 const LONG: Nanos = Nanos::from_millis(1_000);
 
 /// Pieces that a throttled writer writes back before it goes on.
@@ -98,8 +98,8 @@ pub struct Settings {
     /// An `fsync` of so many pieces is small whatever a batch is. Default 2: a log's tail and its
     /// head.
     pub small: u32,
-    /// Dirty pieces of one file beyond which writes of others' flushers are held while somebody
-    /// issues small `fsync`s. Default 32 for a disk, 256 for flash.
+    /// Dirty pieces of a file with a long deadline, beyond which writes to it are held while others
+    /// issue small `fsync`s. Default 32 for a disk, 256 for flash.
     pub pieces_max: u32,
 }
 
@@ -290,15 +290,15 @@ impl Deadline {
         stream.behind = behind;
     }
 
-    /// Those who are active now stay so: what they wait for is no operation that began here.
+    /// Keeps active callers active: their clients wait for something other than a small `fsync`.
     pub(super) fn stay_active(&mut self, now: Nanos) {
         for stream in self.streams.iter_mut().filter(|stream| stream.is_active(now)) {
             stream.last = now;
         }
     }
 
-    /// It has ended. If it was a usual one, the batch learns from how long it took. Says whether it
-    /// had begun here.
+    /// A small operation has ended. If `took` is given, the batch learns from it. Says whether the
+    /// operation [had begun](Deadline::begin_small).
     pub(super) fn end_small(
         &mut self,
         now: Nanos,
@@ -620,6 +620,26 @@ mod tests {
         assert!(run.p99() <= Nanos::from_millis(34), "{}: its own and a batch", run.p99());
         // A needs 9 of 50 ms.
         assert!(run.b_per_s > 0.9 * 0.82 * 250.0, "{}", run.b_per_s);
+    }
+
+    #[test]
+    fn a_probe_does_not_wait_for_a_caller_that_is_silent() {
+        let mut deadline = Deadline::default();
+        let mut now = Nanos(10_000_000_000);
+        assert_eq!(deadline.fsync_entry(now, 0, &big(300)), Entry::Wait);
+        let Step::Writeback { pieces, .. } = deadline.dispatch(now) else { panic!("nobody else") };
+        // What A's takes undisturbed is not known yet.
+        assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+        deadline.written_back(now, 0, pieces, 300 - pieces);
+        now += Nanos::from_millis(50);
+        deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(50));
+        now += Nanos::from_millis(1);
+        assert!(matches!(deadline.dispatch(now), Step::Wait(_)), "A is measured");
+        now += PROBE_PAUSE;
+        assert!(
+            matches!(deadline.dispatch(now), Step::Writeback { .. }),
+            "A may itself wait for B"
+        );
     }
 
     #[test]

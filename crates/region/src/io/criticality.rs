@@ -92,7 +92,7 @@ pub struct Inheritance {
     pub by_blocker: [AtomicU64; BLOCKERS],
     /// Calls that were held and went on because a client waited for them.
     pub promoted: AtomicU64,
-    /// The last guess of a holder, until it is known whether it was right.
+    /// The last held call that went on by a guess, until it is known whether that was right.
     guess: Guess,
     /// Account of a thread, by its number modulo the length.
     threads: [AtomicU32; THREADS],

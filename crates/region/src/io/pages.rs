@@ -12,10 +12,10 @@ impl IoRegion {
     /// A write of `bytes` at `offset` has returned.
     pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
         self.counts_write(account, bytes);
-        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
+        self.dirtied_unseen(account, file, offset, bytes);
     }
 
-    /// A range holds dirty pages that no call is known for.
+    /// A range holds dirty pages, but the call that wrote them was not seen.
     pub fn dirtied_unseen(&self, account: Account, file: u16, offset: u64, bytes: u64) {
         self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
     }
@@ -29,6 +29,7 @@ impl IoRegion {
             let now = clock::now();
             self.dirty(guarded, call.account, call.file as u16, offset, bytes);
             if let Some(task) = ticket.task.filter(|_| running) {
+                self.note_return(now, task);
                 returned(guarded, now, task, ticket.kind, &call, now.since(ticket.admitted));
             }
             self.pump(guarded, now);
