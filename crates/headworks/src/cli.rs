@@ -6,7 +6,7 @@ mod services;
 mod volume;
 
 pub use examples::EXAMPLES;
-pub use io::{Io, IoCommand, IoSet, IoTop};
+pub use io::{Io, IoCommand, IoSet, IoTop, IoWaits};
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
 pub use volume::{
     Calibrate, Create, DeviceKind, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount,

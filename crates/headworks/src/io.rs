@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 mod unheld;
+pub mod waits;
 pub use unheld::report as unheld;
 
 /// Rows that are shown.
@@ -38,6 +39,7 @@ pub fn rotational(path: &Path) -> bool {
 pub fn run(command: &IoCommand) -> Result<()> {
     match command {
         IoCommand::Top(args) => top(args),
+        IoCommand::Waits(args) => waits::run(args),
         IoCommand::Set(args) => set(args),
     }
 }
@@ -105,6 +107,8 @@ struct State {
     panics: u64,
     /// With `rcp`: which waits passed on a client's urgency.
     inheritance: Inheritance,
+    /// What clients waited for, by cause.
+    waits: BTreeMap<&'static str, waits::Sum>,
     /// What cannot be held.
     rings: Vec<unheld::Rings>,
     mapped_files: u64,
@@ -193,6 +197,7 @@ fn state(instance: &Instance, region: &IoMapping) -> State {
         restarted: control.restarted.load(Relaxed),
         panics: control.panics.load(Relaxed),
         inheritance: Inheritance::of(region),
+        waits: waits::sums(region),
         rings: unheld::rings(instance, region),
         mapped_files: region.unheld.mapped_files.load(Relaxed),
         accounts: accounts.collect(),
@@ -263,6 +268,9 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
         }
     }
     for line in unheld::lines(&now.rings, now.mapped_files) {
+        text += &format!("  {line}\n");
+    }
+    if let Some(line) = waits::line(&now.waits, &before.waits, seconds) {
         text += &format!("  {line}\n");
     }
     let rcp = now.scheduler == SplitKind::Rcp.name();

@@ -482,7 +482,7 @@ fn wait(region: &IoRegion, ticket: &Ticket, fd: c_int, slot: u16) {
     let mut cursor = 0;
     loop {
         match region.next_order(ticket, !flight.is_empty()) {
-            Order::Go => return,
+            Order::Go => return flight.leave(region, ticket),
             Order::WriteBack(pieces) => {
                 let mut missing = 0;
                 for _ in 0..pieces {
@@ -571,6 +571,20 @@ impl Flight {
         self.count += 1;
     }
 
+    /// Reports the pieces that are left as written: nobody waits for them any more.
+    fn leave(&mut self, region: &IoRegion, ticket: &Ticket) {
+        while self.count > 0 {
+            self.report(region, ticket);
+        }
+    }
+
+    fn report(&mut self, region: &IoRegion, ticket: &Ticket) {
+        let taken = self.pieces[self.first].taken;
+        self.first = (self.first + 1) % IN_FLIGHT;
+        self.count -= 1;
+        region.cleaned(ticket, &Written { pieces: 1, taken });
+    }
+
     /// Waits until the oldest piece is written, and reports it.
     fn land(&mut self, region: &IoRegion, ticket: &Ticket, fd: c_int) {
         if self.count == 0 {
@@ -584,9 +598,7 @@ impl Flight {
             sleep(poll);
             poll = Nanos(poll.0 * 3 / 2).min(POLL_MAX);
         }
-        self.first = (self.first + 1) % IN_FLIGHT;
-        self.count -= 1;
-        region.cleaned(ticket, &Written { pieces: 1, taken: piece.taken });
+        self.report(region, ticket);
     }
 }
 

@@ -20,7 +20,8 @@ pub const fn mix(hash: u64, value: u64) -> u64 {
     mix_bytes(hash, &bytes)
 }
 
-const fn mix_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
+/// Takes bytes into a hash.
+pub const fn mix_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut at = 0;
     while at < bytes.len() {
         hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0000_0100_0000_01b3);

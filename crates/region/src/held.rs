@@ -1,13 +1,13 @@
 //! Records of requests that were queued: behind which sessions, for how long, and how it ended.
 //!
-//! A request that is not queued leaves no record, so below P nothing is written. The records are a
-//! ring that overwrites its oldest. A reader may miss some, but never reads half of one.
+//! A request that is not queued leaves no record, so below P nothing is written.
 
 use crate::entered::PassReason;
 use crate::layout::Region;
 use crate::permits::holder;
+use crate::ring::{Record, Ring, halves, joined};
 use crate::session::{SessionSlot, State};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering};
 use headworks_policy::Nanos;
 
 /// Records that the ring keeps.
@@ -44,44 +44,45 @@ pub struct HeldRequest {
     pub ended: Nanos,
 }
 
-#[derive(Debug)]
-#[repr(C)]
-struct Entry {
-    stamp: AtomicU64,
-    session: AtomicU32,
-    generation: AtomicU32,
-    class: AtomicU32,
-    ahead: AtomicU32,
-    behind: [AtomicU16; BEHIND],
-    passed: AtomicU32,
-    _pad: AtomicU32,
-    arrived_ns: AtomicU64,
-    admitted_ns: AtomicU64,
-    ended_ns: AtomicU64,
-}
+/// See the module.
+pub type HeldRing = Ring<HeldRequest, 7, HELD>;
 
-/// See the module. All zero bytes: no record.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct HeldRing {
-    head: AtomicU64,
-    entries: [Entry; HELD],
-}
+impl Record<7> for HeldRequest {
+    const FIELDS: &'static str =
+        "session, generation; class, ahead; behind; passed; arrived; admitted; ended";
 
-headworks_policy::layout!(Entry {
-    stamp,
-    session,
-    generation,
-    class,
-    ahead,
-    behind,
-    passed,
-    _pad,
-    arrived_ns,
-    admitted_ns,
-    ended_ns,
-});
-headworks_policy::layout!(HeldRing { head, entries });
+    fn to_words(&self) -> [u64; 7] {
+        let behind = self.behind.iter().rev();
+        [
+            joined(self.session, self.generation),
+            joined(self.class, self.ahead),
+            // Slots are few enough for 16 bits each: see below.
+            behind.fold(0, |word, session| word << 16 | session.map_or(0, |at| u64::from(at) + 1)),
+            self.passed.map_or(0, |reason| reason as u64),
+            self.arrived.0,
+            self.admitted.0,
+            self.ended.0,
+        ]
+    }
+
+    fn from_words(number: u64, words: [u64; 7]) -> Self {
+        let [whose, class, behind, passed, arrived, admitted, ended] = words;
+        let (session, generation) = halves(whose);
+        let (class, ahead) = halves(class);
+        HeldRequest {
+            number,
+            session,
+            generation,
+            class,
+            ahead,
+            behind: core::array::from_fn(|at| named((behind >> (16 * at)) as u16)),
+            passed: PassReason::from_word(passed as u32),
+            arrived: Nanos(arrived),
+            admitted: Nanos(admitted),
+            ended: Nanos(ended),
+        }
+    }
+}
 
 fn word(cell: &AtomicU32) -> u32 {
     cell.load(Ordering::Relaxed)
@@ -90,14 +91,15 @@ fn word(cell: &AtomicU32) -> u32 {
 // A session's number, and zero for none, fit into 16 bits: slots are small.
 const _: () = assert!(headworks_policy::SESSIONS < u16::MAX as usize);
 
-fn named(cells: &[AtomicU16; BEHIND]) -> [Option<u32>; BEHIND] {
-    core::array::from_fn(|at| u32::from(cells[at].load(Ordering::Relaxed)).checked_sub(1))
+/// A session's number from the number plus one; zero for none.
+fn named(word: u16) -> Option<u32> {
+    u32::from(word).checked_sub(1)
 }
 
 impl SessionSlot {
     /// Behind whom its latest held request waits or waited, and how many waited beside it.
     pub fn waits_behind(&self) -> ([Option<u32>; BEHIND], u32) {
-        (named(&self.behind), word(&self.ahead))
+        (self.behind.each_ref().map(|cell| named(cell.load(Ordering::Relaxed))), word(&self.ahead))
     }
 }
 
@@ -138,61 +140,33 @@ impl Region {
             return;
         }
         slot.waits.store(0, Ordering::Relaxed);
-        let number = self.held.head.fetch_add(1, Ordering::Relaxed);
-        let entry = &self.held.entries[number as usize % HELD];
-        entry.stamp.store(0, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (to, from) in [
-            (&entry.session, session),
-            (&entry.generation, word(&slot.generation)),
-            (&entry.class, word(&slot.class)),
-            (&entry.ahead, word(&slot.ahead)),
-            (&entry.passed, word(&slot.pass_reason)),
-        ] {
-            to.store(from, Ordering::Relaxed);
-        }
-        for (to, from) in entry.behind.iter().zip(&slot.behind) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        entry.arrived_ns.store(admitted.0.saturating_sub(wait.0), Ordering::Relaxed);
-        entry.admitted_ns.store(admitted.0, Ordering::Relaxed);
-        entry.ended_ns.store(ended.0, Ordering::Relaxed);
-        entry.stamp.store(number + 1, Ordering::Release);
+        let (behind, ahead) = slot.waits_behind();
+        self.held.push(&HeldRequest {
+            number: 0,
+            session,
+            generation: word(&slot.generation),
+            class: word(&slot.class),
+            ahead,
+            behind,
+            passed: PassReason::from_word(word(&slot.pass_reason)),
+            arrived: Nanos(admitted.0.saturating_sub(wait.0)),
+            admitted,
+            ended,
+        });
     }
 
     /// Requests that were queued since the start.
     pub fn held_requests(&self) -> u64 {
-        self.held.head.load(Ordering::Relaxed)
+        self.held.count()
     }
 
     /// The record of a queued request. `None` if it was overwritten or never existed.
     pub fn held_request(&self, number: u64) -> Option<HeldRequest> {
-        let entry = &self.held.entries[number as usize % HELD];
-        if entry.stamp.load(Ordering::Acquire) != number + 1 {
-            return None;
-        }
-        let time = |cell: &AtomicU64| Nanos(cell.load(Ordering::Relaxed));
-        let record = HeldRequest {
-            number,
-            session: word(&entry.session),
-            generation: word(&entry.generation),
-            class: word(&entry.class),
-            ahead: word(&entry.ahead),
-            behind: named(&entry.behind),
-            passed: PassReason::from_word(word(&entry.passed)),
-            arrived: time(&entry.arrived_ns),
-            admitted: time(&entry.admitted_ns),
-            ended: time(&entry.ended_ns),
-        };
-        fence(Ordering::Acquire);
-        (entry.stamp.load(Ordering::Relaxed) == number + 1).then_some(record)
+        self.held.get(number)
     }
 
     /// All records, the latest first.
     pub fn held_records(&self) -> impl Iterator<Item = HeldRequest> {
-        let head = self.held_requests();
-        (head.saturating_sub(HELD as u64)..head)
-            .rev()
-            .filter_map(|number| self.held_request(number))
+        self.held.latest()
     }
 }

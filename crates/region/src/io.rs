@@ -17,6 +17,7 @@ mod map;
 mod pages;
 pub mod tally;
 mod unheld;
+pub mod waits;
 
 pub use account::{AccountSlot, Ground, IoRule, RULES, Subject};
 pub use criticality::{Blocker, Inheritance};
@@ -25,6 +26,7 @@ pub use tally::{CHUNK_BYTES, FILES, Piece};
 pub use unheld::Unheld;
 
 use crate::lock::{RobustLock, thread_exists, thread_id};
+use crate::text::{SharedText, TEXT_BYTES};
 use crate::{clock, futex, thread};
 use account::{FIRST_THREAD, RuleTable};
 use core::cell::UnsafeCell;
@@ -235,8 +237,12 @@ pub struct IoRegion {
     pub accounts: [AccountSlot; ACCOUNTS],
     /// Who waits for whom, for the scheduler `rcp`.
     pub inheritance: Inheritance,
+    /// What clients waited for.
+    pub waits: waits::ClientWaits,
     /// Of the files in the tally's slots: an index that was kept is checked without the lock.
     generations: [AtomicU32; FILES],
+    /// The ends of their paths.
+    names: [SharedText; FILES],
     guarded: UnsafeCell<Guarded>,
 }
 
@@ -249,7 +255,9 @@ headworks_policy::layout!(IoRegion {
     tasks,
     accounts,
     inheritance,
+    waits,
     generations,
+    names,
     guarded
 });
 
@@ -456,6 +464,7 @@ impl IoRegion {
             let mut text = [0; 256];
             let length = path(&mut text).min(256);
             let deadline = self.rules.deadline(&text[..length]);
+            self.names[at].set(&text[length.saturating_sub(TEXT_BYTES)..length]);
             self.locked(|guarded| {
                 if let Some(state) = guarded.tally.state_mut(at)
                     && state.generation == generation
@@ -695,6 +704,7 @@ impl IoRegion {
                 _ => {}
             }
         }
+        self.note_call_wait(&ticket, now);
         let is_known = ticket.is_running(self);
         self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {

@@ -33,6 +33,7 @@ pub mod pause;
 mod permits;
 pub mod protocol;
 mod repair;
+pub mod ring;
 pub mod rules;
 pub mod session;
 mod slots;

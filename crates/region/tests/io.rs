@@ -3,6 +3,7 @@
 use headworks_policy::Nanos;
 use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS};
 use headworks_region::clock;
+use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
     Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
 };
@@ -43,7 +44,12 @@ fn limit(region: &IoRegion, bytes_per_s: u64) {
 }
 
 fn file(region: &IoRegion, inode: u64) -> u16 {
-    region.file(1, inode, |_| 0).unwrap().0
+    let path = format!("/data/{inode}");
+    let write = |text: &mut [u8; 256]| {
+        text[..path.len()].copy_from_slice(path.as_bytes());
+        path.len()
+    };
+    region.file(1, inode, write).unwrap().0
 }
 
 /// Waits for the call's turn; how long that took.
@@ -416,8 +422,16 @@ fn a_call_goes_on_when_a_client_waits_for_its_thread() {
     assert_eq!(region.waiting(), 1);
     region.blocks(client, Blocker::Mutex, Some(holder), true);
     thread.join().unwrap();
+    std::thread::sleep(Duration::from_nanos(LONG.0));
     region.unblocks(client);
     region.leave(running, None);
+    let [call, lock] = region.waits.long.latest().collect::<Vec<_>>()[..] else {
+        panic!("two long waits of the client, and none of the background's")
+    };
+    assert_eq!((call.cause_name(), call.of.bytes(), call.holder), ("fsync", &b"/data/1"[..], 0));
+    assert_eq!((lock.cause_name(), lock.of.bytes(), lock.holder), ("mutex", &b"back"[..], holder));
+    assert_eq!(lock.done, INHERITED | PROMOTED);
+    assert!(call.took >= lock.took && lock.took >= LONG && lock.began > call.began);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     assert_eq!(region.inheritance.by_blocker[Blocker::Mutex as usize].load(relaxed), 1);
     assert_eq!(region.inheritance.promoted.load(relaxed), 1);

@@ -305,7 +305,7 @@ impl<'a> Worker<'a> {
             Pattern::ReadRuns { bytes } => {
                 let begin = self.place(bytes.into());
                 self.runs(begin, bytes.into(), |buffer, at| file.read_exact_at(buffer, at))?;
-                drop_cache(file, begin, bytes.into())?;
+                drop_cache(file, begin, u64::from(bytes) + FOLIO)?;
                 Ok((bytes.into(), start))
             }
             Pattern::WriteRuns { bytes } => {
@@ -361,10 +361,15 @@ pub fn forget(path: &Path) -> io::Result<()> {
     drop_cache(&File::open(path)?, 0, 0)
 }
 
-/// Drops the page cache of a range of a file; no bytes stand for all up to the end.
+/// The kernel drops whole folios only, and reads ahead in folios of up to this size.
+const FOLIO: u64 = 2 << 20;
+
+/// Drops the page cache of a range of a file, with the folios that reach into it; no bytes stand
+/// for all up to the end.
 fn drop_cache(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
-    let bytes = NonZeroU64::new(bytes);
-    Ok(rustix::fs::fadvise(file, offset, bytes, rustix::fs::Advice::DontNeed)?)
+    let begin = offset.saturating_sub(FOLIO);
+    let bytes = NonZeroU64::new(if bytes == 0 { 0 } else { offset + bytes - begin });
+    Ok(rustix::fs::fadvise(file, begin, bytes, rustix::fs::Advice::DontNeed)?)
 }
 
 #[cfg(test)]

@@ -88,6 +88,17 @@ impl Plan<'_> {
         Ok((gate.before::<K, OsString>(builder, options), Some(gate)))
     }
 
+    /// Copies a database's data to the disk. Nothing but the server's own writes is on its way to
+    /// the device then.
+    pub(super) fn copy(&self, template: &Path, disk: &Disk) -> Result<PathBuf> {
+        let data = disk.dir().join("data");
+        let copied = Command::new("cp").arg("-a").arg(template).arg(&data).status()?;
+        ensure!(copied.success(), "cannot copy the data to {}", data.display());
+        let synced = Command::new("sync").arg("-f").arg(&data).status()?;
+        ensure!(synced.success(), "cannot write the data to the disk");
+        Ok(data)
+    }
+
     /// Requests that arrive at a fixed rate, and something that happens every so often beside
     /// them. Returns requests per second and latencies in milliseconds.
     pub(super) fn requests<C: Client>(
@@ -217,7 +228,7 @@ impl Figure {
             expected_s: (full.0 + full.1 + self.around_s)
                 * (self.arms.len() * self.points.len() * full.2) as u64,
             expected_quick_s: (quick.0 + quick.1 + self.around_s)
-                * (self.arms.len() * self.quick_points.len()) as u64,
+                * (self.arms.len() * self.quick_points.len() * quick.2) as u64,
             needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
             bench: self,
         }
@@ -345,7 +356,10 @@ fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Nu
             ("p99_ms", report.percentile_ms(0.99)),
             ("max_ms", report.percentile_ms(1.0)),
         ] {
-            numbers.insert(format!("{}_{what}", report.name.to_lowercase()), value);
+            // A thread that ended no operation in the window has no latencies.
+            if value.is_finite() {
+                numbers.insert(format!("{}_{what}", report.name.to_lowercase()), value);
+            }
         }
     }
     Ok(numbers)

@@ -6,11 +6,11 @@ use crate::sweep::Claim;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, Server, ServerBuilder};
 use headworks_workload::db::Database;
+use headworks_workload::driver::{self, RunOptions, Stop};
 use headworks_workload::sysbench::{
     LoadOptions, Oltp, Popularity, Tables, User, UserOptions, load,
 };
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn database(server: &Server) -> Result<Database> {
 }
 
 /// Makes the data once, on the machine's own disk.
-fn template(work: &Path) -> Result<PathBuf> {
+pub(super) fn template(work: &Path) -> Result<PathBuf> {
     let data = work.join("template");
     let mut server = builder(&data).start()?;
     server.sql("CREATE DATABASE sbtest")?;
@@ -66,12 +66,7 @@ fn template(work: &Path) -> Result<PathBuf> {
 
 /// One run: the server on the fresh disk, updates at a fixed rate, and checkpoints.
 fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
-    let data = disk.dir().join("mariadb");
-    let copied = Command::new("cp").arg("-a").arg(&plan.template).arg(&data).status()?;
-    ensure!(copied.success(), "cannot copy the data to {}", data.display());
-    // Nothing but the server's own writes is on its way to the disk.
-    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
-    ensure!(synced.success(), "cannot write the data to the disk");
+    let data = plan.copy(&plan.template, disk)?;
     let (builder, gate) = plan.behind(arm, builder(&data))?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
@@ -93,6 +88,27 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
     server.stop(Duration::from_secs(120))?;
     let checkpoints = named([("checkpoints", checkpoints.into_inner() as f64)]);
     Ok(latencies.into_iter().chain(checkpoints).collect())
+}
+
+/// Requests a second in a closed loop, while nothing else goes on.
+pub(super) fn closed_loop(plan: &Plan<'_>, arm: &Arm, data: &Path, workload: Oltp) -> Result<f64> {
+    let (builder, gate) = plan.behind(arm, builder(data))?;
+    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
+    server.ensure_gated(gate.is_some())?;
+    let database = database(&server)?;
+    let (tables, popularity) = (tables()?, Popularity::Uniform);
+    let user = UserOptions { workload, popularity, tables, seed: SEED };
+    let options = RunOptions {
+        users: 8,
+        warm_up: Duration::from_secs(plan.warm_up_s),
+        window: Duration::from_secs(plan.window_s),
+        ..RunOptions::default()
+    };
+    let connect = |number: usize| User::connect(&database, &user, number);
+    let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {})
+        .context("cannot run the load")?;
+    server.stop(Duration::from_secs(120))?;
+    Ok(report.per_s)
 }
 
 /// Lets the page cleaner write everything, as before a planned restart or a snapshot.

@@ -4,6 +4,7 @@
 //! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]), and on it a process whose threads are the
 //! tasks ([`load`]), or a database.
 
+mod cost;
 mod disk;
 mod figure;
 mod fsync;
@@ -28,4 +29,5 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     postgres::FIG_RCP.experiment(),
     redis::FIG_9.experiment(),
     mariadb::FIG_8.experiment(),
+    cost::FIG_COST.experiment(),
 ];

@@ -42,7 +42,7 @@ const PAPER: f64 = 0.0;
 const DEFAULTS: f64 = 1.0;
 
 /// Makes the data once, on the machine's own disk.
-fn template(work: &Path) -> Result<PathBuf> {
+pub(super) fn template(work: &Path) -> Result<PathBuf> {
     let data = work.join("template");
     let mut server = PostgresServer::builder().data_directory(&data).start()?;
     let mut make = pgbench(server.port())?;
@@ -76,12 +76,7 @@ fn builder(data: &Path, at: f64) -> PostgresBuilder {
 
 /// One run: the server on the fresh disk, and transactions at a fixed rate.
 pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
-    let data = disk.dir().join("pg");
-    let copied = Command::new("cp").arg("-a").arg(&plan.template).arg(&data).status()?;
-    ensure!(copied.success(), "cannot copy the data to {}", data.display());
-    // Nothing but the server's own writes is on its way to the disk.
-    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
-    ensure!(synced.success(), "cannot write the data to the disk");
+    let data = plan.copy(&plan.template, disk)?;
     let (builder, gate) = plan.behind(arm, builder(&data, at))?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
@@ -99,6 +94,27 @@ pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Nu
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     server.stop(Duration::from_secs(120))?;
     numbers(plan, &logs, &log)
+}
+
+/// Transactions a second in a closed loop, while nothing else goes on. `built_in`: pgbench's
+/// script.
+pub(super) fn closed_loop(plan: &Plan<'_>, arm: &Arm, data: &Path, built_in: &str) -> Result<f64> {
+    let quiet = builder(data, DEFAULTS).setting("checkpoint_timeout", "1h");
+    let (builder, gate) = plan.behind(arm, quiet)?;
+    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
+    server.ensure_gated(gate.is_some())?;
+    let mut said = String::new();
+    for seconds in [plan.warm_up_s, plan.window_s] {
+        let mut load = pgbench(server.port())?;
+        load.args(["-n", "-b", built_in, "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()]);
+        let output = load.output()?;
+        ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+    }
+    server.stop(Duration::from_secs(120))?;
+    let rate = said.lines().find_map(|line| line.strip_prefix("tps = "));
+    let rate = rate.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    rate.with_context(|| format!("pgbench tells no rate:\n{said}"))
 }
 
 /// The latencies of the window. A transaction that waits for its turn waits from when it was due.

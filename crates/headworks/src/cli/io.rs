@@ -18,6 +18,8 @@ pub struct Io {
 pub enum IoCommand {
     /// Watch who writes, flushes and reads, and who waits
     Top(IoTop),
+    /// List the latest long waits of clients: for what, who held it, and what was done
+    Waits(IoWaits),
     /// Change the scheduler or its rules; waiting calls pass
     Set(IoSet),
 }
@@ -39,6 +41,20 @@ pub struct IoTop {
     pub json: bool,
 }
 
+/// Arguments of `io waits`.
+#[derive(Debug, Args)]
+pub struct IoWaits {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub count: usize,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `io set`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
@@ -46,7 +62,7 @@ pub struct IoSet {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub select: Select,
-    /// noop, afq, split-deadline, split-token or scs-token
+    /// noop, afq, split-deadline, split-token, scs-token or rcp
     #[arg(long, short = 's', value_name = "SCHEDULER")]
     pub scheduler: Option<SplitKind>,
     /// What the files lie on

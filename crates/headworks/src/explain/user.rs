@@ -1,16 +1,19 @@
-//! Why a session waits or waited: behind which others, and how long in the gate and in the
-//! database.
+//! Why a session waits or waited: behind which others, how long in the gate and in the database,
+//! and there for which locks and files.
 //!
 //! All of it is read from the region: no daemon is needed. A held request has a record; other
 //! requests have none.
 
 use crate::cli::Select;
 use crate::instance::Instance;
+use crate::io::waits::{self, Waited};
 use crate::render::{duration, printable, who};
 use crate::status::{Status, UserStatus};
 use anyhow::{Result, bail};
 use headworks_policy::Nanos;
 use headworks_region::held::HeldRequest;
+use headworks_region::io::IoMapping;
+use headworks_region::io::waits::ClientWait;
 use headworks_region::snapshot::{SessionView, Snapshot};
 use headworks_region::{State, View, clock};
 use serde::Serialize;
@@ -47,6 +50,8 @@ struct Held {
     behind: Vec<Other>,
     /// How it got in.
     admitted: String,
+    /// Long waits for locks and files while it was served.
+    waited: Vec<Waited>,
 }
 
 /// A session, and the reasons for its treatment.
@@ -63,6 +68,8 @@ struct Explained {
     waiting_beside: Option<u32>,
     behind: Vec<Other>,
     latest_held: Vec<Held>,
+    /// Its latest long waits for locks and files, under a scheduler of files.
+    latest_waits: Vec<Waited>,
 }
 
 /// Carries out the command for a user or a request.
@@ -70,7 +77,9 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     let instance = Instance::find(select.name.as_deref())?;
     let region = instance.view_region()?;
     let now = region.snapshot(clock::now());
-    let names = Names { now: &now, status: Status::build(&instance.name, &now, &now) };
+    let status = Status::build(&instance.name, &now, &now);
+    // Without a scheduler of files there is nothing to tell of them.
+    let names = Names { now: &now, status, io: instance.open_io().ok() };
     if let Some(number) = target.strip_prefix('#') {
         let record = record(region, number)?;
         let held = names.held(&record);
@@ -125,6 +134,7 @@ fn record(region: View, number: &str) -> Result<HeldRequest> {
 struct Names<'a> {
     now: &'a Snapshot,
     status: Status,
+    io: Option<IoMapping>,
 }
 
 impl Names<'_> {
@@ -134,6 +144,14 @@ impl Names<'_> {
 
     fn status_of(&self, user: u32) -> Option<&UserStatus> {
         self.status.connections.iter().find(|status| status.user == user)
+    }
+
+    /// Latest long waits of a session in an interval.
+    fn waits(&self, session: u32, from: Nanos, to: Nanos) -> Vec<Waited> {
+        let fits = |wait: &ClientWait| {
+            wait.session == Some(session) && wait.began >= from && wait.began <= to
+        };
+        self.io.as_ref().map_or_else(Vec::new, |io| waits::latest(io, REQUESTS, fits))
     }
 
     fn class(&self, class: u32) -> String {
@@ -185,6 +203,7 @@ impl Names<'_> {
                 || "its turn came".to_owned(),
                 |reason| format!("let pass: {}", reason.name()),
             ),
+            waited: self.waits(record.session, record.admitted, record.ended),
         }
     }
 
@@ -211,6 +230,9 @@ impl Names<'_> {
                 .take(REQUESTS)
                 .map(|record| self.held(record))
                 .collect(),
+            latest_waits: view.map_or_else(Vec::new, |view| {
+                self.waits(status.user, view.connected, self.now.now)
+            }),
         }
     }
 }
@@ -247,6 +269,9 @@ impl Held {
                 self.waiting_beside,
                 list(&self.behind)
             );
+        }
+        for wait in &self.waited {
+            let _ = writeln!(out, "  it waited, {}", wait.text());
         }
         out
     }
@@ -300,6 +325,9 @@ impl Explained {
             for text in held.text().lines() {
                 line(text.to_owned());
             }
+        }
+        for wait in &self.latest_waits {
+            line(format!("it waited, {}", wait.text()));
         }
         out
     }

@@ -51,6 +51,31 @@ fn a_blocked_session_lends_its_permit_and_goes_on_at_once() {
 }
 
 #[test]
+fn what_a_session_waited_for_is_explained() {
+    if crate::POOL {
+        return;
+    }
+    let io = "[io]\nscheduler = \"rcp\"\n";
+    let Some(gate) = Setup::places(2).working().sections(io).start() else { return };
+    gate.sql("CREATE DATABASE test");
+    gate.sql("CREATE TABLE test.t (id INT PRIMARY KEY, v INT) ENGINE = InnoDB");
+    gate.sql("INSERT INTO test.t VALUES (1, 0)");
+    let (mut owner, mut waiter) = (gate.user("owner"), gate.user("waiter"));
+    owner.run("BEGIN");
+    owner.run("UPDATE test.t SET v = 1 WHERE id = 1");
+    waiter.send_query("UPDATE test.t SET v = 2 WHERE id = 1").unwrap();
+    others_work(&gate, &waiter, "blocked", "a row lock");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    owner.run("COMMIT");
+    waiter.read_answer().unwrap();
+    let told = gate.order(&["explain", &waiter.name]);
+    let line = told.lines().find(|line| line.contains("it waited, ")).unwrap_or_default();
+    assert!(line.contains("for condition, "), "{told}");
+    let waits = gate.order(&["io", "waits"]);
+    assert!(waits.contains("for condition, "), "{waits}");
+}
+
+#[test]
 fn a_session_that_sleeps_lends_its_permit() {
     let Some(gate) = Setup::places(1).working().start() else { return };
     let mut sleeper = gate.user("sleeper");

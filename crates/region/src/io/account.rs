@@ -194,6 +194,9 @@ pub struct AccountSlot {
     pub(super) blocked_by: AtomicU32,
     /// Since when it waits.
     pub(super) blocked_ns: AtomicU64,
+    /// What was done about it: bits of [`super::waits`].
+    pub(super) done: AtomicU32,
+    _pad: AtomicU32,
     /// Until when it counts as a client's, because one waits for it.
     pub(super) inherits_until_ns: AtomicU64,
     /// Calls that a client waited for.
@@ -233,6 +236,8 @@ headworks_policy::layout!(AccountSlot {
     blocked,
     blocked_by,
     blocked_ns,
+    done,
+    _pad,
     inherits_until_ns,
     critical,
     background,
@@ -252,7 +257,7 @@ impl AccountSlot {
     /// Another thread has it from now on.
     pub(super) fn reset(&self, tid: u32, name: &[u8]) {
         self.name.set(name);
-        for word in [&self.ground, &self.task, &self.blocked, &self.blocked_by] {
+        for word in [&self.ground, &self.task, &self.blocked, &self.blocked_by, &self.done] {
             word.store(0, Relaxed);
         }
         for counter in [

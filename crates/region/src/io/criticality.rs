@@ -28,6 +28,7 @@ use headworks_policy::Nanos;
 use headworks_policy::split::{Account, Call, Scheduler, Task, Urgency};
 
 use super::account::Ground;
+use super::waits::{INHERITED, PROMOTED};
 
 /// A thread that inherits stays critical for so long, unless the wait ends before.
 pub const INHERITED_FOR: Nanos = Nanos::from_millis(10_000);
@@ -169,9 +170,21 @@ impl IoRegion {
         if self.control.kind() != SplitKind::Rcp {
             return Urgency::Critical;
         }
-        let Some(slot) = self.accounts.get(usize::from(account)) else {
+        if self.is_foreground(account) {
             return Urgency::Critical;
-        };
+        }
+        let slot = self.accounts.get(usize::from(account));
+        let until = slot.map_or(0, |slot| slot.inherits_until_ns.load(Relaxed));
+        match (until > clock::now().0, until & GUESSED != 0) {
+            (true, false) => Urgency::Critical,
+            (true, true) => Urgency::Guessed,
+            (false, _) => Urgency::Background,
+        }
+    }
+
+    /// Whether the calling thread, whose account this is, serves a client itself.
+    pub(super) fn is_foreground(&self, account: Account) -> bool {
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return true };
         // The operator's rules stand above what the program says of itself.
         let (serves, said) = thread::with(|words| {
             let said = if words.background.get() { 2 } else { words.ground.get() };
@@ -181,22 +194,16 @@ impl IoRegion {
             Ground::Unknown => Ground::from_word(said.into()),
             rule => rule,
         };
-        let foreground = match ground {
+        match ground {
             Ground::Foreground => true,
             Ground::Background => false,
             // Without a gate that knows, only threads that are said to be are background.
             Ground::Unknown => serves || self.control.gate_knows.load(Relaxed) == 0,
-        };
-        let until = slot.inherits_until_ns.load(Relaxed);
-        match (foreground, until > clock::now().0, until & GUESSED != 0) {
-            (true, _, _) | (false, true, false) => Urgency::Critical,
-            (false, true, true) => Urgency::Guessed,
-            (false, false, _) => Urgency::Background,
         }
     }
 
     /// The account of a thread, if it has one.
-    fn account_of(&self, tid: u32) -> Option<Account> {
+    pub(super) fn account_of(&self, tid: u32) -> Option<Account> {
         let at = self.inheritance.threads[tid as usize % THREADS].load(Relaxed) as usize;
         let slot = self.accounts.get(at)?;
         (tid != 0 && slot.tid.load(Relaxed) == tid).then_some(at as Account)
@@ -209,6 +216,7 @@ impl IoRegion {
         let now = clock::now();
         slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
+        slot.done.store(0, Relaxed);
         let critical = self.urgency(account) != Urgency::Background;
         let unknown = critical && !(exact && holder.is_some());
         let flags = if critical { CRITICAL } else { 0 } | if unknown { UNKNOWN } else { 0 };
@@ -227,6 +235,7 @@ impl IoRegion {
             // The holder may have got its account after the note was written.
             self.account_of(self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed))
         };
+        let Some(client) = self.accounts.get(usize::from(account)) else { return };
         let until = lease(now, exact);
         let mut chain = [Account::MAX; CHAIN_MAX];
         let mut at = account;
@@ -239,7 +248,8 @@ impl IoRegion {
             slot.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
             self.inheritance.longest_chain.fetch_max(link as u32, Relaxed);
-            self.promote(now, holder, exact);
+            let promoted = if self.promote(now, holder, exact) { PROMOTED } else { 0 };
+            client.done.fetch_or(INHERITED | promoted, Relaxed);
             at = holder;
         }
     }
@@ -273,6 +283,11 @@ impl IoRegion {
         }
         let blocked = slot.blocked.swap(0, Relaxed);
         let by = slot.blocked_by.swap(0, Relaxed);
+        if blocked & CRITICAL != 0 {
+            let began = Nanos(slot.blocked_ns.load(Relaxed));
+            let (cause, done) = ((blocked & 0xFF) as usize, slot.done.load(Relaxed));
+            self.note_lock_wait(account, cause, began, by, done);
+        }
         if blocked & UNKNOWN != 0 {
             let less = |count: u32| Some(count.saturating_sub(1));
             let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
@@ -284,16 +299,16 @@ impl IoRegion {
         }
     }
 
-    /// The call of this account that is held goes on.
-    fn promote(&self, now: Nanos, account: Account, sure: bool) {
-        let Some(slot) = self.accounts.get(usize::from(account)) else { return };
-        if let Some(task) = slot.task.load(Relaxed).checked_sub(1) {
-            let promote =
-                |scheduler: &mut dyn Scheduler| scheduler.promote(now, task as Task, sure);
-            if self.goes_on(now, task as Task, promote) {
-                slot.task.store(0, Relaxed);
-            }
+    /// The call of this account that is held goes on. Says whether there was one.
+    fn promote(&self, now: Nanos, account: Account, sure: bool) -> bool {
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return false };
+        let Some(task) = slot.task.load(Relaxed).checked_sub(1) else { return false };
+        let promote = |scheduler: &mut dyn Scheduler| scheduler.promote(now, task as Task, sure);
+        let goes = self.goes_on(now, task as Task, promote);
+        if goes {
+            slot.task.store(0, Relaxed);
         }
+        goes
     }
 
     /// A call that is held goes on if the scheduler agrees. Says whether it does.
@@ -337,6 +352,9 @@ impl IoRegion {
             guess.returned_ns.store(0, Relaxed);
             guess.task.store(u32::from(task) + 1, Relaxed);
             guess.client.store(client, Relaxed);
+            if let Some(slot) = self.accounts.get(client as usize - 1) {
+                slot.done.fetch_or(PROMOTED, Relaxed);
+            }
             self.inheritance.by_blocker[Blocker::Unknown as usize].fetch_add(1, Relaxed);
         }
         goes

@@ -25,6 +25,7 @@ impl IoRegion {
         let call = ticket.call;
         self.counts_write(call.account, bytes);
         let running = ticket.is_running(self);
+        self.note_call_wait(&ticket, clock::now());
         self.locked(|guarded| {
             let now = clock::now();
             self.dirty(guarded, call.account, call.file as u16, offset, bytes);
@@ -66,6 +67,7 @@ impl IoRegion {
             slot.reads.fetch_add(1, Relaxed);
             slot.read_bytes.fetch_add(bytes, Relaxed);
         }
+        self.note_read_wait(account, now, took);
         self.locked(|guarded| {
             returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
         });
@@ -89,7 +91,8 @@ impl IoRegion {
         self.locked(|guarded| {
             self.clean(guarded, now, ticket.call.file, &written.taken);
             let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
-            if let Some(task) = ticket.task {
+            // A scheduler counts those of calls that it holds.
+            if let Some(task) = ticket.task.filter(|_| !self.is_admitted(ticket)) {
                 let left = u32::try_from(left).unwrap_or(u32::MAX);
                 guarded.split.scheduler().written_back(now, task, written.pieces, left);
             }
