@@ -47,6 +47,9 @@ const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
 /// Dirty pages that no hook saw are searched for if a file has at least this many.
 const UNSEEN_MIN: u64 = 64;
 
+/// The search ends after this time: a huge file is not searched to its end.
+const SEARCH_MAX: Nanos = Nanos::from_millis(5);
+
 /// Null while this process has no scheduler.
 static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -59,6 +62,8 @@ const GOVERNED: u64 = 2;
 const MISSED: u64 = 4;
 /// Opened with `O_DIRECT`: its writes leave no dirty pages.
 const DIRECT: u64 = 8;
+/// Its last read missed although its pages were in the cache: they were being read ahead.
+const STREAMS: u64 = 32;
 /// A directory on storage: only its `fsync` is governed.
 const DIRECTORY: u64 = 16 | NOT_GOVERNED;
 
@@ -129,6 +134,7 @@ struct File {
     slot: u16,
     word: &'static AtomicU64,
     missed: bool,
+    streams: bool,
     direct: bool,
 }
 
@@ -142,8 +148,9 @@ fn governed(fd: c_int) -> Option<File> {
     }
     let slot = (known >> 16) as u16;
     if known & GOVERNED != 0 && region.is_current(slot, (known >> 32) as u32) {
-        let (missed, direct) = (known & MISSED != 0, known & DIRECT != 0);
-        return Some(File { region, slot, word, missed, direct });
+        let has = |bit| known & bit != 0;
+        let (missed, streams, direct) = (has(MISSED), has(STREAMS), has(DIRECT));
+        return Some(File { region, slot, word, missed, streams, direct });
     }
     keeping_errno(|| find_out(region, fd, word))
 }
@@ -183,7 +190,7 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> O
     let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
     let known = if direct { GOVERNED | DIRECT } else { GOVERNED };
     word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | known, Relaxed);
-    Some(File { region, slot, word, missed: false, direct })
+    Some(File { region, slot, word, missed: false, streams: false, direct })
 }
 
 /// The end of a descriptor's path. Returns its length.
@@ -351,7 +358,7 @@ pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
         return None;
     }
     keeping_errno(|| find_unseen(file, call.account, fd, range(offset, bytes)));
-    call.enter(CallKind::Fsync, fd, 0);
+    call.enter(CallKind::WriteRange, fd, 0);
     Some(call)
 }
 
@@ -378,7 +385,7 @@ fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) 
             0
         }
     };
-    let mut left = all.nr_dirty;
+    let (mut left, until) = (all.nr_dirty, clock::now() + SEARCH_MAX);
     let from = from - from % PIECE_BYTES;
     for offset in (from..size.min(to)).step_by(PIECE_BYTES as usize) {
         let dirty = cache_state(fd, offset, PIECE_BYTES).map_or(0, |cache| cache.nr_dirty);
@@ -386,7 +393,7 @@ fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) 
             region.dirtied_unseen(account, file.slot, offset, PIECE_BYTES.min(size - offset));
         }
         left = left.saturating_sub(dirty);
-        if left == 0 {
+        if left == 0 || clock::now() > until {
             return;
         }
     }
@@ -440,14 +447,15 @@ pub fn before_metadata(directory: bool) -> Option<Call> {
 pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
     let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
-    let is_hit = || !file.missed || is_cached(fd, offset, bytes);
     // A read after a cache hit is probably a hit too. It is charged afterwards if it is not.
+    let is_hit = || !file.missed || !file.streams && is_cached(fd, offset, bytes);
     if kind == CallKind::Read && is_hit() {
         let began = clock::now();
         return Some(Call { file: Some(file), began, ..Call::of_nobody(file.region) });
     }
     let mut call = Call::of(file);
     call.enter(kind, fd, bytes as u64);
+    call.began = clock::now();
     Some(call)
 }
 
@@ -455,15 +463,17 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
 pub fn after_read(call: Call, count: isize) {
     if let Some(file) = call.file {
         let bytes = u64::try_from(count).unwrap_or(0);
-        if call.ticket.is_none() {
-            let took = clock::now().since(call.began);
-            let missed = bytes > 0 && took >= DEVICE_READ;
-            if missed {
-                call.region.read_unasked(account(call.region), bytes, took);
-            }
-            if missed != file.missed {
-                file.word.fetch_xor(MISSED, Relaxed);
-            }
+        let took = clock::now().since(call.began);
+        let slow = bytes > 0 && took >= DEVICE_READ;
+        let asked = call.ticket.is_some();
+        if slow && !asked {
+            call.region.read_unasked(account(call.region), bytes, took);
+        }
+        let streams = slow && file.missed && (file.streams || !asked);
+        let change = if slow != file.missed { MISSED } else { 0 }
+            | if streams != file.streams { STREAMS } else { 0 };
+        if change != 0 {
+            file.word.fetch_xor(change, Relaxed);
         }
     }
     leave(call);

@@ -58,11 +58,16 @@ pub(crate) fn serves_clients() {
     });
 }
 
-/// The request that the calling thread begins is of this session.
+/// The calling thread serves this session from now on.
 #[inline]
 pub(crate) fn serves(region: &Region, session_id: u32) {
     let background = region.is_background(session_id);
     thread::with(|words| words.background.set(background));
+}
+
+/// The calling thread serves no session any more.
+pub(crate) fn serves_none() {
+    thread::with(|words| words.background.set(false));
 }
 
 /// In the child after `fork`: what was declared for its parent's thread does not hold for it.

@@ -267,6 +267,7 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
     if shared::seen(it.region, it.session_id, generation) {
+        crate::locks::serves(it.region, it.session_id);
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();
         it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
@@ -429,6 +430,7 @@ pub fn closing(conn: &'static Conn) {
     // Its thread may be queued, and must not stay so.
     it.region.cancel(it.session_id);
     blocked::serves(None);
+    crate::locks::serves_none();
     it.conn.end(|session_id| it.region.unregister(session_id));
 }
 
@@ -507,6 +509,7 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 #[cold]
 fn stop_following(it: &Followed, inner: &mut Use<'_>) {
     crate::locks::serves_clients();
+    crate::locks::serves(it.region, it.session_id);
     if inner.left_alone {
         return;
     }

@@ -48,6 +48,9 @@ const MAX_SLEEP: Nanos = Nanos::from_millis(100);
 /// A task that runs for so long may have lost its thread.
 const SUSPECT_AFTER: Nanos = Nanos::from_millis(500);
 
+/// Larger than the number of any thread.
+const NO_THREAD: u32 = 1 << 30;
+
 /// Longest time without progress, unless set.
 const HOLD_MAX: Nanos = Nanos::from_millis(1_000);
 
@@ -156,6 +159,8 @@ pub enum CallKind {
     Read = 4,
     /// A read, cached or not, for schedulers of system calls.
     ReadCall = 5,
+    /// Begins the writeback of a range in the background. It makes nothing durable.
+    WriteRange = 6,
 }
 
 impl CallKind {
@@ -166,7 +171,8 @@ impl CallKind {
             2 => CallKind::Create,
             3 => CallKind::MakeDirectory,
             4 => CallKind::Read,
-            _ => CallKind::ReadCall,
+            5 => CallKind::ReadCall,
+            _ => CallKind::WriteRange,
         }
     }
 }
@@ -192,6 +198,8 @@ struct TaskSlot {
     account: AtomicU32,
     file: AtomicU32,
     urgency: AtomicU32,
+    pieces: AtomicU32,
+    _pad: AtomicU32,
     since_ns: AtomicU64,
     progress_ns: AtomicU64,
 }
@@ -204,6 +212,8 @@ headworks_policy::layout!(TaskSlot {
     account,
     file,
     urgency,
+    pieces,
+    _pad,
     since_ns,
     progress_ns
 });
@@ -454,6 +464,10 @@ impl IoRegion {
             let (at, fresh) = guarded.tally.file(device, inode, now)?;
             let generation = guarded.tally.state(at)?.generation;
             self.generations[at].store(generation, Relaxed);
+            if fresh && guarded.split.scheduler().trusts(now, at as u32) {
+                // That was another file.
+                guarded.split.scheduler().guessed(now, at as u32, false);
+            }
             Some((at, fresh, generation))
         })?;
         let Some((at, fresh, generation)) = found else {
@@ -488,6 +502,7 @@ impl IoRegion {
         let scheduler = self.control.kind();
         match kind {
             CallKind::Fsync | CallKind::Write => true,
+            CallKind::WriteRange => scheduler == SplitKind::Rcp,
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
             CallKind::Read => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
@@ -512,11 +527,11 @@ impl IoRegion {
     fn enter_locked(&self, guarded: &mut Guarded, now: Nanos, ticket: &mut Ticket) {
         if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
             ticket.call.deadline = file.deadline;
-            if ticket.kind == CallKind::Fsync {
+            if matches!(ticket.kind, CallKind::Fsync | CallKind::WriteRange) {
                 // What was given are pages of a mapping, which the tally does not know.
                 ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
             }
-            if matches!(ticket.kind, CallKind::Fsync | CallKind::Write) {
+            if matches!(ticket.kind, CallKind::Fsync | CallKind::Write | CallKind::WriteRange) {
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
             }
         }
@@ -539,6 +554,7 @@ impl IoRegion {
         slot.account.store(ticket.call.account.into(), Relaxed);
         slot.file.store(ticket.call.file, Relaxed);
         slot.urgency.store(ticket.call.urgency as u32, Relaxed);
+        slot.pieces.store(ticket.call.pieces, Relaxed);
         slot.orders.store(0, Relaxed);
         slot.since_ns.store(now.0, Relaxed);
         slot.progress_ns.store(now.0, Relaxed);
@@ -546,9 +562,13 @@ impl IoRegion {
         ticket.task = Some(task);
         let call = &ticket.call;
         let scheduler = guarded.split.scheduler();
+        // Whoever had the number before may not have had the lock when it left.
+        scheduler.cancel(now, task);
         let entry = match ticket.kind {
             CallKind::Write => scheduler.write_entry(now, task, call),
             CallKind::Fsync => scheduler.fsync_entry(now, task, call),
+            CallKind::WriteRange if call.urgency != Urgency::Background => Entry::Go,
+            CallKind::WriteRange => scheduler.fsync_entry(now, task, call),
             CallKind::Create => scheduler.creat_entry(now, task, call),
             CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
             CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
@@ -660,6 +680,7 @@ impl IoRegion {
                 account: slot.account.load(Relaxed) as Account,
                 file: slot.file.load(Relaxed),
                 urgency: Urgency::from_word(slot.urgency.load(Relaxed)),
+                pieces: slot.pieces.load(Relaxed),
                 ..Call::default()
             };
             let kind = CallKind::from_word(slot.kind.load(Relaxed));
@@ -685,40 +706,6 @@ impl IoRegion {
     /// The real `fsync` begins: what is written from now on belongs to the next one.
     pub fn begins_flush(&self, ticket: &Ticket) -> tally::Unmarked {
         self.locked(|guarded| guarded.tally.flush(ticket.call.file as usize)).unwrap_or_default()
-    }
-
-    /// A call has returned.
-    pub fn leave(&self, ticket: Ticket, flushed: Option<tally::Unmarked>) {
-        let now = clock::now();
-        let took = now.since(ticket.admitted);
-        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
-            match ticket.kind {
-                CallKind::Fsync => {
-                    slot.fsyncs.fetch_add(1, Relaxed);
-                    slot.fsync_ns.fetch_add(now.since(ticket.entered).0, Relaxed);
-                }
-                CallKind::Read => {
-                    slot.reads.fetch_add(1, Relaxed);
-                    slot.read_bytes.fetch_add(ticket.call.bytes, Relaxed);
-                }
-                _ => {}
-            }
-        }
-        self.note_call_wait(&ticket, now);
-        let is_known = ticket.is_running(self);
-        self.locked(|guarded| {
-            if let Some(task) = ticket.task.filter(|_| is_known) {
-                self.note_return(now, task);
-                returned(guarded, now, task, ticket.kind, &ticket.call, took);
-            }
-            if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
-                self.clean(guarded, now, ticket.call.file, &taken);
-            }
-            self.pump(guarded, now);
-        });
-        if let Some(slot) = ticket.slot(self) {
-            slot.word.store(FREE, Release);
-        }
     }
 
     /// Calls that wait now. Those of dead threads are left out: the next one that waits frees them.
@@ -786,6 +773,6 @@ fn returned(
         CallKind::Create => scheduler.creat_return(now, task, call),
         CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
         CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),
-        CallKind::ReadCall => {}
+        CallKind::ReadCall | CallKind::WriteRange => {}
     }
 }

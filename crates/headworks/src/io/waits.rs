@@ -172,9 +172,9 @@ mod tests {
     fn a_line_says_for_what_and_what_was_done() {
         let text = |wait: &ClientWait| Waited::new(wait).text();
         let plain = text(&wait());
-        assert!(plain.ends_with("12 ms for fsync of pg_wal/0001"), "{plain}");
+        assert!(plain.ends_with("12.0 ms for fsync of pg_wal/0001"), "{plain}");
         let held = text(&ClientWait { held: Nanos::from_millis(5), ..wait() });
-        assert!(held.ends_with("; the scheduler held it for 5.0 ms"), "{held}");
+        assert!(held.ends_with("; the scheduler held it for 5.00 ms"), "{held}");
         let lock = ClientWait {
             cause: 1,
             holder: 11,
@@ -195,7 +195,7 @@ mod tests {
         let before = [("fsync", sum(10, 100)), ("read", sum(1, 5))].into();
         let now = [("fsync", sum(20, 200)), ("mutex", sum(2, 300)), ("read", sum(1, 5))].into();
         let text = line(&now, &before, 2.0).unwrap();
-        assert_eq!(text, "clients wait: mutex 1.0/s of 150 ms, fsync 5.0/s of 10 ms");
+        assert_eq!(text, "clients wait: mutex 1.0/s of 150 ms, fsync 5.0/s of 10.0 ms");
         assert!(line(&now, &now, 2.0).is_none());
     }
 }

@@ -91,7 +91,7 @@ fn rules_see_account_database_and_application() {
 }
 
 #[test]
-fn the_files_of_a_background_class_wait_for_those_of_others() {
+fn the_files_of_a_background_class_are_not_what_clients_wait_for() {
     let sections = "[[class]]\nname = \"backups\"\nforeground = false\n\
          [[rule]]\napplication = \"backup*\"\nclass = \"backups\"\n\
          [io]\nscheduler = \"rcp\"\n";

@@ -41,6 +41,7 @@ pub(super) fn received(
     slot.arrived_ns.store(now.0, Ordering::Relaxed);
     slot.thread.store(thread_id(), Ordering::Relaxed);
     blocked::serves(Some(session_id));
+    crate::locks::serves(region, session_id);
     region.end_gap(slot, now);
     match slot.state() {
         State::Running | State::Owed | State::Long => {}

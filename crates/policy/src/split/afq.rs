@@ -12,8 +12,8 @@
 //!
 //! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time.
 //!   Buffered writes run while fewer than [`Settings::dirty_max`] bytes are dirty. Beyond that, the
-//!   writer with the least pass first writes some pieces of its file back, as a writer does that the
-//!   kernel throttles. A writer whose last write was over dirty pages goes at once.
+//!   writer with the least pass first writes some pieces of its file back, as a writer does that
+//!   the kernel throttles. A writer whose last write was over dirty pages goes at once.
 //! * **Charges.** A write is charged when it makes clean pages dirty, by the preliminary model; to
 //!   write over dirty pages costs nothing. An `fsync` is charged a seek for its commit.
 //! * **Absence.** An account that was away for more than [`Settings::grace`] comes back at the pass
@@ -31,6 +31,7 @@
 //! Source: Split, section 2.5.1.
 
 use super::deadline::WRITER_PIECES;
+use super::dirty::DirtyBytes;
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
@@ -94,7 +95,7 @@ pub struct Afq {
     /// The pass of the account that was admitted last.
     reached: u64,
     /// Bytes that are dirty.
-    dirty: u64,
+    dirty: DirtyBytes,
     /// Accounts whose last write was over dirty pages.
     over: [u64; ACCOUNTS / 64],
     /// Tasks that run and are no buffered writes.
@@ -132,7 +133,7 @@ impl Afq {
             level: [4; ACCOUNTS],
             seen: [Nanos(0); ACCOUNTS],
             reached: 0,
-            dirty: 0,
+            dirty: DirtyBytes::default(),
             over: [0; ACCOUNTS / 64],
             running: 0,
             throttled: 0,
@@ -149,9 +150,9 @@ impl Afq {
         self.pass.get(usize::from(account)).copied().unwrap_or(u64::MAX)
     }
 
-    fn has_room(&self, kind: u64) -> bool {
+    fn has_room(&mut self, now: Nanos, kind: u64) -> bool {
         match kind {
-            WRITE => self.dirty < self.settings.dirty_max,
+            WRITE => self.dirty.at(now) < self.settings.dirty_max,
             _ => self.running < self.settings.depth.max(1),
         }
     }
@@ -169,7 +170,7 @@ impl Afq {
             self.pass[at] = self.pass[at].max(self.reached);
         }
         self.seen[at] = now;
-        if self.has_room(kind) && !self.somebody_first(call.account, kind) {
+        if self.has_room(now, kind) && !self.somebody_first(call.account, kind) {
             self.admit(call.account, kind);
             return Entry::Go;
         }
@@ -203,10 +204,6 @@ impl Afq {
         if waiter.mark & KIND == THROTTLED {
             self.throttled = self.throttled.saturating_sub(1);
         }
-    }
-
-    fn cleaned(&mut self, bytes: u64) {
-        self.dirty = self.dirty.saturating_sub(bytes);
     }
 }
 
@@ -251,8 +248,8 @@ impl Scheduler for Afq {
         self.creat_return(now, task, call);
     }
 
-    fn buffer_dirty(&mut self, _: Nanos, dirtied: &Dirtied) {
-        self.dirty = self.dirty.saturating_add(dirtied.new_bytes);
+    fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
+        self.dirty.add(now, dirtied.new_bytes);
         self.charge(dirtied.account, dirtied.cost);
         let at = usize::from(dirtied.account);
         if let Some(word) = self.over.get_mut(at / 64) {
@@ -261,10 +258,10 @@ impl Scheduler for Afq {
         }
     }
     fn buffer_free(&mut self, _: Nanos, freed: &Freed) {
-        self.cleaned(freed.bytes);
+        self.dirty.remove(freed.bytes);
     }
     fn buffer_clean(&mut self, _: Nanos, cleaned: &Cleaned) {
-        self.cleaned(cleaned.bytes);
+        self.dirty.remove(cleaned.bytes);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -287,6 +284,7 @@ impl Scheduler for Afq {
     }
 
     fn dispatch(&mut self, now: Nanos) -> Step {
+        let (room_to_write, room) = (self.has_room(now, WRITE), self.has_room(now, OTHER));
         let least =
             |(_, waiter): &(Task, &Waiter)| (self.pass_of(waiter.call.account), waiter.arrived);
         // What a writer has cleaned makes room for itself first.
@@ -295,9 +293,9 @@ impl Scheduler for Afq {
         let may_go = |waiter: &Waiter| match waiter.mark {
             WRITE => {
                 let own = self.pass_of(waiter.call.account);
-                self.has_room(WRITE) && before.is_none_or(|pass| own < pass)
+                room_to_write && before.is_none_or(|pass| own < pass)
             }
-            OTHER => self.has_room(OTHER),
+            OTHER => room,
             left => left < PIECE,
         };
         let next = self.waiting.iter().filter(|(_, waiter)| may_go(waiter)).min_by_key(least);

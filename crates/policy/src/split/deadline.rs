@@ -33,7 +33,8 @@
 //!
 //! # Invariants
 //! Every `fsync` is admitted: when it is small, when nothing of it is left, or after
-//! [`OVERDUE_MAX`] periods of its deadline. It makes progress at least every [`PATIENCE`].
+//! [`OVERDUE_MAX`] periods of its deadline. Nothing of it is in flight for longer than
+//! [`PATIENCE`] without progress, unless the device is slower.
 //!
 //! # Worked example
 //! A appends a page and calls `fsync`, which takes 10 ms alone; B's `fsync` has 1,000 pieces of 2
@@ -83,7 +84,7 @@ pub(super) const WRITER_PIECES: u32 = 4;
 const USUAL_DEADLINE: Nanos = Nanos::from_millis(1_000);
 
 /// Callers of small `fsync`s that are remembered.
-const STREAMS: usize = 16;
+const STREAMS: usize = 64;
 
 /// The size of a batch is kept in quarters of a piece.
 const QUARTERS: u32 = 4;
@@ -271,8 +272,8 @@ impl Deadline {
         let account = u32::from(account) + 1;
         let found = self.streams.iter().position(|stream| stream.account == account);
         let at = found.unwrap_or_else(|| {
-            let oldest = (0..STREAMS).min_by_key(|at| self.streams[*at].last);
-            oldest.unwrap_or(0)
+            let oldest = |at: &usize| (self.streams[*at].running > 0, self.streams[*at].last);
+            (0..STREAMS).min_by_key(oldest).unwrap_or(0)
         });
         if found.is_none() {
             self.streams[at] = Stream { account, ..Stream::default() };
@@ -478,9 +479,9 @@ impl Scheduler for Deadline {
     }
 
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {
-        self.in_flight = self.in_flight.saturating_sub(pieces);
         self.disturbed = now;
         if let Some(waiter) = self.waiting.get_mut(task) {
+            self.in_flight = self.in_flight.saturating_sub(pieces);
             let (in_flight, ordered_left) = of_mark(waiter.mark);
             let in_flight = in_flight.saturating_sub(pieces);
             // What was dirtied since is not this call's.

@@ -32,6 +32,7 @@
 //! large as commits of at most three times their undisturbed time allow.
 
 use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
+use super::dirty::DirtyBytes;
 use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
@@ -110,7 +111,7 @@ pub struct Rcp {
     /// Accounts whose last write was one of the background.
     background: [u64; ACCOUNTS / 64],
     /// Bytes that these accounts have dirtied.
-    dirty: u64,
+    dirty: DirtyBytes,
     /// Critical `fsync`s and reads that run.
     critical: u32,
     /// Critical writes that run.
@@ -181,7 +182,7 @@ impl Rcp {
             reads: Waiting::default(),
             reading: [0; super::TASKS / 64],
             background: [0; ACCOUNTS / 64],
-            dirty: 0,
+            dirty: DirtyBytes::default(),
             critical: 0,
             writing: 0,
             writing_since: Nanos(0),
@@ -197,11 +198,6 @@ impl Rcp {
     /// Sets how much background tasks may dirty before their writes are held.
     pub fn set_dirty_max(&mut self, bytes: u64) {
         self.settings.dirty_max = bytes;
-    }
-
-    /// Bytes that background tasks have dirtied.
-    pub fn dirty(&self) -> u64 {
-        self.dirty
     }
 
     fn begin_critical(&mut self, now: Nanos) {
@@ -243,7 +239,7 @@ impl Rcp {
         causes.share(bytes, |account, part| {
             gone += if self.is_background(account) { part } else { 0 }
         });
-        self.dirty = self.dirty.saturating_sub(gone);
+        self.dirty.remove(gone);
     }
 
     /// An `fsync` with much left to write back.
@@ -281,7 +277,7 @@ impl Scheduler for Rcp {
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.note_account(call);
         // A write to the cache needs no device: what counts is what it leaves dirty.
-        let fits = self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
+        let fits = self.dirty.at(now).saturating_add(call.bytes) <= self.settings.dirty_max
             && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
         if call.urgency != Urgency::Background {
             self.writing = self.writing.saturating_add(1);
@@ -329,9 +325,9 @@ impl Scheduler for Rcp {
         self.writeback.flushed(now);
     }
 
-    fn buffer_dirty(&mut self, _: Nanos, dirtied: &Dirtied) {
+    fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
         if self.is_background(dirtied.account) {
-            self.dirty = self.dirty.saturating_add(dirtied.new_bytes);
+            self.dirty.add(now, dirtied.new_bytes);
         }
     }
 
@@ -422,12 +418,14 @@ impl Scheduler for Rcp {
     }
 
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
-        // A wait that is longer than the call has been held has another reason.
+        // A wait that is longer than a long call has been held has another reason.
         let held = match self.reads.get(task) {
             Some(read) => now.since(read.arrived),
             None => self.writeback.held_for(now, task),
         };
-        let waited = waited.min(held);
+        let pieces = self.writeback.pieces_of(task).saturating_sub(WRITER_PIECES);
+        // A holder may make many short calls under one lock: each is held for a short time only.
+        let waited = if pieces > 0 { waited.min(held) } else { waited };
         // What a client waits for is usually other clients' I/O.
         let alone = self.critical == 0
             && now.since(self.critical_at) >= STUCK_ALONE
@@ -436,7 +434,6 @@ impl Scheduler for Rcp {
             true => (STUCK_ALONE, STUCK_BIG_ALONE),
             false => (STUCK_CALL, STUCK_BIG),
         };
-        let pieces = self.writeback.pieces_of(task).saturating_sub(WRITER_PIECES);
         let patience = (least + Nanos(STUCK_PIECE.0 * u64::from(pieces))).min(most);
         // One at a time: it is a guess, and one of many held writes is enough for a holder.
         if waited < patience || now.since(self.guessed_at) < GUESS_EVERY {

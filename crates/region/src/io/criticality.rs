@@ -18,7 +18,8 @@
 //! # Invariants
 //! All of this is a hint. It is written without a lock, may be torn or late, and a thread that dies
 //! while it waits leaves notes that mislead for [`STUCK_FOR`] at most. Wrong notes let a call go
-//! too early, or leave it held as long as the scheduler would hold it anyway.
+//! too early, or leave it held as long as the scheduler would hold it anyway. A wrong verdict on a
+//! guess lets calls on one file go for some time (`policy::split::trust`).
 
 use super::{AccountSlot, IoRegion, RUNNING, SplitKind, end_wait};
 use crate::{clock, lock, thread};
@@ -119,11 +120,14 @@ struct Guess {
     client: AtomicU32,
     /// The call's task, plus one.
     task: AtomicU32,
+    /// Its file.
+    file: AtomicU32,
+    _pad: AtomicU32,
     /// When the call returned; zero as long as it runs.
     returned_ns: AtomicU64,
 }
 
-headworks_policy::layout!(Guess { client, task, returned_ns });
+headworks_policy::layout!(Guess { client, task, file, _pad, returned_ns });
 
 fn signal_place(address: usize) -> usize {
     (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SIGNALS.trailing_zeros())
@@ -351,6 +355,8 @@ impl IoRegion {
             let guess = &self.inheritance.guess;
             guess.returned_ns.store(0, Relaxed);
             guess.task.store(u32::from(task) + 1, Relaxed);
+            let file = self.tasks.get(usize::from(task)).map(|slot| slot.file.load(Relaxed));
+            guess.file.store(file.unwrap_or(u32::MAX), Relaxed);
             guess.client.store(client, Relaxed);
             if let Some(slot) = self.accounts.get(client as usize - 1) {
                 slot.done.fetch_or(PROMOTED, Relaxed);
@@ -379,9 +385,7 @@ impl IoRegion {
     fn judge_guess(&self, now: Nanos, right: bool) {
         let guess = &self.inheritance.guess;
         guess.client.store(0, Relaxed);
-        let task = guess.task.load(Relaxed).wrapping_sub(1) as usize;
-        // The slot's last call is that one, unless another thread has it by now.
-        let Some(file) = self.tasks.get(task).map(|slot| slot.file.load(Relaxed)) else { return };
+        let file = guess.file.load(Relaxed);
         self.locked(|guarded| guarded.split.scheduler().guessed(now, file, right));
     }
 

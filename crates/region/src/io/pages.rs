@@ -1,6 +1,8 @@
 //! What calls did to pages, once they have returned.
 
-use super::{CallKind, FREE, Guarded, IoRegion, Piece, Task, Ticket, Written, returned, tally};
+use super::{
+    CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, Task, Ticket, Written, returned, tally,
+};
 use crate::clock;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
@@ -9,6 +11,49 @@ use headworks_policy::split::{
 };
 
 impl IoRegion {
+    /// A call has returned.
+    pub fn leave(&self, ticket: Ticket, flushed: Option<tally::Unmarked>) {
+        let now = clock::now();
+        let took = now.since(ticket.admitted);
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            match ticket.kind {
+                CallKind::Fsync => {
+                    slot.fsyncs.fetch_add(1, Relaxed);
+                    slot.fsync_ns.fetch_add(now.since(ticket.entered).0, Relaxed);
+                }
+                CallKind::Read => {
+                    slot.reads.fetch_add(1, Relaxed);
+                    slot.read_bytes.fetch_add(ticket.call.bytes, Relaxed);
+                }
+                _ => {}
+            }
+        }
+        self.note_call_wait(&ticket, now);
+        let is_known = ticket.is_running(self);
+        let told = self.locked(|guarded| {
+            if let Some(task) = ticket.task.filter(|_| is_known) {
+                self.note_return(now, task);
+                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+            }
+            if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
+                self.clean(guarded, now, ticket.call.file, &taken);
+            }
+            self.pump(guarded, now);
+        });
+        self.free(&ticket, told.is_some() || !is_known);
+    }
+
+    /// The task's slot is free. If the scheduler was not `told` that the call has returned, it looks
+    /// like a dead thread's, so that [`IoRegion::reap`] tells.
+    fn free(&self, ticket: &Ticket, told: bool) {
+        let Some(slot) = ticket.slot(self) else { return };
+        if told {
+            slot.word.store(FREE, Release);
+        } else {
+            slot.tid.store(NO_THREAD, Relaxed);
+        }
+    }
+
     /// A write of `bytes` at `offset` has returned.
     pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
         self.counts_write(account, bytes);
@@ -26,7 +71,7 @@ impl IoRegion {
         self.counts_write(call.account, bytes);
         let running = ticket.is_running(self);
         self.note_call_wait(&ticket, clock::now());
-        self.locked(|guarded| {
+        let told = self.locked(|guarded| {
             let now = clock::now();
             self.dirty(guarded, call.account, call.file as u16, offset, bytes);
             if let Some(task) = ticket.task.filter(|_| running) {
@@ -35,9 +80,7 @@ impl IoRegion {
             }
             self.pump(guarded, now);
         });
-        if let Some(slot) = ticket.slot(self) {
-            slot.word.store(FREE, Release);
-        }
+        self.free(&ticket, told.is_some() || !running);
     }
 
     fn dirty(&self, guarded: &mut Guarded, account: Account, file: u16, offset: u64, bytes: u64) {
@@ -193,15 +236,14 @@ impl IoRegion {
             _ => Nanos(0),
         };
         let running = ticket.is_running(self);
-        self.locked(|guarded| {
+        let told = self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| running) {
+                self.note_return(now, task);
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
             }
             self.pump(guarded, now);
         });
-        if let Some(slot) = ticket.slot(self) {
-            slot.word.store(FREE, Release);
-        }
+        self.free(&ticket, told.is_some() || !running);
     }
 
     /// A read of a batch was submitted.

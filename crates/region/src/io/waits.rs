@@ -46,7 +46,7 @@ fn cause_of(kind: CallKind) -> usize {
     BLOCKERS
         + match kind {
             CallKind::Write => 0,
-            CallKind::Fsync => 1,
+            CallKind::Fsync | CallKind::WriteRange => 1,
             CallKind::Read | CallKind::ReadCall => 2,
             CallKind::Create | CallKind::MakeDirectory => 3,
         }
