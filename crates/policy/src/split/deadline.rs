@@ -624,6 +624,19 @@ mod tests {
     }
 
     #[test]
+    fn more_callers_than_are_remembered_do_not_hide_one_that_runs() {
+        let mut deadline = Deadline::default();
+        let mut now = Nanos(10_000_000_000);
+        assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+        for account in 3..3 + 2 * STREAMS as Account {
+            now += Nanos(1_000);
+            assert_eq!(deadline.fsync_entry(now, 1, &small(account)), Entry::Go);
+            deadline.fsync_return(now, 1, &small(account), Nanos(1_000));
+        }
+        assert!(deadline.end_small(now, A, None, Nanos(0)), "A's has not been forgotten");
+    }
+
+    #[test]
     fn a_probe_does_not_wait_for_a_caller_that_is_silent() {
         let mut deadline = Deadline::default();
         let mut now = Nanos(10_000_000_000);

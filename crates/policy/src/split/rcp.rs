@@ -464,7 +464,7 @@ impl Scheduler for Rcp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::split::CauseSet;
+    use crate::split::{CauseSet, dirty};
 
     const CLIENT: Account = 1;
     const CHECKPOINTER: Account = 2;
@@ -645,6 +645,31 @@ mod tests {
         assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
         now += GUESS_EVERY;
         assert!(!rcp.may_block_clients(now, 0, STUCK_BIG), "the next file of the same task");
+    }
+
+    #[test]
+    fn one_of_many_short_calls_is_let_go_for_a_client_that_has_waited_through_them() {
+        let mut rcp = Rcp::default();
+        let now = Nanos(1_000 * MS);
+        assert_eq!(rcp.fsync_entry(now, 3, &call(CLIENT, 1)), Entry::Go);
+        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
+        assert!(!rcp.may_block_clients(now, 0, Nanos(99 * MS)));
+        assert!(rcp.may_block_clients(now, 0, STUCK_CALL), "the holder has made others before");
+    }
+
+    #[test]
+    fn what_is_dirty_and_never_reported_clean_holds_nobody_for_ever() {
+        let mut rcp = Rcp::default();
+        rcp.set_dirty_max(1 << 20);
+        let mut now = Nanos(1_000 * MS);
+        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 0)), Entry::Go);
+        let dirtied = Dirtied { account: CHECKPOINTER, new_bytes: 1 << 30, ..Dirtied::default() };
+        rcp.buffer_dirty(now, &dirtied);
+        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Wait);
+        rcp.cancel(now, 0);
+        // The file is unlinked, or the kernel's flusher has visited it.
+        now += dirty::PERIOD + dirty::PERIOD;
+        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Go);
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl IoRegion {
         self.free(&ticket, told.is_some() || !is_known);
     }
 
-    /// The task's slot is free. If the scheduler was not `told` that the call has returned, it looks
-    /// like a dead thread's, so that [`IoRegion::reap`] tells.
+    /// The task's slot is free. If the scheduler was not `told` that the call has returned, the slot
+    /// looks like that of a dead thread, so that [`IoRegion::reap`] tells.
     fn free(&self, ticket: &Ticket, told: bool) {
         let Some(slot) = ticket.slot(self) else { return };
         if told {
@@ -269,5 +269,41 @@ impl IoRegion {
                 self.clean(guarded, clock::now(), file.into(), &taken);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{IoMapping, RUNNING, STATE, SUSPECT_AFTER};
+    use super::*;
+    use headworks_policy::split::{Entry, SplitKind};
+    use std::time::Duration;
+
+    #[test]
+    fn a_return_without_the_lock_is_told_later() {
+        let path = format!("/dev/shm/headworks-io-lock-{}", std::process::id());
+        let name = std::ffi::CString::new(path.clone()).unwrap();
+        let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
+        std::fs::remove_file(path).unwrap();
+        region.start(SplitKind::Afq, true);
+        let file = region.file(1, 1, |_| 0).unwrap().0;
+        let tickets = [0, 1].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
+        assert!(tickets.iter().all(|ticket| region.is_admitted(ticket)));
+        let held = region.lock.acquire(|_| false).unwrap();
+        // By other threads: this one has the lock.
+        for ticket in tickets {
+            std::thread::spawn(move || region.leave(ticket, None)).join().unwrap();
+        }
+        drop(held);
+        assert_eq!(region.control.lock_busy.load(Relaxed), 2);
+        assert_eq!(region.tasks[0].word.load(Relaxed) & STATE, RUNNING);
+        std::thread::sleep(Duration::from_nanos(SUSPECT_AFTER.0));
+        region.locked(|guarded| {
+            region.reap(guarded, clock::now());
+            let call = Call { pieces: 1, ..Call::default() };
+            let entry = guarded.split.scheduler().fsync_entry(clock::now(), 9, &call);
+            assert_eq!(entry, Entry::Go, "the depth of two is free again");
+        });
+        assert_eq!(region.tasks[0].word.load(Relaxed), FREE);
     }
 }
