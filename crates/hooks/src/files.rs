@@ -23,7 +23,7 @@ pub mod mapped;
 
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
@@ -62,10 +62,16 @@ const GOVERNED: u64 = 2;
 const MISSED: u64 = 4;
 /// Opened with `O_DIRECT`: its writes leave no dirty pages.
 const DIRECT: u64 = 8;
-/// Its last read missed although its pages were in the cache: they were being read ahead.
+/// The kernel reads ahead of it: a read in sequence had to wait lately.
 const STREAMS: u64 = 32;
+/// Counts reads of a stream since one of them has waited.
+const QUICK: u64 = 64;
+const QUICK_MAX: u64 = 1023 * QUICK;
 /// A directory on storage: only its `fsync` is governed.
 const DIRECTORY: u64 = 16 | NOT_GOVERNED;
+
+/// Where each descriptor's next read would be in sequence, in pages.
+static NEXT_READ: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static IoRegion) {
@@ -447,8 +453,14 @@ pub fn before_metadata(directory: bool) -> Option<Call> {
 pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
     let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
+    let kind = match kind {
+        CallKind::Read if file.streams && file.region.holds(CallKind::ReadStream) => {
+            CallKind::ReadStream
+        }
+        kind => kind,
+    };
+    let is_hit = || !file.missed || is_cached(fd, offset, bytes);
     // A read after a cache hit is probably a hit too. It is charged afterwards if it is not.
-    let is_hit = || !file.missed || !file.streams && is_cached(fd, offset, bytes);
     if kind == CallKind::Read && is_hit() {
         let began = clock::now();
         return Some(Call { file: Some(file), began, ..Call::of_nobody(file.region) });
@@ -460,7 +472,7 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
 }
 
 /// It has returned.
-pub fn after_read(call: Call, count: isize) {
+pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     if let Some(file) = call.file {
         let bytes = u64::try_from(count).unwrap_or(0);
         let took = clock::now().since(call.began);
@@ -469,14 +481,41 @@ pub fn after_read(call: Call, count: isize) {
         if slow && !asked {
             call.region.read_unasked(account(call.region), bytes, took);
         }
-        let streams = slow && file.missed && (file.streams || !asked);
-        let change = if slow != file.missed { MISSED } else { 0 }
-            | if streams != file.streams { STREAMS } else { 0 };
-        if change != 0 {
-            file.word.fetch_xor(change, Relaxed);
+        let in_sequence = is_in_sequence(fd, offset, bytes);
+        if slow != file.missed || file.streams {
+            note_read(file, slow, in_sequence);
         }
     }
     leave(call);
+}
+
+/// Whether a read began where the last one of its descriptor ended. Those at the file's own position
+/// are taken for such.
+fn is_in_sequence(fd: c_int, offset: Option<i64>, bytes: u64) -> bool {
+    let (Some(offset), Ok(at)) = (offset, usize::try_from(fd)) else { return true };
+    let Some(next) = NEXT_READ.get(at) else { return false };
+    let offset = u64::try_from(offset).unwrap_or(0);
+    // A few bytes more or less are the same page.
+    let page = |byte: u64| (byte / 4096) as u32;
+    let expected = next.load(Relaxed);
+    next.store(page(offset + bytes), Relaxed);
+    expected == page(offset)
+}
+
+/// Keeps whether a read had to wait, and whether it is one of a stream.
+fn note_read(file: File, slow: bool, in_sequence: bool) {
+    let note = |word: u64| {
+        let quick = word & QUICK_MAX;
+        let rest = word & !(MISSED | STREAMS | QUICK_MAX);
+        Some(match (in_sequence, slow) {
+            (true, true) => rest | MISSED | STREAMS,
+            (true, false) if word & STREAMS != 0 && quick < QUICK_MAX => {
+                rest | STREAMS | (quick + QUICK)
+            }
+            (_, slow) => rest | if slow { MISSED } else { 0 },
+        })
+    };
+    let _ = file.word.fetch_update(Relaxed, Relaxed, note);
 }
 
 /// Completes the call, however it ended.

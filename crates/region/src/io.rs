@@ -161,6 +161,8 @@ pub enum CallKind {
     ReadCall = 5,
     /// Begins the writeback of a range in the background. It makes nothing durable.
     WriteRange = 6,
+    /// A read of a stream: the kernel has read ahead, or does so because of it.
+    ReadStream = 7,
 }
 
 impl CallKind {
@@ -172,7 +174,8 @@ impl CallKind {
             3 => CallKind::MakeDirectory,
             4 => CallKind::Read,
             5 => CallKind::ReadCall,
-            _ => CallKind::WriteRange,
+            6 => CallKind::WriteRange,
+            _ => CallKind::ReadStream,
         }
     }
 }
@@ -503,6 +506,7 @@ impl IoRegion {
         match kind {
             CallKind::Fsync | CallKind::Write => true,
             CallKind::WriteRange => scheduler == SplitKind::Rcp,
+            CallKind::ReadStream => matches!(scheduler, SplitKind::Afq | SplitKind::Token),
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
             CallKind::Read => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
@@ -572,6 +576,7 @@ impl IoRegion {
             CallKind::Create => scheduler.creat_entry(now, task, call),
             CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
             CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
+            CallKind::ReadStream => scheduler.req_add(now, task, &stream_request(call)),
             CallKind::ReadCall => scheduler.read_entry(now, task, call),
         };
         let state = if entry == Entry::Go { RUNNING } else { WAITING };
@@ -758,6 +763,11 @@ fn read_request(call: &Call) -> Request {
     }
 }
 
+/// Nobody waits for what is read ahead.
+fn stream_request(call: &Call) -> Request {
+    Request { sync: false, ..read_request(call) }
+}
+
 fn returned(
     guarded: &mut Guarded,
     now: Nanos,
@@ -773,6 +783,9 @@ fn returned(
         CallKind::Create => scheduler.creat_return(now, task, call),
         CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
         CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),
+        CallKind::ReadStream => {
+            scheduler.req_complete(now, task, &stream_request(call), took);
+        }
         CallKind::ReadCall | CallKind::WriteRange => {}
     }
 }

@@ -63,7 +63,8 @@ pub(crate) fn reading(
     if !files::may_be_governed(fd) || !files::watches_reads() {
         return real();
     }
-    between(|| files::before_read(fd, offset, bytes()), real, files::after_read)
+    let after = |call, count| files::after_read(call, fd, offset, count);
+    between(|| files::before_read(fd, offset, bytes()), real, after)
 }
 
 /// A write, at the file's own position if there is no offset.

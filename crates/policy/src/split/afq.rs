@@ -14,6 +14,9 @@
 //!   Buffered writes run while fewer than [`Settings::dirty_max`] bytes are dirty. Beyond that, the
 //!   writer with the least pass first writes some pieces of its file back, as a writer does that
 //!   the kernel throttles. A writer whose last write was over dirty pages goes at once.
+//! * **Streams.** The kernel reads ahead of a sequential reader, so that its calls hardly ever wait
+//!   for the device themselves. Such calls (`sync` is false) go if the account's pass is at most
+//!   [`AHEAD`] beyond the least one of those that are active.
 //! * **Charges.** A write is charged when it makes clean pages dirty, by the preliminary model; to
 //!   write over dirty pages costs nothing. An `fsync` is charged a seek for its commit.
 //! * **Absence.** An account that was away for more than [`Settings::grace`] comes back at the pass
@@ -75,7 +78,13 @@ impl Settings {
     }
 }
 
+/// Device time, at the usual level, by which a stream may be ahead of others: some of the kernel's
+/// reads.
+pub const AHEAD: Nanos = Nanos::from_millis(20);
+const AHEAD_PASS: u64 = AHEAD.0 * STRIDE / 4;
+
 /// What a task does, in the lowest bits of a waiter's mark.
+const STREAM: u64 = 0;
 const WRITE: u64 = 1;
 const OTHER: u64 = 2;
 /// A write whose thread writes pieces back: the number of those that are left is above.
@@ -102,6 +111,8 @@ pub struct Afq {
     running: u32,
     /// Writers that write pieces back.
     throttled: u32,
+    /// Accounts that read a stream at the moment.
+    streams: [u64; ACCOUNTS / 64],
 }
 
 crate::layout!(Afq {
@@ -114,7 +125,8 @@ crate::layout!(Afq {
     dirty,
     over,
     running,
-    throttled
+    throttled,
+    streams
 });
 
 impl Default for Afq {
@@ -137,6 +149,7 @@ impl Afq {
             over: [0; ACCOUNTS / 64],
             running: 0,
             throttled: 0,
+            streams: [0; ACCOUNTS / 64],
         }
     }
 
@@ -150,8 +163,27 @@ impl Afq {
         self.pass.get(usize::from(account)).copied().unwrap_or(u64::MAX)
     }
 
+    /// The least pass of those that use the device, and a little more.
+    fn pass_ahead(&self, now: Nanos) -> u64 {
+        let is_active = |at: &usize| {
+            self.streams[at / 64] & 1 << (at % 64) != 0
+                || now.since(self.seen[*at]) <= self.settings.grace && self.seen[*at] > Nanos(0)
+        };
+        let least = (0..ACCOUNTS).filter(is_active).map(|at| self.pass[at]).min();
+        least.unwrap_or(u64::MAX).saturating_add(AHEAD_PASS)
+    }
+
+    fn streams(&mut self, account: Account, runs: bool) {
+        let at = usize::from(account);
+        if let Some(word) = self.streams.get_mut(at / 64) {
+            let mask = 1 << (at % 64);
+            if runs { *word |= mask } else { *word &= !mask }
+        }
+    }
+
     fn has_room(&mut self, now: Nanos, kind: u64) -> bool {
         match kind {
+            STREAM => true,
             WRITE => self.dirty.at(now) < self.settings.dirty_max,
             _ => self.running < self.settings.depth.max(1),
         }
@@ -159,8 +191,10 @@ impl Afq {
 
     fn admit(&mut self, account: Account, kind: u64) {
         self.reached = self.reached.max(self.pass_of(account));
-        if kind == OTHER {
-            self.running += 1;
+        match kind {
+            OTHER => self.running += 1,
+            STREAM => self.streams(account, true),
+            _ => {}
         }
     }
 
@@ -170,7 +204,8 @@ impl Afq {
             self.pass[at] = self.pass[at].max(self.reached);
         }
         self.seen[at] = now;
-        if self.has_room(now, kind) && !self.somebody_first(call.account, kind) {
+        let may_stream = kind != STREAM || self.pass_of(call.account) <= self.pass_ahead(now);
+        if may_stream && self.has_room(now, kind) && !self.somebody_first(call.account, kind) {
             self.admit(call.account, kind);
             return Entry::Go;
         }
@@ -188,8 +223,10 @@ impl Afq {
 
     fn leave(&mut self, now: Nanos, account: Account, kind: u64) {
         self.seen[usize::from(account).min(ACCOUNTS - 1)] = now;
-        if kind == OTHER {
-            self.running = self.running.saturating_sub(1);
+        match kind {
+            OTHER => self.running = self.running.saturating_sub(1),
+            STREAM => self.streams(account, false),
+            _ => {}
         }
     }
 
@@ -270,11 +307,17 @@ impl Scheduler for Afq {
         }
         let account = Account::try_from(request.cause).unwrap_or(0);
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-        self.enter(now, task, &Call { account, bytes, ..Call::default() }, OTHER)
+        let kind = if request.sync { OTHER } else { STREAM };
+        self.enter(now, task, &Call { account, bytes, ..Call::default() }, kind)
     }
     fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {
         if request.operation == Operation::Read {
             let account = Account::try_from(request.cause).unwrap_or(0);
+            if !request.sync {
+                let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+                self.charge(account, self.settings.device.transfer(bytes));
+                return self.leave(now, account, STREAM);
+            }
             self.charge(account, service);
             // A read that did not ask has nobody's room to give back.
             if usize::from(task) < TASKS {
@@ -285,6 +328,8 @@ impl Scheduler for Afq {
 
     fn dispatch(&mut self, now: Nanos) -> Step {
         let (room_to_write, room) = (self.has_room(now, WRITE), self.has_room(now, OTHER));
+        let streams = self.waiting.iter().any(|(_, waiter)| waiter.mark == STREAM);
+        let ahead = if streams { self.pass_ahead(now) } else { 0 };
         let least =
             |(_, waiter): &(Task, &Waiter)| (self.pass_of(waiter.call.account), waiter.arrived);
         // What a writer has cleaned makes room for itself first.
@@ -296,6 +341,7 @@ impl Scheduler for Afq {
                 room_to_write && before.is_none_or(|pass| own < pass)
             }
             OTHER => room,
+            STREAM => self.pass_of(waiter.call.account) <= ahead,
             left => left < PIECE,
         };
         let next = self.waiting.iter().filter(|(_, waiter)| may_go(waiter)).min_by_key(least);
@@ -316,7 +362,11 @@ impl Scheduler for Afq {
             self.throttled += 1;
             return Step::Writeback { task, pieces };
         }
-        if self.waiting.is_empty() { Step::Idle } else { Step::Wait(now + LATER) }
+        if self.waiting.is_empty() {
+            return Step::Idle;
+        }
+        // Those who are away are not waited for any more.
+        Step::Wait(now + if streams { self.settings.grace } else { LATER })
     }
 
     fn written_back(&mut self, _: Nanos, task: Task, pieces: u32, _: u32) {
@@ -341,6 +391,7 @@ impl Scheduler for Afq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::IoClass;
 
     fn call(account: Account) -> Call {
         Call { account, bytes: 4096, ..Call::default() }
@@ -413,6 +464,52 @@ mod tests {
                 let off = (*count as f64 - ideal).abs() / ideal;
                 assert!(off < 0.03, "level {level}: {count} of {ideal} at depth {depth}");
             }
+        }
+    }
+
+    /// The paper's Figure 2.13(a): threads that read in sequence while the kernel reads ahead.
+    #[test]
+    fn streams_follow_the_priorities_although_their_calls_hardly_wait() {
+        let levels: Vec<u8> = (0..8).collect();
+        let mut afq = afq(2, &levels);
+        let stream = |account: Account| Request {
+            operation: Operation::Read,
+            sector: 0,
+            sectors: 512,
+            fua: false,
+            sync: false,
+            cause: account.into(),
+            class: IoClass::BestEffort,
+            level: 4,
+            deadline: None,
+        };
+        let mut bytes = [0u64; 8];
+        let mut now = Nanos(1_000_000_000);
+        let mut waiting = [false; 8];
+        // The device reads 256 KiB in 2 ms for whoever may go; each thread calls again at once.
+        for _ in 0..20_000 {
+            now += Nanos::from_millis(2);
+            let mut done: Vec<Task> = (0..8)
+                .filter(|task| !waiting[usize::from(*task)])
+                .filter(|task| afq.req_add(now, *task, &stream(*task)) == Entry::Go)
+                .collect();
+            waiting = [true; 8];
+            for task in &done {
+                afq.req_complete(now, *task, &stream(*task), Nanos(10_000));
+            }
+            while let Step::Admit(task) = afq.dispatch(now) {
+                afq.req_complete(now, task, &stream(task), Nanos(10_000));
+                done.push(task);
+            }
+            for task in done {
+                waiting[usize::from(task)] = false;
+                bytes[usize::from(task)] += 1;
+            }
+        }
+        let all: u64 = bytes.iter().sum();
+        for (level, count) in bytes.iter().enumerate() {
+            let share = *count as f64 / all as f64 / ((8 - level) as f64 / 36.0);
+            assert!((share - 1.0).abs() < 0.1, "level {level}: {bytes:?}");
         }
     }
 

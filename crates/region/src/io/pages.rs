@@ -21,7 +21,7 @@ impl IoRegion {
                     slot.fsyncs.fetch_add(1, Relaxed);
                     slot.fsync_ns.fetch_add(now.since(ticket.entered).0, Relaxed);
                 }
-                CallKind::Read => {
+                CallKind::Read | CallKind::ReadStream => {
                     slot.reads.fetch_add(1, Relaxed);
                     slot.read_bytes.fetch_add(ticket.call.bytes, Relaxed);
                 }

@@ -47,7 +47,7 @@ fn cause_of(kind: CallKind) -> usize {
         + match kind {
             CallKind::Write => 0,
             CallKind::Fsync | CallKind::WriteRange => 1,
-            CallKind::Read | CallKind::ReadCall => 2,
+            CallKind::Read | CallKind::ReadCall | CallKind::ReadStream => 2,
             CallKind::Create | CallKind::MakeDirectory => 3,
         }
 }
