@@ -58,13 +58,28 @@ pub enum Pattern {
     },
     /// Makes an empty file and calls `fsync` on it.
     Create,
+    /// Computes for a millisecond, and touches no file.
+    Compute,
 }
 
 impl Pattern {
     /// Whether the file must exist, with its whole length on the device.
     fn needs_content(self) -> bool {
-        !matches!(self, Pattern::Append | Pattern::Create | Pattern::WriteSequential)
+        !matches!(self, Pattern::Append | Pattern::WriteSequential)
     }
+}
+
+/// A thread's priority for the kernel's I/O scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// The usual one.
+    #[default]
+    Usual,
+    /// 0 (highest) to 7 (lowest) of the class "best effort".
+    Level(u8),
+    /// The class "idle": it has the device when nobody else wants it.
+    Idle,
 }
 
 /// One thread.
@@ -74,7 +89,7 @@ pub struct Task {
     pub name: String,
     /// What it does.
     pub pattern: Pattern,
-    /// Its file, or the directory in which it makes files.
+    /// Its file, or the directory in which it makes files. Not used by one that computes.
     pub path: PathBuf,
     /// Length of the file.
     pub file_bytes: u64,
@@ -82,23 +97,30 @@ pub struct Task {
     pub pause_us: u64,
     /// It begins this much later than the others.
     pub after_ms: u64,
-    /// The kernel's I/O priority, 0 (highest) to 7, if not the usual one.
-    pub priority: Option<u8>,
+    /// It ends so long after it began, if it does not go on to the end.
+    pub for_ms: Option<u64>,
+    /// The kernel's I/O priority.
+    pub priority: Priority,
 }
 
 impl Task {
     /// A thread that works on a file of this length without a pause.
     pub fn new(name: impl Into<String>, pattern: Pattern, path: PathBuf, file_bytes: u64) -> Self {
-        let (name, pause_us, after_ms, priority) = (name.into(), 0, 0, None);
-        Task { name, pattern, path, file_bytes, pause_us, after_ms, priority }
+        let name = name.into();
+        let (pause_us, after_ms, for_ms, priority) = (0, 0, None, Priority::Usual);
+        Task { name, pattern, path, file_bytes, pause_us, after_ms, for_ms, priority }
     }
 
     /// Gives the calling thread the kernel's priority of this task.
     fn set_priority(&self) -> io::Result<()> {
-        let Some(level) = self.priority else { return Ok(()) };
-        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
         let mut ionice = Command::new("ionice");
-        let status = ionice.args(["-c", "2", "-n", &level.to_string(), "-p", &thread]).status()?;
+        match self.priority {
+            Priority::Usual => return Ok(()),
+            Priority::Level(level) => ionice.args(["-c", "2", "-n", &level.to_string()]),
+            Priority::Idle => ionice.args(["-c", "3"]),
+        };
+        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+        let status = ionice.args(["-p", &thread]).status()?;
         if status.success() { Ok(()) } else { Err(io::Error::other("ionice failed")) }
     }
 }
@@ -112,6 +134,8 @@ pub struct Report {
     pub operations: u64,
     /// Bytes read or written.
     pub bytes: u64,
+    /// Bytes of the operations that ended in each second counted.
+    pub bytes_by_second: Vec<u64>,
     /// Seconds counted.
     pub seconds: f64,
     /// Latency of each operation, or of an even sample of them.
@@ -119,6 +143,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what another thread of the same name did in the same time.
+    pub fn add(&mut self, other: &Report) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        for (sum, bytes) in self.bytes_by_second.iter_mut().zip(&other.bytes_by_second) {
+            *sum += bytes;
+        }
+        self.latencies_us.extend(&other.latencies_us);
+    }
+
     /// A percentile of the latencies in milliseconds; NaN if there are none.
     pub fn percentile_ms(&self, part: f64) -> f64 {
         let mut sorted = self.latencies_us.clone();
@@ -145,22 +179,26 @@ const LATENCIES: usize = 100_000;
 pub fn prepare(tasks: &[Task]) -> io::Result<()> {
     let block = vec![0x5A_u8; STREAM];
     for task in tasks {
-        if task.pattern == Pattern::Create {
-            std::fs::create_dir_all(&task.path)?;
-            continue;
+        match task.pattern {
+            Pattern::Create => std::fs::create_dir_all(&task.path)?,
+            Pattern::Compute => {}
+            _ => prepare_file(task, &block)?,
         }
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&task.path)?;
-        if task.pattern.needs_content() {
-            let mut at = file.metadata()?.len();
-            while at < task.file_bytes {
-                let length = (task.file_bytes - at).min(STREAM as u64) as usize;
-                file.write_all_at(&block[..length], at)?;
-                at += length as u64;
-            }
-        }
-        file.sync_all()?;
     }
     Ok(())
+}
+
+fn prepare_file(task: &Task, block: &[u8]) -> io::Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&task.path)?;
+    if task.pattern.needs_content() {
+        let mut at = file.metadata()?.len();
+        while at < task.file_bytes {
+            let length = (task.file_bytes - at).min(STREAM as u64) as usize;
+            file.write_all_at(&block[..length], at)?;
+            at += length as u64;
+        }
+    }
+    file.sync_all()
 }
 
 /// Runs all tasks for `warm_up` and then `window`, and reports on the window.
@@ -198,7 +236,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(task: &'a Task, stream: u64) -> io::Result<Self> {
         let file = match task.pattern {
-            Pattern::Create => None,
+            Pattern::Create | Pattern::Compute => None,
             _ => Some(OpenOptions::new().read(true).write(true).open(&task.path)?),
         };
         let position = match (&file, task.pattern) {
@@ -216,21 +254,24 @@ impl<'a> Worker<'a> {
     }
 
     fn run(mut self, warm_up: Duration, window: Duration) -> io::Result<Report> {
-        std::thread::sleep(Duration::from_millis(self.task.after_ms));
-        let begin =
-            Instant::now() + warm_up.saturating_sub(Duration::from_millis(self.task.after_ms));
+        let after = Duration::from_millis(self.task.after_ms);
+        std::thread::sleep(after);
+        let own = Instant::now();
+        let begin = own + warm_up.saturating_sub(after);
         let end = begin + window;
+        let last = self.task.for_ms.map_or(end, |ms| end.min(own + Duration::from_millis(ms)));
         let mut report = Report {
             name: self.task.name.clone(),
             operations: 0,
             bytes: 0,
+            bytes_by_second: vec![0; window.as_secs_f64().ceil() as usize],
             seconds: window.as_secs_f64(),
             latencies_us: Vec::new(),
         };
         let mut every = 1;
         loop {
             let start = Instant::now();
-            if start >= end {
+            if start >= last {
                 return Ok(report);
             }
             let (bytes, since) = self.operation()?;
@@ -239,7 +280,12 @@ impl<'a> Worker<'a> {
             if now > begin {
                 let whole = now.duration_since(start).as_secs_f64().max(1e-9);
                 let inside = now.min(end).saturating_duration_since(start.max(begin)).as_secs_f64();
-                report.bytes += (bytes as f64 * (inside / whole).min(1.0)) as u64;
+                let bytes = (bytes as f64 * (inside / whole).min(1.0)) as u64;
+                report.bytes += bytes;
+                let second = now.duration_since(begin).as_secs() as usize;
+                if let Some(sum) = report.bytes_by_second.get_mut(second) {
+                    *sum += bytes;
+                }
             }
             if start >= begin {
                 report.operations += 1;
@@ -271,7 +317,13 @@ impl<'a> Worker<'a> {
     /// Returns the bytes, and the start of the measured part.
     fn operation(&mut self) -> io::Result<(u64, Instant)> {
         let start = Instant::now();
-        let Some(file) = self.file.take() else { return self.create(start) };
+        let Some(file) = self.file.take() else {
+            return if self.task.pattern == Pattern::Create {
+                self.create(start)
+            } else {
+                compute(start)
+            };
+        };
         let result = self.on_file(&file, start);
         self.file = Some(file);
         result
@@ -336,7 +388,7 @@ impl<'a> Worker<'a> {
                 self.runs(0, bytes.into(), |buffer, at| file.write_all_at(buffer, at))?;
                 Ok((bytes.into(), start))
             }
-            Pattern::Create => Ok((0, start)),
+            Pattern::Create | Pattern::Compute => Ok((0, start)),
         }
     }
 
@@ -354,6 +406,14 @@ impl<'a> Worker<'a> {
         }
         Ok(())
     }
+}
+
+/// Uses a processor for a millisecond.
+fn compute(start: Instant) -> io::Result<(u64, Instant)> {
+    while start.elapsed() < Duration::from_millis(1) {
+        std::hint::spin_loop();
+    }
+    Ok((0, start))
 }
 
 /// Drops the page cache of a file, so that its next reads come from the device.
@@ -390,13 +450,14 @@ mod tests {
             Pattern::ReadCached { bytes: 8192 },
             Pattern::WriteOver { bytes: 8192 },
             Pattern::Create,
+            Pattern::Compute,
         ];
         let tasks: Vec<Task> = patterns
             .into_iter()
             .enumerate()
             .map(|(at, pattern)| Task {
                 pause_us: 1_000,
-                priority: Some(at as u8 % 8),
+                priority: Priority::Level(at as u8 % 8),
                 ..Task::new(format!("t{at}"), pattern, dir.join(format!("f{at}")), 1 << 20)
             })
             .collect();
@@ -409,6 +470,32 @@ mod tests {
             assert!(report.percentile_ms(0.5) > 0.0 || report.name == "t6" || report.name == "t7");
         }
         assert!(std::fs::metadata(&tasks[0].path).unwrap().len() >= 4096 * reports[0].operations);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_burst_ends_and_threads_of_a_name_add_up() {
+        let dir = std::env::temp_dir().join(format!("headworks-burst-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let burst = Task {
+            for_ms: Some(300),
+            after_ms: 200,
+            priority: Priority::Idle,
+            ..Task::new("B", Pattern::WriteRuns { bytes: 4096 }, dir.join("b"), 1 << 20)
+        };
+        let tasks = [burst.clone(), burst];
+        prepare(&tasks).unwrap();
+        let window = Duration::from_millis(1_500);
+        let reports = run(&tasks, Duration::from_millis(200), window).unwrap();
+        for report in &reports {
+            assert!(report.bytes_by_second[0] > 0, "{report:?}");
+            assert_eq!(report.bytes_by_second[1], 0, "the burst was over");
+            assert_eq!(report.bytes_by_second.iter().sum::<u64>(), report.bytes);
+        }
+        let mut both = reports[0].clone();
+        both.add(&reports[1]);
+        assert_eq!(both.bytes, reports[0].bytes + reports[1].bytes);
+        assert_eq!(both.bytes_by_second[0], both.bytes);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

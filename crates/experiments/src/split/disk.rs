@@ -1,7 +1,6 @@
-//! A fresh disk for each run: a volume in memory that behaves like a device, with ext4 on it.
+//! A fresh disk for each run: a volume in memory that behaves like a device, with a file system on it.
 
 use anyhow::{Context, Result, ensure};
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +18,8 @@ pub(super) struct Stack {
     pub kernel: &'static str,
     /// The scheduler of the volume's own queue.
     pub volume: &'static str,
+    /// The file system, as `headworks volume create --fs` has it.
+    pub file_system: &'static str,
 }
 
 /// A mounted volume, which goes with everything on it when it is dropped.
@@ -44,6 +45,8 @@ impl Disk {
             stack.device,
             "--scheduler",
             stack.volume,
+            "--fs",
+            stack.file_system,
         ])?;
         disk.volume(&["mount", NAME, &disk.dir().display().to_string()])?;
         let queue = disk.queue()?;
@@ -101,13 +104,4 @@ impl Drop for Disk {
             let _ = self.volume(arguments);
         }
     }
-}
-
-/// The command that starts a program behind an I/O scheduler.
-pub(super) fn behind(program: &Path, work: &Path, config: &Path) -> (Vec<OsString>, PathBuf) {
-    let words = ["run", "--name", "split", "--profile", "generic", "--config"];
-    let command = std::iter::once(program.as_os_str().to_owned())
-        .chain(words.map(OsString::from))
-        .chain([config.as_os_str().to_owned(), OsString::from("--")]);
-    (command.collect(), work.join("run"))
 }

@@ -1,7 +1,7 @@
 //! What a figure consists of, and how its runs are made. A figure is data: arms, points, the tasks
 //! at a point, and what must hold.
 
-use super::disk::{self, Disk, Stack};
+use super::disk::{Disk, Stack};
 use super::load::Load;
 use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::progress::Progress;
@@ -16,7 +16,7 @@ use headworks_rig::{Builder, Kind, machine};
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{self, Arrivals, Client, Stop};
 use headworks_workload::files::{self, Report, Task};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,8 @@ pub(super) fn latency_panels(arms: &'static [&'static str]) -> Vec<Panel> {
 pub(super) enum Work {
     /// A process whose threads are the tasks at a point, on files in a directory.
     Files(fn(f64, &Path) -> Vec<Task>),
+    /// The same; the record also has what each task did in each second of the window.
+    FilesOverTime(fn(f64, &Path) -> Vec<Task>),
     /// A database.
     Database {
         /// Makes its data, once.
@@ -99,8 +101,23 @@ impl Plan<'_> {
         Ok(data)
     }
 
+    /// The command of a program under the scheduler of an arm, if it has one. `profile` tells what
+    /// is known of the program.
+    pub(super) fn command(&self, arm: &Arm, program: &Path, profile: &str) -> Result<Command> {
+        let Some(scheduler) = arm.io else { return Ok(Command::new(program)) };
+        let config = self.work.join("io.toml");
+        fs::write(&config, self.config(arm, scheduler))?;
+        let mut command = Command::new(self.program);
+        command
+            .args(["run", "--name", "split", "--profile", profile, "--config"])
+            .args([&config, Path::new("--"), program])
+            .env("HEADWORKS_RUN_DIR", self.work.join("run"));
+        Ok(command)
+    }
+
     /// Requests that arrive at a fixed rate, and something that happens every so often beside
-    /// them. Returns requests per second and latencies in milliseconds.
+    /// them. Returns requests per second, which part of those that were due was answered, and
+    /// latencies in milliseconds.
     pub(super) fn requests<C: Client>(
         &self,
         users: usize,
@@ -135,8 +152,10 @@ impl Plan<'_> {
         })?;
         let latency = report.latency;
         let ms = |us: u64| us as f64 / 1e3;
+        let count = report.count as f64;
         Ok(named([
             ("per_s", report.per_s),
+            ("answered_part", count / (count + report.overdue as f64)),
             ("p50_ms", ms(latency.p50_us)),
             ("p99_ms", ms(latency.p99_us)),
             ("p999_ms", ms(latency.p999_us)),
@@ -161,8 +180,8 @@ pub(super) struct Arm {
     pub stack: Stack,
     /// The scheduler of files, if any.
     pub io: Option<&'static str>,
-    /// Only this task runs.
-    pub only: Option<&'static str>,
+    /// Only tasks whose names begin like these run; all of them if there are none.
+    pub only: &'static [&'static str],
     /// Whether a quick run has it.
     pub quick: bool,
 }
@@ -173,8 +192,8 @@ impl Arm {
         device: &'static str,
         kernel: &'static str,
     ) -> Self {
-        let stack = Stack { device, kernel, volume: "noop" };
-        Arm { label, stack, io: None, only: None, quick: true }
+        let stack = Stack { device, kernel, volume: "noop", file_system: "ext4" };
+        Arm { label, stack, io: None, only: &[], quick: true }
     }
 
     pub(super) const fn io(self, scheduler: &'static str) -> Self {
@@ -186,8 +205,13 @@ impl Arm {
         Arm { stack: Stack { volume: scheduler, ..self.stack }, ..self }
     }
 
-    pub(super) const fn only(self, task: &'static str) -> Self {
-        Arm { only: Some(task), ..self }
+    /// On XFS instead of ext4.
+    pub(super) const fn xfs(self) -> Self {
+        Arm { stack: Stack { file_system: "xfs", ..self.stack }, ..self }
+    }
+
+    pub(super) const fn only(self, only: &'static [&'static str]) -> Self {
+        Arm { only, ..self }
     }
 
     pub(super) const fn full_only(self) -> Self {
@@ -242,13 +266,19 @@ impl Bench for Figure {
 
     fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
         let record = sweep::read(directory, self.id)?;
+        let xfs = self.arms.iter().any(|arm| arm.stack.file_system == "xfs");
+        let file_system = if xfs { "ext4 or XFS" } else { "ext4" };
         let show = Presentation {
             id: self.id,
             figure: self.figure,
             about: self.about,
             sweep_label: self.axis,
-            caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
+            caption: format!(
+                "Modelled device, {file_system}, windows of {} s",
+                record.counted_s
+            ),
             claims: self.claims,
+            time_label: "s of the window",
             panels: (self.panels)(),
             ..Presentation::default()
         };
@@ -280,7 +310,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let schedule = Rounds::begin(&experiment, options);
     let work = TestDirectory::new(options, 2 << 30)?;
     let template = match &figure.work {
-        Work::Files(_) => PathBuf::new(),
+        Work::Files(_) | Work::FilesOverTime(_) => PathBuf::new(),
         Work::Database { template, .. } => {
             progress.step("making the data", Duration::from_secs(20));
             template(work.path())?
@@ -292,6 +322,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
             ("device", arm.stack.device),
             ("kernel_scheduler", arm.stack.kernel),
             ("volume_scheduler", arm.stack.volume),
+            ("file_system", arm.stack.file_system),
             ("io_scheduler", arm.io.unwrap_or("none")),
         ];
         let setup = setup.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -302,65 +333,80 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     schedule.collect(rounds, seconds, figure.axis, described, |task| {
         progress.step(task.title, each);
         let arm = arms.iter().find(|arm| arm.label == task.arm).context("no such arm")?;
-        let numbers = one(&plan, arm, task.at)?;
-        let (bucket_s, load) = (window_s as f64, Some(machine::Load::at_rest()));
-        Ok(Run { numbers, bucket_s, load, ..Run::default() })
+        let run = one(&plan, arm, task.at)?;
+        Ok(Run { load: Some(machine::Load::at_rest()), ..run })
     })
 }
 
 /// One run, on a fresh disk.
-fn one(plan: &Plan<'_>, arm: &Arm, at: f64) -> Result<Numbers> {
+fn one(plan: &Plan<'_>, arm: &Arm, at: f64) -> Result<Run> {
     let disk = Disk::new(plan.program, plan.work, arm.stack)?;
-    match &plan.figure.work {
-        Work::Files(tasks) => tasks_on_files(plan, arm, tasks(at, &disk.dir())),
-        Work::Database { one, .. } => one(plan, &disk, arm, at),
-    }
+    let run = Run { bucket_s: plan.window_s as f64, ..Run::default() };
+    Ok(match &plan.figure.work {
+        Work::Files(tasks) => {
+            let reports = tasks_on_files(plan, arm, tasks(at, &disk.dir()))?;
+            Run { numbers: numbers(&reports), ..run }
+        }
+        Work::FilesOverTime(tasks) => {
+            let reports = tasks_on_files(plan, arm, tasks(at, &disk.dir()))?;
+            let of = |report: &Report| {
+                let rates = report.bytes_by_second.iter().map(|bytes| *bytes as f64 / 1e6);
+                (format!("{}_mb_per_s", report.name.to_lowercase()), rates.collect())
+            };
+            let series = reports.iter().map(of).collect();
+            Run { numbers: numbers(&reports), series, bucket_s: 1.0, ..run }
+        }
+        Work::Database { one, .. } => Run { numbers: one(plan, &disk, arm, at)?, ..run },
+    })
 }
 
-/// The files, and a process with all tasks.
-fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Numbers> {
-    tasks.retain(|task| arm.only.is_none_or(|only| task.name.starts_with(only)));
+/// The files, and a process with all tasks. Threads of the same name have one report.
+fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Vec<Report>> {
+    let runs = |task: &Task| arm.only.iter().any(|only| task.name.starts_with(only));
+    tasks.retain(|task| arm.only.is_empty() || runs(task));
     files::prepare(&tasks)?;
-    for task in &tasks {
-        if task.path.is_file() {
-            files::forget(&task.path)?;
-        }
+    let paths: BTreeSet<PathBuf> =
+        tasks.iter().map(|task| task.path.clone()).filter(|path| path.is_file()).collect();
+    for path in &paths {
+        files::forget(path)?;
     }
     let load = Load { tasks, warm_up_ms: plan.warm_up_s * 1_000, window_ms: plan.window_s * 1_000 };
     let spec = plan.work.join("load.json");
     fs::write(&spec, serde_json::to_string(&load)?)?;
     // `headworks-bench` itself.
     let load_program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = match arm.io {
-        None => Command::new(&load_program),
-        Some(scheduler) => {
-            let config = plan.work.join("io.toml");
-            fs::write(&config, plan.config(arm, scheduler))?;
-            let (words, run_dir) = disk::behind(plan.program, plan.work, &config);
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).arg(&load_program).env("HEADWORKS_RUN_DIR", run_dir);
-            command
-        }
-    };
+    let mut command = plan.command(arm, &load_program, "generic")?;
     let output = command.arg("files").arg(&spec).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     let reports: Vec<Report> = serde_json::from_slice(&output.stdout).context(
         "cannot read the reports of the load's process: is its program of another build?",
     )?;
-    let mut numbers = BTreeMap::new();
-    for report in &reports {
-        for (what, value) in [
+    // What is dirty yet need not be written: on a disk that may take minutes.
+    for path in &paths {
+        fs::remove_file(path)?;
+    }
+    let mut named: BTreeMap<String, Report> = BTreeMap::new();
+    for report in reports {
+        match named.get_mut(&report.name) {
+            Some(sum) => sum.add(&report),
+            None => drop(named.insert(report.name.clone(), report)),
+        }
+    }
+    Ok(named.into_values().collect())
+}
+
+fn numbers(reports: &[Report]) -> Numbers {
+    let of = |report: &Report| {
+        let name = report.name.to_lowercase();
+        [
             ("per_s", report.per_s()),
             ("mb_per_s", report.mb_per_s()),
             ("p50_ms", report.percentile_ms(0.5)),
             ("p99_ms", report.percentile_ms(0.99)),
             ("max_ms", report.percentile_ms(1.0)),
-        ] {
-            // A thread that ended no operation in the window has no latencies.
-            if value.is_finite() {
-                numbers.insert(format!("{}_{what}", report.name.to_lowercase()), value);
-            }
-        }
-    }
-    Ok(numbers)
+        ]
+        .map(|(what, value)| (format!("{name}_{what}"), value))
+    };
+    // A thread that ended no operation in the window has no latencies.
+    reports.iter().flat_map(of).filter(|(_, value)| value.is_finite()).collect()
 }

@@ -3,7 +3,7 @@
 use super::figure::{Arm, Figure, Work};
 use crate::sweep::panel::Panel;
 use crate::sweep::{Claim, Seed};
-use headworks_workload::files::{Pattern, Task};
+use headworks_workload::files::{Pattern, Priority, Task};
 use std::path::Path;
 
 /// The axis: what every thread does with its own file.
@@ -35,7 +35,7 @@ fn tasks(at: f64, dir: &Path) -> Vec<Task> {
     let task = |level: u8, thread: u32| {
         let name = format!("p{level}-{thread}");
         let path = dir.join(&name);
-        Task { priority: Some(level), ..Task::new(name, pattern, path, bytes) }
+        Task { priority: Priority::Level(level), ..Task::new(name, pattern, path, bytes) }
     };
     (0..LEVELS).flat_map(|level| (0..threads).map(move |thread| task(level, thread))).collect()
 }

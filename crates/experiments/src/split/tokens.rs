@@ -119,8 +119,8 @@ pub(super) const FIG_16: Figure = Figure {
     times: TIMES,
     around_s: 35,
     arms: &[
-        Arm::new(ALONE, "hdd", "mq-deadline").only("A"),
-        Arm::new(FREE, "hdd", "mq-deadline").only("B").full_only(),
+        Arm::new(ALONE, "hdd", "mq-deadline").only(&["A"]),
+        Arm::new(FREE, "hdd", "mq-deadline").only(&["B"]).full_only(),
         Arm::new(SCS, "hdd", "mq-deadline").io("scs-token"),
         Arm::new(SPLIT, "hdd", "mq-deadline").io("split-token"),
     ],
