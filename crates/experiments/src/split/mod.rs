@@ -4,15 +4,19 @@
 //! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]), and on it a process whose threads are the
 //! tasks ([`load`]), or a database.
 
+mod burst;
 mod cost;
 mod disk;
 mod figure;
 mod fsync;
 mod load;
 mod mariadb;
+mod metadata;
 mod postgres;
 mod redis;
 mod shares;
+mod sqlite;
+mod threads;
 mod tokens;
 
 use crate::experiment::Experiment;
@@ -20,11 +24,15 @@ pub use load::file_load;
 
 /// All of them, in the order of the chapter.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    burst::FIG_3.experiment(),
     fsync::FIG_6.experiment(),
     fsync::FIG_14.experiment(),
     shares::FIG_13.experiment(),
     tokens::FIG_15.experiment(),
     tokens::FIG_16.experiment(),
+    threads::FIG_17.experiment(),
+    metadata::FIG_19.experiment(),
+    sqlite::FIG_20.experiment(),
     postgres::FIG_SPLIT.experiment(),
     postgres::FIG_RCP.experiment(),
     redis::FIG_9.experiment(),

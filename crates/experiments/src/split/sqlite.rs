@@ -145,7 +145,7 @@ impl Client for Writer<'_> {
             (0..UPDATES).map(|_| update(self.random.within(1, ROWS))).collect();
         self.shell
             .ask(&format!("BEGIN; {updates} COMMIT;"))
-            .map_err(|error| DbError::new(ErrorKind::Other, error.to_string()))?;
+            .map_err(|error| DbError::new(ErrorKind::Server, error.to_string()))?;
         self.frames.fetch_add(UPDATES, Relaxed);
         Ok(())
     }

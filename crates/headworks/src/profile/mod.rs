@@ -26,6 +26,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("memcached", include_str!("../../profiles/memcached.toml")),
     ("mongodb", include_str!("../../profiles/mongodb.toml")),
     ("mongodb-loops", include_str!("../../profiles/mongodb-loops.toml")),
+    ("sqlite", include_str!("../../profiles/sqlite.toml")),
     (GENERIC, include_str!("../../profiles/generic.toml")),
 ];
 

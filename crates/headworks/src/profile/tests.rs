@@ -22,6 +22,7 @@ fn a_program_is_known_by_its_name() {
         ("/usr/bin/redis-server", "redis"),
         ("memcached", "memcached"),
         ("/usr/bin/mongod", "mongodb"),
+        ("/usr/bin/sqlite3", "sqlite"),
         ("something-else", "generic"),
     ] {
         assert_eq!(all.of(Path::new(program)).name, name, "{program}");
@@ -35,10 +36,13 @@ fn a_program_is_known_by_its_name() {
 #[test]
 fn each_profile_that_comes_along_says_all_that_is_used() {
     for profile in builtin().all() {
-        assert!(!profile.calls.receive.is_empty() && !profile.calls.accept.is_empty());
+        // It serves nobody.
+        let sessions = profile.name != "sqlite";
+        assert_eq!(!profile.calls.receive.is_empty(), sessions, "{}", profile.name);
+        assert_eq!(!profile.calls.accept.is_empty(), sessions, "{}", profile.name);
         assert!(!profile.notes.is_empty() && !profile.title.is_empty(), "{}", profile.name);
-        // No package has a unit for a server under a JVM.
-        let without = [GENERIC, "mongodb-loops"].contains(&profile.name.as_str());
+        // No package has a unit for a server under a JVM, or for a command line.
+        let without = [GENERIC, "mongodb-loops", "sqlite"].contains(&profile.name.as_str());
         assert_eq!(profile.units.is_empty(), without, "{}", profile.name);
     }
 }
