@@ -273,10 +273,7 @@ impl Bench for Figure {
             figure: self.figure,
             about: self.about,
             sweep_label: self.axis,
-            caption: format!(
-                "Modelled device, {file_system}, windows of {} s",
-                record.counted_s
-            ),
+            caption: format!("Modelled device, {file_system}, windows of {} s", record.counted_s),
             claims: self.claims,
             time_label: "s of the window",
             panels: (self.panels)(),

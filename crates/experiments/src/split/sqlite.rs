@@ -141,8 +141,7 @@ impl Client for Writer<'_> {
 
     fn attempt(&mut self) -> Result<(), DbError> {
         let update = |row| format!("UPDATE t SET v = randomblob(1000) WHERE id = {row};");
-        let updates: String =
-            (0..UPDATES).map(|_| update(self.random.within(1, ROWS))).collect();
+        let updates: String = (0..UPDATES).map(|_| update(self.random.within(1, ROWS))).collect();
         self.shell
             .ask(&format!("BEGIN; {updates} COMMIT;"))
             .map_err(|error| DbError::new(ErrorKind::Server, error.to_string()))?;
