@@ -26,7 +26,7 @@ fn tasks(_: f64, dir: &Path) -> Vec<Task> {
     vec![a, b]
 }
 
-/// A's rate in the second half of the window, while the kernel writes, of that alone.
+/// A's rate in the second half of the window, of that alone. The kernel writes then.
 fn late(seed: &Seed<'_>, arm: &str) -> f64 {
     seed.late(arm, THIS, RATE) / seed.late(ALONE, THIS, RATE)
 }
@@ -44,8 +44,8 @@ pub(super) const FIG_3: Figure = Figure {
     paper: "Split and Maat",
     figure: "Figure 2.3",
     about: "A reads in sequence; B, of the kernel's idle class, writes blocks of 4 KiB at random places of 2 GiB for \
-        one second, and calls no fsync. Under afq, A has the highest priority and B the lowest. The kernel writes \
-        what B made dirty from 30 to 35 s later on. Writeback throttle off.",
+        one second, and calls no fsync. Under afq, A has the highest priority and B the lowest. The kernel \
+        begins to write what is dirty when that is a tenth of the memory, or 30 s old. Writeback throttle off.",
     axis: "load",
     times: [(WARM_UP_S, 180, 5), (WARM_UP_S, 60, 1)],
     around_s: 40,

@@ -249,3 +249,29 @@ pub(super) const FIG_20: Figure = Figure {
         vec![panel("P99", "p99_ms"), panel("P99.9", "p999_ms"), panel("Longest", "max_ms")]
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_logs_as_many_frames_as_rows_and_a_checkpoint_writes_them() {
+        let Ok(program) = sqlite() else {
+            println!("skipped: no sqlite3 (apt-get install sqlite3)");
+            return;
+        };
+        let dir = std::env::temp_dir().join(format!("headworks-sqlite-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let data = template(&dir).unwrap();
+        let start = |name| Shell::start(Command::new(&program), &data, &dir.join(name)).unwrap();
+        let (shell, mut checkpointer) = (start("writer"), start("checkpointer"));
+        assert!(shell.sibling().is_ok() && !shell.is_governed().unwrap());
+        let frames = AtomicU64::new(0);
+        let mut writer = Writer { shell, random: Random::new(SEED), frames: &frames };
+        writer.attempt().unwrap();
+        let line = checkpointer.ask("PRAGMA wal_checkpoint(PASSIVE);").unwrap();
+        assert_eq!((line.trim_end(), frames.into_inner()), ("0|4|4", UPDATES));
+        assert!(checkpointer.ask("SELECT nonsense;").is_err(), "it has ended");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

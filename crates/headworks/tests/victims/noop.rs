@@ -152,6 +152,23 @@ fn sqlite_does_the_same_by_the_same_calls() {
     place.compare(&[python.to_str().unwrap(), "-"], SQLITE, fresh, "[('ok',)]");
 }
 
+#[test]
+fn sqlites_command_line_has_a_profile_of_its_own() {
+    let Some(sqlite) = find_program("sqlite3") else {
+        println!("skipped: no sqlite3 (apt-get install sqlite3)");
+        return;
+    };
+    let place = Place::new("sqlite-line", false);
+    let sql = "create table t(a); insert into t values(7); select a from t;";
+    let mut command = place.run.headworks(["run", "--name", "sqlite", "--io", "split-deadline"]);
+    let output = command.arg("--").arg(sqlite).args(["data", sql]).current_dir(&place.directory);
+    let output = output.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "7\n", "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("profile sqlite,") && !said.contains("warning: no profile"), "{said}");
+    assert!(!said.contains("the gate sees"), "nobody is to be seen: {said}");
+}
+
 const POSTGRES: &str = "create table t(a int primary key, b text)
 insert into t select i, md5(i::text) from generate_series(1,3000) i
 select count(*), md5(string_agg(b, ',' order by a)) from t
