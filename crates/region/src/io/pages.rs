@@ -43,8 +43,8 @@ impl IoRegion {
         self.free(&ticket, told.is_some() || !is_known);
     }
 
-    /// The task's slot is free. If the scheduler was not `told` of the return, the slot looks like that
-    /// of a dead thread, so that [`IoRegion::reap`] tells.
+    /// The task's slot is free. If the scheduler was not `told` of the return, the slot looks like
+    /// that of a dead thread, so that [`IoRegion::reap`] tells.
     fn free(&self, ticket: &Ticket, told: bool) {
         let Some(slot) = ticket.slot(self) else { return };
         if told {
