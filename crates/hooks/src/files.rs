@@ -489,7 +489,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     leave(call);
 }
 
-/// Whether a read began where the last one of its descriptor ended. Those at the file's own position
+/// Whether a read began where the last one of its descriptor ended. Those at the file's own
+/// position
 /// are taken for such.
 fn is_in_sequence(fd: c_int, offset: Option<i64>, bytes: u64) -> bool {
     let (Some(offset), Ok(at)) = (offset, usize::try_from(fd)) else { return true };

@@ -1,4 +1,5 @@
-//! A fresh disk for each run: a volume in memory that behaves like a device, with a file system on it.
+//! A fresh disk for each run: a volume in memory that behaves like a device, with a file system on
+//! it.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;

@@ -357,7 +357,7 @@ impl Scheduler for Afq {
         {
             let pieces = waiter.call.pieces.min(WRITER_PIECES);
             if let Some(waiter) = self.waiting.get_mut(task) {
-                waiter.mark = THROTTLED | u64::from(pieces) * PIECE;
+                waiter.mark = THROTTLED | (u64::from(pieces) * PIECE);
             }
             self.throttled += 1;
             return Step::Writeback { task, pieces };
@@ -543,7 +543,8 @@ mod tests {
         assert_eq!(afq.pass_of(1), 0);
     }
 
-    /// Writers without a pause; each piece takes 8 ms on the device. Returns the megabytes that each
+    /// Writers without a pause; each piece takes 8 ms on the device. Returns the megabytes that
+    /// each
     /// wrote.
     fn buffered(levels: &[u8], pieces: u32) -> Vec<u64> {
         let mut afq = afq(1, levels);

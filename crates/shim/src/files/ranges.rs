@@ -23,7 +23,8 @@ pub(crate) fn allocating(
     result
 }
 
-/// `sync_file_range` begins what a scheduler would order. It is held only in the background of `rcp`, where so much at once would be in the clients' way.
+/// `sync_file_range` begins what a scheduler would order. It is held only in the background of
+/// `rcp`, where so much at once would be in the clients' way.
 pub(crate) fn sync_range(
     fd: c_int,
     offset: off_t,
