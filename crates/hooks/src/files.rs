@@ -28,10 +28,10 @@ use headworks_policy::Nanos;
 use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
 use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
-use headworks_region::thread::keeping_errno;
+use headworks_region::thread::{self, keeping_errno};
 use libc::c_int;
 
-/// A read that takes longer came from the device.
+/// A read that takes longer may have come from the device: the kernel is asked.
 const DEVICE_READ: Nanos = Nanos::from_micros(60);
 
 /// Pieces of one call that can be in flight.
@@ -62,11 +62,13 @@ const GOVERNED: u64 = 2;
 const MISSED: u64 = 4;
 /// Opened with `O_DIRECT`: its writes leave no dirty pages.
 const DIRECT: u64 = 8;
-/// The kernel reads ahead of it: a read in sequence had to wait lately.
+/// The kernel reads ahead of it.
 const STREAMS: u64 = 32;
-/// Counts reads of a stream since one of them has waited.
+/// Counts what a stream has read since the device last read for it, in units of `QUICK_BYTES`: the
+/// kernel reads ahead by less than 16 MiB.
 const QUICK: u64 = 64;
 const QUICK_MAX: u64 = 1023 * QUICK;
+const QUICK_BYTES: u64 = 16 << 10;
 /// A directory on storage: only its `fsync` is governed.
 const DIRECTORY: u64 = 16 | NOT_GOVERNED;
 
@@ -476,17 +478,49 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     if let Some(file) = call.file {
         let bytes = u64::try_from(count).unwrap_or(0);
         let took = clock::now().since(call.began);
-        let slow = bytes > 0 && took >= DEVICE_READ;
-        let asked = call.ticket.is_some();
-        if slow && !asked {
+        let mut slow = bytes > 0 && took >= DEVICE_READ;
+        if slow || file.streams {
+            // Else it was preempted, or copied much. What is read ahead is quick.
+            slow = reads_from_device().unwrap_or(slow);
+        }
+        if slow && call.ticket.is_none() {
             call.region.read_unasked(account(call.region), bytes, took);
         }
         let in_sequence = is_in_sequence(fd, offset, bytes);
         if slow != file.missed || file.streams {
-            note_read(file, slow, in_sequence);
+            let note = |word| Some(after_a_read(word, slow, in_sequence, bytes));
+            let _ = file.word.fetch_update(Relaxed, Relaxed, note);
         }
     }
     leave(call);
+}
+
+/// Whether a device has read anything for the calling thread since it last asked, what is read ahead
+/// included. `None` where the kernel does not count that.
+fn reads_from_device() -> Option<bool> {
+    const UNKNOWN: u32 = 0;
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static COUNTS: AtomicU32 = AtomicU32::new(UNKNOWN);
+    keeping_errno(|| {
+        if COUNTS.load(Relaxed) == UNKNOWN {
+            // The file is there if the kernel counts (CONFIG_TASK_IO_ACCOUNTING).
+            // SAFETY: the path is a C string.
+            let found = unsafe { libc::access(c"/proc/self/io".as_ptr(), libc::F_OK) } == 0;
+            COUNTS.store(if found { YES } else { NO }, Relaxed);
+        }
+        if COUNTS.load(Relaxed) == NO {
+            return None;
+        }
+        // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = core::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            usage
+        };
+        let blocks = usage.ru_inblock as u32;
+        Some(thread::with(|words| words.blocks_read.replace(blocks)) != blocks)
+    })
 }
 
 /// Whether a read began where the last one of its descriptor ended. Those at the file's own
@@ -503,20 +537,17 @@ fn is_in_sequence(fd: c_int, offset: Option<i64>, bytes: u64) -> bool {
     expected == page(offset)
 }
 
-/// Keeps whether a read had to wait, and whether it is one of a stream.
-fn note_read(file: File, slow: bool, in_sequence: bool) {
-    let note = |word: u64| {
-        let quick = word & QUICK_MAX;
-        let rest = word & !(MISSED | STREAMS | QUICK_MAX);
-        Some(match (in_sequence, slow) {
-            (true, true) => rest | MISSED | STREAMS,
-            (true, false) if word & STREAMS != 0 && quick < QUICK_MAX => {
-                rest | STREAMS | (quick + QUICK)
-            }
-            (_, slow) => rest | if slow { MISSED } else { 0 },
-        })
-    };
-    let _ = file.word.fetch_update(Relaxed, Relaxed, note);
+/// A descriptor's word after a read: whether the device read for it, and whether it is one of a
+/// stream.
+fn after_a_read(word: u64, slow: bool, in_sequence: bool, bytes: u64) -> u64 {
+    let quick = (word & QUICK_MAX) + (bytes / QUICK_BYTES).clamp(1, QUICK_MAX / QUICK) * QUICK;
+    let rest = word & !(MISSED | STREAMS | QUICK_MAX);
+    match (in_sequence, slow) {
+        (true, true) => rest | MISSED | STREAMS,
+        (true, false) if word & STREAMS != 0 && quick <= QUICK_MAX => rest | STREAMS | quick,
+        (_, true) => rest | MISSED,
+        (_, false) => rest,
+    }
 }
 
 /// Completes the call, however it ended.
@@ -691,4 +722,40 @@ fn is_cached(fd: c_int, offset: Option<i64>, bytes: usize) -> bool {
         let (first, last) = (offset / 4096, (offset + bytes as u64 - 1) / 4096);
         cache_state(fd, offset, bytes as u64).is_none_or(|cache| cache.nr_cache > last - first)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_a_sequence_for_which_the_device_reads_now_and_then() {
+        let own = 7 << 32 | 3 << 16 | GOVERNED;
+        let stream = after_a_read(own, true, true, 8192);
+        assert_eq!(stream, own | MISSED | STREAMS);
+        let mut word = stream;
+        for _ in 0..1_000 {
+            word = after_a_read(word, false, true, 8192);
+            assert!(
+                word & STREAMS != 0 && word & MISSED == 0 && word & !QUICK_MAX & !STREAMS == own
+            );
+        }
+        assert_eq!(after_a_read(word, true, true, 8192), stream, "it goes on");
+        assert_eq!(after_a_read(word, false, false, 8192), own, "somewhere else");
+        assert_eq!(after_a_read(word, true, false, 8192), own | MISSED);
+        for _ in 0..64 {
+            word = after_a_read(word, false, true, 256 << 10);
+        }
+        assert_eq!(word, own, "16 MiB without the device: it is all in the cache");
+    }
+
+    #[test]
+    fn a_read_is_in_sequence_where_the_last_one_ended() {
+        let fd = DESCRIPTORS as c_int - 1;
+        assert!(!is_in_sequence(fd, Some(8 << 20), 8192));
+        assert!(is_in_sequence(fd, Some((8 << 20) + 8192), 100));
+        assert!(is_in_sequence(fd, Some((8 << 20) + 8292), 100), "the same page");
+        assert!(!is_in_sequence(fd, Some(0), 100));
+        assert!(is_in_sequence(fd, None, 100), "at the file's own position");
+    }
 }

@@ -75,6 +75,7 @@ pub fn forked() {
     thread::with(|words| {
         words.ground.set(0);
         words.background.set(false);
+        words.blocks_read.set(0);
     });
 }
 

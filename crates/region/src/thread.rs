@@ -23,6 +23,8 @@ pub struct Words {
     pub ground: Cell<u8>,
     /// The session that it serves, or served last, is of a background class.
     pub background: Cell<bool>,
+    /// Blocks of 512 bytes that devices had read for it when it last looked.
+    pub blocks_read: Cell<u32>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -35,13 +37,13 @@ mod place {
         ".globl headworks_thread_words",
         ".hidden headworks_thread_words",
         ".type headworks_thread_words, @object",
-        ".size headworks_thread_words, 16",
+        ".size headworks_thread_words, 24",
         "headworks_thread_words:",
-        ".zero 16",
+        ".zero 24",
         ".popsection",
     );
 
-    const _: () = assert!(size_of::<Words>() <= 16 && align_of::<Words>() <= 8);
+    const _: () = assert!(size_of::<Words>() <= 24 && align_of::<Words>() <= 8);
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
@@ -55,7 +57,7 @@ mod place {
                 options(pure, readonly, nostack),
             );
         }
-        // SAFETY: 16 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // SAFETY: 24 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
         // The reference does not outlive the call, so it stays in the thread.
         work(unsafe { &*place })
     }
@@ -75,6 +77,7 @@ mod place {
                 account: Cell::new(0),
                 ground: Cell::new(0),
                 background: Cell::new(false),
+                blocks_read: Cell::new(0),
             }
         };
     }
