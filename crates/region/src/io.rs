@@ -76,6 +76,9 @@ pub struct IoControl {
     hold_max_ms: AtomicU32,
     /// Bytes that background tasks may have dirtied; zero for the scheduler's own default.
     dirty_max: AtomicU64,
+    /// Reads of the background at a time; zero for the scheduler's own default.
+    reads: AtomicU32,
+    _pad: AtomicU32,
     /// The gate tells which threads serve clients: all others are background.
     pub gate_knows: AtomicU32,
     /// Nobody inherits who holds what a client waits for.
@@ -102,6 +105,8 @@ headworks_policy::layout!(IoControl {
     rotational,
     hold_max_ms,
     dirty_max,
+    reads,
+    _pad,
     gate_knows,
     without_inheritance,
     lock_busy,
@@ -334,6 +339,10 @@ impl IoRegion {
             0 => {}
             bytes => guarded.split.set_dirty_max(bytes),
         }
+        match self.control.reads.load(Relaxed) {
+            0 => {}
+            count => guarded.split.set_reads(count),
+        }
         for slot in &self.tasks {
             // The new scheduler knows none of them.
             end_wait(slot, PASSED);
@@ -360,6 +369,12 @@ impl IoRegion {
     /// the scheduler's own default.
     pub fn set_dirty_max(&self, bytes: u64) {
         self.control.dirty_max.store(bytes, Relaxed);
+    }
+
+    /// Reads of the background that run while clients read or commit, from the next
+    /// [`IoRegion::start`] on; zero for the scheduler's own default.
+    pub fn set_reads(&self, count: u32) {
+        self.control.reads.store(count, Relaxed);
     }
 
     /// Whether threads that hold what a client waits for inherit.

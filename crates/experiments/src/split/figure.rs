@@ -167,8 +167,8 @@ impl Plan<'_> {
     pub(super) fn config(&self, arm: &Arm, scheduler: &str) -> String {
         let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
         format!(
-            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}",
-            self.figure.rules
+            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}{}",
+            arm.options, self.figure.rules
         )
     }
 }
@@ -180,6 +180,8 @@ pub(super) struct Arm {
     pub stack: Stack,
     /// The scheduler of files, if any.
     pub io: Option<&'static str>,
+    /// More lines of the configuration's `[io]` section.
+    pub options: &'static str,
     /// Only tasks whose names begin like these run; all of them if there are none.
     pub only: &'static [&'static str],
     /// Whether a quick run has it.
@@ -193,11 +195,15 @@ impl Arm {
         kernel: &'static str,
     ) -> Self {
         let stack = Stack { device, kernel, volume: "noop", file_system: "ext4" };
-        Arm { label, stack, io: None, only: &[], quick: true }
+        Arm { label, stack, io: None, options: "", only: &[], quick: true }
     }
 
     pub(super) const fn io(self, scheduler: &'static str) -> Self {
         Arm { io: Some(scheduler), ..self }
+    }
+
+    pub(super) const fn options(self, lines: &'static str) -> Self {
+        Arm { options: lines, ..self }
     }
 
     /// The scheduler of the volume's own queue.

@@ -9,6 +9,7 @@ mod cost;
 mod disk;
 mod figure;
 mod fsync;
+mod limit;
 mod load;
 mod mariadb;
 mod metadata;
@@ -35,7 +36,9 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     sqlite::FIG_20.experiment(),
     postgres::FIG_SPLIT.experiment(),
     postgres::FIG_RCP.experiment(),
+    postgres::FIG_10.experiment(),
     redis::FIG_9.experiment(),
     mariadb::FIG_8.experiment(),
+    limit::FIG_11.experiment(),
     cost::FIG_COST.experiment(),
 ];

@@ -265,3 +265,30 @@ pub(super) const FIG_RCP: Figure = Figure {
     ],
     panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM]),
 };
+
+const NO_INHERITANCE: &str = "rcp without inheritance";
+const NO_LIMIT: &str = "rcp, half of the memory dirty";
+
+pub(super) const FIG_10: Figure = Figure {
+    id: "rcp-parts",
+    title: "What each part of rcp is worth to PostgreSQL's commits",
+    paper: "RCP",
+    figure: "Figure 10",
+    about: ABOUT,
+    arms: &[
+        Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
+        Arm::new(NO_INHERITANCE, "hdd", "mq-deadline").io("rcp").options("inheritance = false\n"),
+        Arm::new(NO_LIMIT, "hdd", "mq-deadline")
+            .io("rcp")
+            .options("background_dirty_percent = 50\n"),
+    ],
+    points: &[PAPER],
+    claims: &[Claim::new("inheritance shortens the tail")
+        .paper("6 to 45 % of P99.9 by each part")
+        .ours("P99.9 without it / P99.9", |seed| {
+            seed.get(NO_INHERITANCE, PAPER, "p999_ms") / seed.get(RCP_ARM, PAPER, "p999_ms")
+        })
+        .at_least(1.06)],
+    panels: || panels(&[RCP_ARM, NO_INHERITANCE, NO_LIMIT]),
+    ..FIG_RCP
+};

@@ -21,6 +21,9 @@ pub struct IoConfig {
     /// Part of the memory that the background may dirty before its writes wait; zero for the
     /// scheduler's own default.
     pub background_dirty_percent: u64,
+    /// With `rcp`: reads of the background at a time while clients read or commit; zero for the
+    /// scheduler's own default.
+    pub background_reads: u32,
     /// With `rcp`: whether threads that hold what a client waits for inherit.
     pub inheritance: bool,
     /// Of files and threads; the first that fits decides.
@@ -34,6 +37,7 @@ impl Default for IoConfig {
             rotational: None,
             hold_max: Nanos(0),
             background_dirty_percent: 0,
+            background_reads: 0,
             inheritance: true,
             rules: Vec::new(),
         }
@@ -46,6 +50,7 @@ impl IoConfig {
         region.set_hold_max(self.hold_max);
         region.set_rules(&self.rules);
         region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);
+        region.set_reads(self.background_reads);
         region.set_inheritance(self.inheritance);
         region.start(self.kind, self.rotational.unwrap_or(rotational));
     }
@@ -68,6 +73,7 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
     let device = choice("device", &section.device, &DEVICES, place)?;
     let hold_max = number("io_hold_ms_max", &section.io_hold_ms_max, place)?;
     let dirty = number("background_dirty_percent", &section.background_dirty_percent, place)?;
+    let reads = number("background_reads", &section.background_reads, place)?;
     let mut rules = files(&section.file, place)?;
     rules.extend(threads(&section.thread, place)?);
     if let Some((at, _)) = rules.get(RULES) {
@@ -82,6 +88,7 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
         rotational: device.map(|at| at == 0),
         hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
         background_dirty_percent: dirty.unwrap_or(1),
+        background_reads: reads.unwrap_or(1) as u32,
         inheritance: section.inheritance.unwrap_or(true),
         rules: rules.into_iter().map(|(_, rule)| rule).collect(),
     })

@@ -36,6 +36,9 @@ pub(super) struct IoSection {
     /// With `rcp`: how much of the memory the background may dirty before its writes wait, 1 to 50
     /// percent. Default 1.
     pub background_dirty_percent: Number,
+    /// With `rcp`: reads of the background that run at a time while clients read or commit, 1 to 64.
+    /// Default 1.
+    pub background_reads: Number,
     /// With `rcp`: whether threads that hold what a client waits for inherit. Default true; false
     /// is for comparisons.
     pub inheritance: Option<bool>,
@@ -228,6 +231,7 @@ pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
     whole("port", "a TCP port", 1, 65_535, "every port"),
     whole("io_hold_ms_max", "milliseconds", 10, 60_000, "1000"),
     whole("background_dirty_percent", "percent of the memory", 1, 50, "1"),
+    whole("background_reads", "reads", 1, 64, "1"),
     whole("priority", "0 is the highest", 0, 7, "4"),
     whole("bytes_per_s", "normalized bytes a second", 1, 1_000_000_000_000, "no limit"),
     whole("burst_bytes", "normalized bytes", 1, 1_000_000_000_000, "a second's worth"),

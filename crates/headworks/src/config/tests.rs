@@ -107,7 +107,7 @@ fn the_example_shows_every_key() {
 #[test]
 fn files_and_threads_are_told_to_the_io_scheduler() {
     let config = parse(
-        "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\ninheritance = false\n\
+        "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\ninheritance = false\nbackground_reads = 4\n\
          [[io.file]]\npath = \"*/wal\"\nfsync_ms = 2.5\n\
          [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n",
     )
@@ -115,6 +115,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     let io = config.io;
     assert_eq!((io.kind.name(), io.rotational), ("split-token", Some(true)));
     assert_eq!((io.hold_max, io.inheritance), (Nanos::from_millis(200), false));
+    assert_eq!(io.background_reads, 4);
     assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
     assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (7, 1_000, 0));
     for (text, cause) in [

@@ -124,6 +124,11 @@ impl SplitState {
         self.rcp.set_dirty_max(bytes);
     }
 
+    /// How many reads of the background run while critical I/O is active, for [`Rcp`].
+    pub fn set_reads(&mut self, count: u32) {
+        self.rcp.set_reads(count);
+    }
+
     /// Which one is in force.
     pub fn kind(&self) -> SplitKind {
         SplitKind::from_word(self.kind)

@@ -200,6 +200,12 @@ impl Rcp {
         self.settings.dirty_max = bytes;
     }
 
+    /// Sets how many reads of the background run while critical I/O is active.
+    pub fn set_reads(&mut self, count: u32) {
+        self.settings.slots = count.clamp(1, SLOTS_MAX);
+        self.slots = self.settings.slots;
+    }
+
     fn begin_critical(&mut self, now: Nanos) {
         self.critical = self.critical.saturating_add(1);
         self.critical_at = now;
