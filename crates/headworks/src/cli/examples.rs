@@ -41,6 +41,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("io top", &["headworks io top", "headworks io top --name postgres --json"]),
+    ("io waits", &["headworks io waits", "headworks io waits --name mariadb --count 100"]),
     (
         "io set",
         &[

@@ -10,7 +10,7 @@ use crate::load::Load;
 use crate::owner::leave;
 
 const USERS: usize = 12;
-const WINDOW: Duration = Duration::from_secs(4);
+const WINDOW: Duration = Duration::from_secs(2);
 
 fn gold(weight: u32) -> String {
     format!(
@@ -20,7 +20,7 @@ fn gold(weight: u32) -> String {
 }
 
 /// Windows that are looked at, at most.
-const WINDOWS: u32 = 6;
+const WINDOWS: u32 = 30;
 
 /// Work done per user in one window, gold against default. A window in which a busy machine kept
 /// the daemon from its heartbeat says nothing, because everybody passed, as is right; another is
