@@ -129,7 +129,7 @@ fn signal_place(address: usize) -> usize {
 }
 
 fn milliseconds() -> u64 {
-    (clock::now().0 / 1_000_000) & 0xFFFF_FFFF
+    (clock::last_tick().0 / 1_000_000) & 0xFFFF_FFFF
 }
 
 impl Inheritance {
