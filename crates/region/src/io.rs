@@ -415,6 +415,7 @@ impl IoRegion {
             // A name that is the program's own says less than a title that was set.
             let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
             let own_name = !name.is_empty() && !program.starts_with(name);
+            self.forget_wait(slot);
             slot.reset(me, if own_name || title.is_empty() { name } else { title });
             self.inherit_at_first(me, slot);
         }

@@ -186,7 +186,7 @@ int main(void) {
     until.tv_nsec = 1000000000;
     SAY(sem_timedwait(&semaphore, &until));
     SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
-    until.tv_nsec = 0;
+    until = (struct timespec){0};
     SAY(sem_clockwait(&semaphore, CLOCK_PROCESS_CPUTIME_ID, &until));
     SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
     SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
