@@ -4,7 +4,6 @@
 //! Governed: cached reads and buffered writes of 8 KiB. Not governed: files of tmpfs and of /proc,
 //! and a pipe. Aims: at most 10 % more for governed calls, 2 % for the others.
 
-#[path = "harness/mod.rs"]
 mod harness;
 
 use core::ffi::{c_int, c_void};

@@ -4,10 +4,9 @@
 //! Started plainly, it starts itself again: without the library, with it and no I/O scheduler, and
 //! with `rcp`, several times in turn. It prints medians. Aim: at most 10 ns more for each pair.
 
-#[path = "harness/mod.rs"]
 mod harness;
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use harness::{Pair, median, symbol};
 use libc::{pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t};
 use std::process::Command;
@@ -41,26 +40,25 @@ const HOOKED: Calls = Calls {
     signal: libc::pthread_cond_signal,
 };
 
+/// # Safety
+/// The C library's function of this name has this type.
+unsafe fn function<T>(name: &CStr) -> Call<T> {
+    // SAFETY: the caller's duty.
+    unsafe { std::mem::transmute::<*mut c_void, Call<T>>(symbol(name)) }
+}
+
 fn direct() -> Calls {
     // SAFETY: the C library's functions of these names have these types.
     unsafe {
         Calls {
-            mutex_lock: std::mem::transmute::<*mut c_void, Call<_>>(symbol(c"pthread_mutex_lock")),
-            mutex_unlock: std::mem::transmute::<*mut c_void, Call<_>>(symbol(
-                c"pthread_mutex_unlock",
-            )),
-            read_lock: std::mem::transmute::<*mut c_void, Call<_>>(symbol(
-                c"pthread_rwlock_rdlock",
-            )),
-            write_lock: std::mem::transmute::<*mut c_void, Call<_>>(symbol(
-                c"pthread_rwlock_wrlock",
-            )),
-            rwlock_unlock: std::mem::transmute::<*mut c_void, Call<_>>(symbol(
-                c"pthread_rwlock_unlock",
-            )),
-            wait: std::mem::transmute::<*mut c_void, Call<_>>(symbol(c"sem_wait")),
-            post: std::mem::transmute::<*mut c_void, Call<_>>(symbol(c"sem_post")),
-            signal: std::mem::transmute::<*mut c_void, Call<_>>(symbol(c"pthread_cond_signal")),
+            mutex_lock: function(c"pthread_mutex_lock"),
+            mutex_unlock: function(c"pthread_mutex_unlock"),
+            read_lock: function(c"pthread_rwlock_rdlock"),
+            write_lock: function(c"pthread_rwlock_wrlock"),
+            rwlock_unlock: function(c"pthread_rwlock_unlock"),
+            wait: function(c"sem_wait"),
+            post: function(c"sem_post"),
+            signal: function(c"pthread_cond_signal"),
         }
     }
 }
