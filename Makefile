@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills setup-java
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-chains bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,7 @@ test-long: setup-test ## The same with many more random cases and seeds
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
 	HEADWORKS_VOLUME_OPERATIONS=1000000 $(CARGO) test --release -p headworks-volume --test engine
 	HEADWORKS_VOLUME_CUTS=50 $(CARGO) test --release -p headworks --test volume databases
+	HEADWORKS_LOCK_KILLS=10000 $(CARGO) test -p headworks --test victims torture -- --nocapture
 	HEADWORKS_CUTS=100 $(CARGO) test --release -p headworks-engine --test workloads
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
@@ -88,6 +89,9 @@ bench-shim: build ## What an intercepted call costs, and how many admissions a s
 
 bench-files: build ## What a hooked file call costs, governed and not, beside the plain one
 	$(CARGO) bench -p headworks --bench files -- $(ARGS)
+
+bench-locks: build ## What a lock that is free costs through the preloaded library, without and with `rcp`
+	$(CARGO) bench -p headworks --bench locks
 
 bench-chains: build ## How long a client waits for a chain of locks whose last holder does I/O, by `rcp` (as root)
 	scripts/bench-chains $(ARGS)

@@ -4,12 +4,13 @@
 //! Governed: cached reads and buffered writes of 8 KiB. Not governed: files of tmpfs and of /proc,
 //! and a pipe. Aims: at most 10 % more for governed calls, 2 % for the others.
 
-use core::ffi::{CStr, c_int, c_void};
+mod harness;
+
+use core::ffi::{c_int, c_void};
+use harness::{Pair, symbol};
 use headworks_policy::split::SplitKind;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
 
 /// Short, so that most of them are not disturbed by others.
 const BATCH: usize = 10;
@@ -31,15 +32,6 @@ struct Calls {
 }
 
 fn direct() -> Calls {
-    let symbol = |name: &CStr| {
-        // SAFETY: asks the C library itself, past every preloaded one.
-        let found = unsafe {
-            let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
-            libc::dlsym(library, name.as_ptr())
-        };
-        assert!(!found.is_null());
-        found
-    };
     // SAFETY: the C library's functions of these names have these types.
     unsafe {
         Calls {
@@ -51,39 +43,14 @@ fn direct() -> Calls {
     }
 }
 
-/// Medians of the times of a call, hooked and direct, in nanoseconds, and their ratio.
-fn compare(mut work: impl FnMut(&Calls, usize)) -> (f64, f64, f64) {
+fn compare(work: impl FnMut(&Calls, usize)) -> Pair {
     let hooked = Calls {
         pread: libc::pread64,
         pwrite: libc::pwrite64,
         read: libc::read,
         write: libc::write,
     };
-    let both = [hooked, direct()];
-    let mut times = [Vec::new(), Vec::new()];
-    for batch in 0..BATCHES {
-        let mut pair = [0.0; 2];
-        for turn in 0..2 {
-            // Each goes first as often as the other.
-            let way = (turn + batch) % 2;
-            let begun = Instant::now();
-            for at in 0..BATCH {
-                work(&both[way], batch * BATCH + at);
-            }
-            pair[way] = begun.elapsed().as_nanos() as f64 / BATCH as f64;
-        }
-        // The first ones find out what is governed.
-        if batch >= BATCHES / 10 {
-            times[0].push(pair[0]);
-            times[1].push(pair[1]);
-        }
-    }
-    let median = |mut list: Vec<f64>| -> f64 {
-        list.sort_by(f64::total_cmp);
-        list[list.len() / 2]
-    };
-    let [hooked, direct] = times.map(median);
-    (hooked, direct, hooked / direct)
+    harness::compare(&hooked, &direct(), (BATCHES, BATCH), work)
 }
 
 fn measure(name: &str, directory: &Path) {
@@ -99,7 +66,8 @@ fn measure(name: &str, directory: &Path) {
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; FILE_BYTES as usize], 0).unwrap();
         file
     };
-    let line = |what: &str, limit: f64, (hooked, direct, ratio): (f64, f64, f64)| {
+    let line = |what: &str, limit: f64, Pair { hooked, direct }: Pair| {
+        let ratio = hooked / direct;
         let word = if ratio <= limit { "" } else { "  above the aim" };
         println!(
             "{name:<15} {what:<24} {direct:>8.0} {hooked:>8.0} {:>+7.1} %{word}",
@@ -143,7 +111,6 @@ fn measure(name: &str, directory: &Path) {
 }
 
 fn main() {
-    let own = std::env::current_exe().unwrap();
     let given = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let directory = given.map_or_else(|| std::env::current_dir().unwrap(), PathBuf::from);
     if let Ok(name) = std::env::var("HEADWORKS_BENCH_FILES") {
@@ -151,26 +118,8 @@ fn main() {
     }
     println!("{:<15} {:<24} {:>8} {:>8}", "scheduler", "call", "plain ns", "hooked");
     for kind in SplitKind::ALL {
-        let scratch =
-            std::env::temp_dir().join(format!("headworks-bench-files-{}", std::process::id()));
-        let done = Command::new(env!("CARGO_BIN_EXE_headworks"))
-            .args([
-                "run",
-                "--name",
-                "bench-files",
-                "--profile",
-                "generic",
-                "--io",
-                kind.name(),
-                "--",
-            ])
-            .arg(&own)
-            .arg(&directory)
-            .env("HEADWORKS_RUN_DIR", &scratch)
-            .env("HEADWORKS_BENCH_FILES", kind.name())
-            .status()
-            .unwrap();
-        let _ = std::fs::remove_dir_all(&scratch);
+        let mut again = harness::behind(Some(kind.name()), &[directory.to_str().unwrap()]);
+        let done = again.command.env("HEADWORKS_BENCH_FILES", kind.name()).status().unwrap();
         assert!(done.success(), "{kind}: {done}");
     }
 }

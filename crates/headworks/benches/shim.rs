@@ -8,9 +8,12 @@
 
 #[path = "shim/evict.rs"]
 mod evict;
+#[allow(dead_code)] // each measurement uses a part of it
+mod harness;
 
 use core::ffi::{c_int, c_void};
 use evict::Evictor;
+use harness::symbol;
 use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
 use headworks_region::control::Settings;
@@ -48,23 +51,13 @@ fn hooked() -> Calls {
 }
 
 fn direct() -> Calls {
-    let symbol = |name: &str| {
-        let name = CString::new(name).unwrap();
-        // SAFETY: asks the C library itself, past every preloaded one.
-        let found = unsafe {
-            let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
-            libc::dlsym(libc, name.as_ptr())
-        };
-        assert!(!found.is_null());
-        found
-    };
     // SAFETY: the C library's functions of these names have these types.
     unsafe {
         Calls {
-            accept: std::mem::transmute::<*mut c_void, Accept>(symbol("accept")),
-            recv: std::mem::transmute::<*mut c_void, Recv>(symbol("recv")),
-            send: std::mem::transmute::<*mut c_void, Send>(symbol("send")),
-            poll: std::mem::transmute::<*mut c_void, Poll>(symbol("poll")),
+            accept: std::mem::transmute::<*mut c_void, Accept>(symbol(c"accept")),
+            recv: std::mem::transmute::<*mut c_void, Recv>(symbol(c"recv")),
+            send: std::mem::transmute::<*mut c_void, Send>(symbol(c"send")),
+            poll: std::mem::transmute::<*mut c_void, Poll>(symbol(c"poll")),
         }
     }
 }

@@ -495,7 +495,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     leave(call);
 }
 
-/// Whether a device has read anything for the calling thread since it last asked, what is read ahead
+/// Whether a device has read anything for the calling thread since it last asked, what is read
+/// ahead
 /// included. `None` where the kernel does not count that.
 fn reads_from_device() -> Option<bool> {
     const UNKNOWN: u32 = 0;

@@ -33,10 +33,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
     ACCOUNTS, Account, Call, Entry, PAGE_BYTES, SplitKind, SplitState, Step, TASKS, Task, Urgency,
 };
+use pages::{read_request, returned, stream_request};
 use tally::Tally;
 
 /// First bytes of every I/O region.
@@ -451,6 +451,7 @@ impl IoRegion {
             // A name that is the program's own says less than a title that was set.
             let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
             let own_name = !name.is_empty() && !program.starts_with(name);
+            self.forget_wait(slot);
             slot.reset(me, if own_name || title.is_empty() { name } else { title });
             self.inherit_at_first(me, slot);
         }
@@ -758,49 +759,5 @@ fn end_wait(slot: &TaskSlot, state: u32) {
     if word & STATE == WAITING {
         slot.word.store((word & !STATE).wrapping_add(CHANGE) | state, Release);
         futex::wake(&slot.word, 1);
-    }
-}
-
-fn read_request(call: &Call) -> Request {
-    Request {
-        operation: Operation::Read,
-        sector: 0,
-        sectors: u32::try_from(call.bytes.div_ceil(SECTOR_BYTES)).unwrap_or(u32::MAX),
-        fua: false,
-        sync: true,
-        cause: call.account.into(),
-        class: match call.urgency {
-            Urgency::Background => IoClass::Idle,
-            Urgency::Critical | Urgency::Guessed => IoClass::BestEffort,
-        },
-        level: 4,
-        deadline: None,
-    }
-}
-
-/// Nobody waits for what is read ahead.
-fn stream_request(call: &Call) -> Request {
-    Request { sync: false, ..read_request(call) }
-}
-
-fn returned(
-    guarded: &mut Guarded,
-    now: Nanos,
-    task: Task,
-    kind: CallKind,
-    call: &Call,
-    took: Nanos,
-) {
-    let scheduler = guarded.split.scheduler();
-    match kind {
-        CallKind::Write => scheduler.write_return(now, task, call),
-        CallKind::Fsync => scheduler.fsync_return(now, task, call, took),
-        CallKind::Create => scheduler.creat_return(now, task, call),
-        CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
-        CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),
-        CallKind::ReadStream => {
-            scheduler.req_complete(now, task, &stream_request(call), took);
-        }
-        CallKind::ReadCall | CallKind::WriteRange => {}
     }
 }

@@ -198,6 +198,10 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
     sleeping(condition, || unsafe { real::pthread_cond_clockwait(condition, mutex, clock, until) })
 }
 
+unsafe extern "C-unwind" {
+    safe fn pthread_testcancel();
+}
+
 /// A wait for a semaphore.
 ///
 /// # Safety
@@ -206,11 +210,31 @@ unsafe fn down(semaphore: *mut sem_t, wait: impl FnOnce() -> c_int) -> c_int {
     if !locks::wanted() {
         return wait();
     }
+    // Whoever was cancelled ends here, also if the semaphore is free. Nothing has a destructor.
+    pthread_testcancel();
     // SAFETY: the caller's duty.
     if keeping_errno(|| unsafe { real::sem_trywait(semaphore) }) == 0 {
         return 0;
     }
     waiting(Blocker::Semaphore, semaphore as usize, 0, wait)
+}
+
+/// The same until a time. If that is none, not even a free semaphore is taken.
+///
+/// # Safety
+/// As [`down`], and as the C library's function for `until`.
+unsafe fn down_until(
+    semaphore: *mut sem_t,
+    until: *const timespec,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    unsafe {
+        if until.is_null() || !(0..1_000_000_000).contains(&(*until).tv_nsec) {
+            return wait();
+        }
+        down(semaphore, wait)
+    }
 }
 
 /// # Safety
@@ -229,7 +253,7 @@ pub unsafe extern "C-unwind" fn sem_timedwait(
     until: *const timespec,
 ) -> c_int {
     // SAFETY: the arguments are the caller's.
-    unsafe { down(semaphore, || real::sem_timedwait(semaphore, until)) }
+    unsafe { down_until(semaphore, until, || real::sem_timedwait(semaphore, until)) }
 }
 
 /// # Safety
@@ -241,7 +265,13 @@ pub unsafe extern "C-unwind" fn sem_clockwait(
     until: *const timespec,
 ) -> c_int {
     // SAFETY: the arguments are the caller's.
-    unsafe { down(semaphore, || real::sem_clockwait(semaphore, clock, until)) }
+    unsafe {
+        let wait = || real::sem_clockwait(semaphore, clock, until);
+        if clock > libc::CLOCK_MONOTONIC.unsigned_abs() {
+            return wait();
+        }
+        down_until(semaphore, until, wait)
+    }
 }
 
 /// # Safety

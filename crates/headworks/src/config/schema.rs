@@ -36,7 +36,8 @@ pub(super) struct IoSection {
     /// With `rcp`: how much of the memory the background may dirty before its writes wait, 1 to 50
     /// percent. Default 1.
     pub background_dirty_percent: Number,
-    /// With `rcp`: reads of the background that run at a time while clients read or commit, 1 to 64.
+    /// With `rcp`: reads of the background that run at a time while clients read or commit, 1 to
+    /// 64.
     /// Default 1.
     pub background_reads: Number,
     /// With `rcp`: whether threads that hold what a client waits for inherit. Default true; false

@@ -57,6 +57,14 @@ static void *waits_for_ever(void *unused) {
     return unused;
 }
 
+// A semaphore that is free, for a thread that has been cancelled.
+static void *ends_at_a_free_semaphore(void *timed) {
+    struct timespec until = {0};
+    pthread_cancel(pthread_self());
+    if (timed) sem_timedwait(&semaphore, &until); else sem_wait(&semaphore);
+    return timed;
+}
+
 static void unlock(void *mutex) { pthread_mutex_unlock(mutex); }
 
 static void *waits_for_condition(void *unused) {
@@ -166,6 +174,22 @@ int main(void) {
     SAY(sem_wait(&semaphore));
     SAY(sem_post(&semaphore));
     SAY(sem_wait(&semaphore));
+    for (long timed = 0; timed < 2; timed++) {
+        void *end;
+        sem_post(&semaphore);
+        pthread_create(&thread, NULL, ends_at_a_free_semaphore, (void *)timed);
+        SAY(pthread_join(thread, &end));
+        SAY(end == PTHREAD_CANCELED);
+        SAY(sem_trywait(&semaphore));
+    }
+    sem_post(&semaphore);
+    until.tv_nsec = 1000000000;
+    SAY(sem_timedwait(&semaphore, &until));
+    SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
+    until = (struct timespec){0};
+    SAY(sem_clockwait(&semaphore, CLOCK_PROCESS_CPUTIME_ID, &until));
+    SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
+    SAY(sem_clockwait(&semaphore, CLOCK_MONOTONIC, &until));
 
     set = semget(IPC_PRIVATE, 1, 0600);
     struct sembuf up = {0, 1, 0}, down = {0, -1, 0}, no_wait = {0, -1, IPC_NOWAIT};

@@ -17,4 +17,5 @@ mod signals;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+mod torture;
 mod transparent;

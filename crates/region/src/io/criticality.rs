@@ -134,7 +134,7 @@ fn signal_place(address: usize) -> usize {
 }
 
 fn milliseconds() -> u64 {
-    (clock::now().0 / 1_000_000) & 0xFFFF_FFFF
+    (clock::last_tick().0 / 1_000_000) & 0xFFFF_FFFF
 }
 
 impl Inheritance {
@@ -218,6 +218,8 @@ impl IoRegion {
     pub fn blocks(&self, account: Account, on: Blocker, holder: Option<u32>, exact: bool) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
         let now = clock::now();
+        // A wait that this one interrupts, or that a signal handler jumped out of.
+        self.forget_wait(slot);
         slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
         slot.done.store(0, Relaxed);
@@ -285,22 +287,26 @@ impl IoRegion {
             let right = self.guess_returned().is_some_and(|at| now.since(at) < RIGHT_WITHIN);
             self.judge_guess(now, right);
         }
-        let blocked = slot.blocked.swap(0, Relaxed);
-        let by = slot.blocked_by.swap(0, Relaxed);
+        let (blocked, done) = (slot.blocked.load(Relaxed), slot.done.load(Relaxed));
+        let by = self.forget_wait(slot);
         if blocked & CRITICAL != 0 {
-            let began = Nanos(slot.blocked_ns.load(Relaxed));
-            let (cause, done) = ((blocked & 0xFF) as usize, slot.done.load(Relaxed));
+            let (began, cause) = (Nanos(slot.blocked_ns.load(Relaxed)), (blocked & 0xFF) as usize);
             self.note_lock_wait(account, cause, began, by, done);
-        }
-        if blocked & UNKNOWN != 0 {
-            let less = |count: u32| Some(count.saturating_sub(1));
-            let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
         }
         if let Some(holder) = self.account_of(by)
             && let Some(holder) = self.accounts.get(usize::from(holder))
         {
             holder.inherits_until_ns.store(0, Relaxed);
         }
+    }
+
+    /// The thread of this account does not wait any more, or is dead. Returns whom it waited for.
+    pub(super) fn forget_wait(&self, slot: &AccountSlot) -> u32 {
+        if slot.blocked.swap(0, Relaxed) & UNKNOWN != 0 {
+            let less = |count: u32| Some(count.saturating_sub(1));
+            let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
+        }
+        slot.blocked_by.swap(0, Relaxed)
     }
 
     /// The call of this account that is held goes on. Says whether there was one.
@@ -426,4 +432,31 @@ fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
     let waited = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
     let stuck = slot.blocked.load(Relaxed) & UNKNOWN != 0;
     (stuck && waited >= STUCK_AFTER && waited < STUCK_FOR).then_some(waited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::IoMapping;
+
+    #[test]
+    fn a_thread_that_died_while_it_waited_is_not_counted_for_ever() {
+        let path = std::env::temp_dir().join(format!("headworks-waits-{}", std::process::id()));
+        let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let region = IoMapping::create(&path, None).unwrap().region();
+        region.start(SplitKind::Rcp, true);
+        let account = || std::thread::spawn(|| region.account(|_, _| 0)).join().unwrap();
+        let dead = std::thread::spawn(|| {
+            let account = region.account(|_, _| 0);
+            // A signal handler may wait inside a wait, or jump out of it.
+            region.blocks(account, Blocker::Semaphore, None, false);
+            region.blocks(account, Blocker::Semaphore, None, false);
+            account
+        });
+        let dead = dead.join().unwrap();
+        assert_eq!(region.inheritance.unknown.load(Relaxed), 1);
+        while account() != dead {}
+        assert_eq!(region.inheritance.unknown.load(Relaxed), 0);
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
 }

@@ -1,13 +1,12 @@
 //! What calls did to pages, once they have returned.
 
-use super::{
-    CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, Task, Ticket, Written, returned, tally,
-};
+use super::{CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, Task, Ticket, Written, tally};
 use crate::clock;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
+use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES,
+    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, Urgency,
 };
 
 impl IoRegion {
@@ -269,6 +268,50 @@ impl IoRegion {
                 self.clean(guarded, clock::now(), file.into(), &taken);
             }
         });
+    }
+}
+
+pub(super) fn read_request(call: &Call) -> Request {
+    Request {
+        operation: Operation::Read,
+        sector: 0,
+        sectors: u32::try_from(call.bytes.div_ceil(SECTOR_BYTES)).unwrap_or(u32::MAX),
+        fua: false,
+        sync: true,
+        cause: call.account.into(),
+        class: match call.urgency {
+            Urgency::Background => IoClass::Idle,
+            Urgency::Critical | Urgency::Guessed => IoClass::BestEffort,
+        },
+        level: 4,
+        deadline: None,
+    }
+}
+
+/// Nobody waits for what is read ahead.
+pub(super) fn stream_request(call: &Call) -> Request {
+    Request { sync: false, ..read_request(call) }
+}
+
+pub(super) fn returned(
+    guarded: &mut Guarded,
+    now: Nanos,
+    task: Task,
+    kind: CallKind,
+    call: &Call,
+    took: Nanos,
+) {
+    let scheduler = guarded.split.scheduler();
+    match kind {
+        CallKind::Write => scheduler.write_return(now, task, call),
+        CallKind::Fsync => scheduler.fsync_return(now, task, call, took),
+        CallKind::Create => scheduler.creat_return(now, task, call),
+        CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
+        CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),
+        CallKind::ReadStream => {
+            scheduler.req_complete(now, task, &stream_request(call), took);
+        }
+        CallKind::ReadCall | CallKind::WriteRange => {}
     }
 }
 
