@@ -317,9 +317,12 @@ static void interrupted(int number) {
     sem_post(&bell);
     if (me) pwrite(file, "signal", 6, 0);
     sem_trywait(&bell);
-    if (turn % 16 == 0 && !fork()) {
-        sem_post(&bell);
-        _exit(0);
+    if (turn % 16 == 0) {
+        if (!fork()) {
+            sem_post(&bell);
+            _exit(0);
+        }
+        atomic_fetch_add(&shared->forks, 1);
     }
     errno = kept;
 }
@@ -343,7 +346,7 @@ static void *thread(void *seed) {
         chain(0, 0);
         atomic_fetch_add(&me->progress, 1);
         atomic_fetch_add(&shared->operations, 1);
-        if (!below(100)) forks();
+        if (!below(20)) forks();
     }
 }
 
