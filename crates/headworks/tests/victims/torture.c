@@ -161,9 +161,11 @@ static int take(struct lock *lock) {
     struct timespec until = soon();
     int way = below(8), result;
     if (lock->kind == COUNTS) {
-        while ((result = way ? sem_wait(&lock->semaphore) : sem_timedwait(&lock->semaphore, &until)))
-            if (errno != EINTR) break;
-            else atomic_fetch_add(&shared->interrupted, 1);
+        for (;;) {
+            result = way ? sem_wait(&lock->semaphore) : sem_timedwait(&lock->semaphore, &until);
+            if (!result || errno != EINTR) break;
+            atomic_fetch_add(&shared->interrupted, 1);
+        }
         if (result && errno == ETIMEDOUT) return 0;
     } else if (lock->kind >= READERS && way >= 4) {
         must(pthread_rwlock_rdlock(&lock->rwlock), "pthread_rwlock_rdlock");
