@@ -161,9 +161,11 @@ static int take(struct lock *lock) {
     struct timespec until = soon();
     int way = below(8), result;
     if (lock->kind == COUNTS) {
-        while ((result = way ? sem_wait(&lock->semaphore) : sem_timedwait(&lock->semaphore, &until)))
-            if (errno != EINTR) break;
-            else atomic_fetch_add(&shared->interrupted, 1);
+        for (;;) {
+            result = way ? sem_wait(&lock->semaphore) : sem_timedwait(&lock->semaphore, &until);
+            if (!result || errno != EINTR) break;
+            atomic_fetch_add(&shared->interrupted, 1);
+        }
         if (result && errno == ETIMEDOUT) return 0;
     } else if (lock->kind >= READERS && way >= 4) {
         must(pthread_rwlock_rdlock(&lock->rwlock), "pthread_rwlock_rdlock");
@@ -317,9 +319,12 @@ static void interrupted(int number) {
     sem_post(&bell);
     if (me) pwrite(file, "signal", 6, 0);
     sem_trywait(&bell);
-    if (turn % 16 == 0 && !fork()) {
-        sem_post(&bell);
-        _exit(0);
+    if (turn % 16 == 0) {
+        if (!fork()) {
+            sem_post(&bell);
+            _exit(0);
+        }
+        atomic_fetch_add(&shared->forks, 1);
     }
     errno = kept;
 }
@@ -343,7 +348,7 @@ static void *thread(void *seed) {
         chain(0, 0);
         atomic_fetch_add(&me->progress, 1);
         atomic_fetch_add(&shared->operations, 1);
-        if (!below(100)) forks();
+        if (!below(20)) forks();
     }
 }
 
