@@ -11,7 +11,8 @@
 //! level go at once.
 //!
 //! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time.
-//!   Buffered writes run while fewer than [`Settings::dirty_max`] bytes are dirty. Beyond that, the
+//!   Buffered writes run while less than [`Settings::dirty_max`] of device time is dirty. Beyond,
+//! the
 //!   writer with the least pass first writes some pieces of its file back, as a writer does that
 //!   the kernel throttles. A writer whose last write was over dirty pages goes at once.
 //! * **Streams.** The kernel reads ahead of a sequential reader, so that its calls hardly ever wait
@@ -34,7 +35,7 @@
 //! Source: Split, section 2.5.1.
 
 use super::deadline::WRITER_PIECES;
-use super::dirty::DirtyBytes;
+use super::dirty::Dirty;
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
@@ -56,8 +57,9 @@ const LATER: Nanos = Nanos::from_millis(200);
 pub struct Settings {
     /// Reads, `fsync`s and metadata calls that run at a time. Default 2 for a disk, 8 for flash.
     pub depth: u32,
-    /// Dirty bytes beyond which buffered writes take turns. Default 32 MiB.
-    pub dirty_max: u64,
+    /// Device time of what is dirty, beyond which buffered writes take turns: random pages are few
+    /// megabytes and many seconds. Default 500 ms for a disk, 100 ms for flash.
+    pub dirty_max: Nanos,
     /// Absence that loses no claim. Default 20 ms.
     pub grace: Nanos,
     /// Costs of the device.
@@ -71,7 +73,7 @@ impl Settings {
     pub const fn for_device(rotational: bool) -> Self {
         Settings {
             depth: if rotational { 2 } else { 8 },
-            dirty_max: 32 << 20,
+            dirty_max: Nanos::from_millis(if rotational { 500 } else { 100 }),
             grace: Nanos::from_millis(20),
             device: DeviceCost::for_device(rotational),
         }
@@ -103,8 +105,8 @@ pub struct Afq {
     seen: [Nanos; ACCOUNTS],
     /// The pass of the account that was admitted last.
     reached: u64,
-    /// Bytes that are dirty.
-    dirty: DirtyBytes,
+    /// Device time of what is dirty.
+    dirty: Dirty,
     /// Accounts whose last write was over dirty pages.
     over: [u64; ACCOUNTS / 64],
     /// Tasks that run and are no buffered writes.
@@ -145,7 +147,7 @@ impl Afq {
             level: [4; ACCOUNTS],
             seen: [Nanos(0); ACCOUNTS],
             reached: 0,
-            dirty: DirtyBytes::default(),
+            dirty: Dirty::default(),
             over: [0; ACCOUNTS / 64],
             running: 0,
             throttled: 0,
@@ -184,7 +186,7 @@ impl Afq {
     fn has_room(&mut self, now: Nanos, kind: u64) -> bool {
         match kind {
             STREAM => true,
-            WRITE => self.dirty.at(now) < self.settings.dirty_max,
+            WRITE => self.dirty.at(now) < self.settings.dirty_max.0,
             _ => self.running < self.settings.depth.max(1),
         }
     }
@@ -286,7 +288,7 @@ impl Scheduler for Afq {
     }
 
     fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
-        self.dirty.add(now, dirtied.new_bytes);
+        self.dirty.add(now, dirtied.cost.0);
         self.charge(dirtied.account, dirtied.cost);
         let at = usize::from(dirtied.account);
         if let Some(word) = self.over.get_mut(at / 64) {
@@ -295,10 +297,10 @@ impl Scheduler for Afq {
         }
     }
     fn buffer_free(&mut self, _: Nanos, freed: &Freed) {
-        self.dirty.remove(freed.bytes);
+        self.dirty.remove(freed.cost.0);
     }
     fn buffer_clean(&mut self, _: Nanos, cleaned: &Cleaned) {
-        self.dirty.remove(cleaned.bytes);
+        self.dirty.remove(cleaned.charged.0);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -583,7 +585,8 @@ mod tests {
             now += Nanos::from_millis(8);
             let (task, left) = ordered.expect("the device is not idle");
             ordered = (left > 1).then_some((task, left - 1));
-            afq.buffer_clean(now, &Cleaned { bytes: mib, ..Cleaned::default() });
+            let charged = DeviceCost::DISK.transfer(mib);
+            afq.buffer_clean(now, &Cleaned { bytes: mib, charged, ..Cleaned::default() });
             afq.written_back(now, task, 1, 99);
         }
         written
@@ -604,7 +607,8 @@ mod tests {
     #[test]
     fn a_writer_goes_on_when_it_has_written_back_or_makes_nothing_dirty() {
         let mut afq = afq(1, &[0, 0]);
-        let dirtied = Dirtied { new_bytes: 1 << 40, ..Dirtied::default() };
+        let dirtied =
+            Dirtied { new_bytes: 1 << 40, cost: Nanos::from_millis(9_000), ..Dirtied::default() };
         afq.buffer_dirty(Nanos(0), &dirtied);
         assert_eq!(afq.write_entry(Nanos(0), 2, &call(0)), Entry::Go, "nothing of its own");
         let write = |account| Call { pieces: 2, ..call(account) };

@@ -1,8 +1,8 @@
-//! Bytes that are dirty as far as a scheduler has heard.
+//! What is dirty as far as a scheduler has heard: bytes, or the device time that they will take.
 //!
 //! Not all that becomes clean is reported: a file is unlinked, a process ends, the kernel's flusher
-//! writes by itself. It visits each file 30 s after it became dirty. So bytes count for one to two
-//! [`PERIOD`]s, unless they are reported clean before.
+//! writes by itself. It visits each file 30 s after it became dirty. So an amount counts for one to
+//! two [`PERIOD`]s, unless it is reported clean before.
 
 use crate::Nanos;
 
@@ -12,7 +12,7 @@ pub const PERIOD: Nanos = Nanos::from_millis(30_000);
 /// All zero bytes: nothing is dirty.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct DirtyBytes {
+pub(super) struct Dirty {
     /// Dirtied in the period before this one.
     older: u64,
     /// In this period.
@@ -21,10 +21,10 @@ pub(super) struct DirtyBytes {
     began: Nanos,
 }
 
-crate::layout!(DirtyBytes { older, newer, began });
+crate::layout!(Dirty { older, newer, began });
 
-impl DirtyBytes {
-    /// How many there are now.
+impl Dirty {
+    /// How much there is now.
     pub(super) fn at(&mut self, now: Nanos) -> u64 {
         let passed = now.since(self.began).0 / PERIOD.0;
         if passed > 0 {
@@ -34,16 +34,16 @@ impl DirtyBytes {
         self.older.saturating_add(self.newer)
     }
 
-    pub(super) fn add(&mut self, now: Nanos, bytes: u64) {
+    pub(super) fn add(&mut self, now: Nanos, amount: u64) {
         self.at(now);
-        self.newer = self.newer.saturating_add(bytes);
+        self.newer = self.newer.saturating_add(amount);
     }
 
-    /// So many are clean: the older ones first.
-    pub(super) fn remove(&mut self, bytes: u64) {
-        let older = self.older.min(bytes);
+    /// So much is clean: of the older part first.
+    pub(super) fn remove(&mut self, amount: u64) {
+        let older = self.older.min(amount);
         self.older -= older;
-        self.newer = self.newer.saturating_sub(bytes - older);
+        self.newer = self.newer.saturating_sub(amount - older);
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_nobody_reports_clean_is_forgotten_after_two_periods() {
-        let mut dirty = DirtyBytes::default();
+        let mut dirty = Dirty::default();
         let mut now = PERIOD + PERIOD;
         dirty.add(now, 100);
         now += PERIOD;

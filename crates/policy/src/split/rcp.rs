@@ -32,7 +32,7 @@
 //! large as commits of at most three times their undisturbed time allow.
 
 use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
-use super::dirty::DirtyBytes;
+use super::dirty::Dirty;
 use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
@@ -111,7 +111,7 @@ pub struct Rcp {
     /// Accounts whose last write was one of the background.
     background: [u64; ACCOUNTS / 64],
     /// Bytes that these accounts have dirtied.
-    dirty: DirtyBytes,
+    dirty: Dirty,
     /// Critical `fsync`s and reads that run.
     critical: u32,
     /// Critical writes that run.
@@ -182,7 +182,7 @@ impl Rcp {
             reads: Waiting::default(),
             reading: [0; super::TASKS / 64],
             background: [0; ACCOUNTS / 64],
-            dirty: DirtyBytes::default(),
+            dirty: Dirty::default(),
             critical: 0,
             writing: 0,
             writing_since: Nanos(0),

@@ -233,9 +233,13 @@ impl Scheduler for Token {
     fn req_complete(&mut self, now: Nanos, _: Task, request: &Request, service: Nanos) {
         if request.operation == Operation::Read {
             let account = Account::try_from(request.cause).unwrap_or(0);
-            // A call of a stream hardly waits: the kernel has read ahead.
             let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-            let cost = if request.sync { service } else { self.device.transfer(bytes) };
+            // A call of a stream hardly waits: the kernel has read ahead. Others may have waited
+            // behind somebody else's requests, which is not their own cost.
+            let cost = match request.sync {
+                true => service.min(self.device.runs(1, bytes)),
+                false => self.device.transfer(bytes),
+            };
             self.charge(now, account, cost);
         }
     }
