@@ -486,7 +486,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
         if slow && call.ticket.is_none() {
             call.region.read_unasked(account(call.region), bytes, took);
         }
-        let in_sequence = is_in_sequence(fd, offset, bytes);
+        let in_sequence =
+            file.region.holds(CallKind::ReadStream) && is_in_sequence(fd, offset, bytes);
         if slow != file.missed || file.streams {
             let note = |word| Some(after_a_read(word, slow, in_sequence, bytes));
             let _ = file.word.fetch_update(Relaxed, Relaxed, note);
