@@ -12,9 +12,8 @@
 //!
 //! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time.
 //!   Buffered writes run while less than [`Settings::dirty_max`] of device time is dirty. Beyond,
-//! the
-//!   writer with the least pass first writes some pieces of its file back, as a writer does that
-//!   the kernel throttles. A writer whose last write was over dirty pages goes at once.
+//!   the writer with the least pass first writes some pieces of its file back, as a writer does
+//!   that the kernel throttles. A writer whose last write was over dirty pages goes at once.
 //! * **Streams.** The kernel reads ahead of a sequential reader, so that its calls hardly ever wait
 //!   for the device themselves. Such calls (`sync` is false) go if the account's pass is at most
 //!   [`AHEAD`] beyond the least one of those that are active.
