@@ -480,7 +480,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
         let took = clock::now().since(call.began);
         let mut slow = bytes > 0 && took >= DEVICE_READ;
         if slow || file.streams {
-            // Else it was preempted, or copied much. What is read ahead is quick.
+            // A slow call without a read of the device was preempted, or copied much. A quick call
+            // may have made the kernel read ahead.
             slow = reads_from_device().unwrap_or(slow);
         }
         if slow && call.ticket.is_none() {
@@ -496,9 +497,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     leave(call);
 }
 
-/// Whether a device has read anything for the calling thread since it last asked, what is read
-/// ahead
-/// included. `None` where the kernel does not count that.
+/// Whether a device has read anything for the calling thread since the thread last asked. What the
+/// kernel reads ahead counts. `None` if this kernel does not tell.
 fn reads_from_device() -> Option<bool> {
     const UNKNOWN: u32 = 0;
     const NO: u32 = 1;
@@ -525,9 +525,8 @@ fn reads_from_device() -> Option<bool> {
     })
 }
 
-/// Whether a read began where the last one of its descriptor ended. Those at the file's own
-/// position
-/// are taken for such.
+/// Whether a read began where the last one of its descriptor ended. A read at the file's own
+/// position is taken for one in sequence.
 fn is_in_sequence(fd: c_int, offset: Option<i64>, bytes: u64) -> bool {
     let (Some(offset), Ok(at)) = (offset, usize::try_from(fd)) else { return true };
     let Some(next) = NEXT_READ.get(at) else { return false };

@@ -86,7 +86,7 @@ pub mod afq;
 pub mod cause;
 pub mod cost;
 pub mod deadline;
-pub mod dirty;
+mod dirty;
 pub mod kind;
 pub mod rcp;
 pub mod token;

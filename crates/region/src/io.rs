@@ -582,7 +582,7 @@ impl IoRegion {
         ticket.task = Some(task);
         let call = &ticket.call;
         let scheduler = guarded.split.scheduler();
-        // Whoever had the number before may not have had the lock when it left.
+        // A call that returned while the lock was busy may have left a waiter with this number.
         scheduler.cancel(now, task);
         let entry = match ticket.kind {
             CallKind::Write => scheduler.write_entry(now, task, call),

@@ -210,7 +210,8 @@ unsafe fn down(semaphore: *mut sem_t, wait: impl FnOnce() -> c_int) -> c_int {
     if !locks::wanted() {
         return wait();
     }
-    // Whoever was cancelled ends here, also if the semaphore is free. Nothing has a destructor.
+    // `sem_wait` ends a cancelled thread even if the semaphore is free, and `sem_trywait` does not.
+    // No value here has a destructor.
     pthread_testcancel();
     // SAFETY: the caller's duty.
     if keeping_errno(|| unsafe { real::sem_trywait(semaphore) }) == 0 {
@@ -219,7 +220,8 @@ unsafe fn down(semaphore: *mut sem_t, wait: impl FnOnce() -> c_int) -> c_int {
     waiting(Blocker::Semaphore, semaphore as usize, 0, wait)
 }
 
-/// The same until a time. If that is none, not even a free semaphore is taken.
+/// A wait for a semaphore until a time. If the time is invalid, the C library refuses the call even
+/// if the semaphore is free.
 ///
 /// # Safety
 /// As [`down`], and as the C library's function for `until`.

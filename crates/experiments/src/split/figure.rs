@@ -51,7 +51,7 @@ pub(super) fn latency_panels(arms: &'static [&'static str]) -> Vec<Panel> {
 pub(super) enum Work {
     /// A process whose threads are the tasks at a point, on files in a directory.
     Files(fn(f64, &Path) -> Vec<Task>),
-    /// The same; the record also has what each task did in each second of the window.
+    /// As [`Work::Files`]. The record also has what each task did in each second of the window.
     FilesOverTime(fn(f64, &Path) -> Vec<Task>),
     /// A database.
     Database {

@@ -77,7 +77,7 @@ impl Shell {
         let to = process.stdin.take().context("no pipe to sqlite3")?;
         let from = process.stdout.take().context("no pipe from sqlite3")?;
         let mut shell = Shell { process, to, from: BufReader::new(from) };
-        // A checkpoint of a process is none of each commit of the other.
+        // Only the second process makes checkpoints: a commit never makes one.
         let settings = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;\n.timeout 60000";
         if let Err(error) = shell.ask(settings) {
             bail!("{error}:\n{}", fs::read_to_string(messages)?);

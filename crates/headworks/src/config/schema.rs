@@ -37,8 +37,7 @@ pub(super) struct IoSection {
     /// percent. Default 1.
     pub background_dirty_percent: Number,
     /// With `rcp`: reads of the background that run at a time while clients read or commit, 1 to
-    /// 64.
-    /// Default 1.
+    /// 64. Default 1.
     pub background_reads: Number,
     /// With `rcp`: whether threads that hold what a client waits for inherit. Default true; false
     /// is for comparisons.

@@ -235,7 +235,7 @@ static void chain(int place, int depth) {
     int at = atomic_load(&shared->current[place]), taken;
     struct lock *lock = &shared->pool[at];
     if (lock->kind >= READERS || !(lock->kind & ROBUST)) {
-        // Whoever puts another one in its place looks for uses afterwards.
+        // The controller replaces the lock first and looks for its users afterwards.
         atomic_store(&me->uses[depth], at + 1);
         if (atomic_load(&shared->current[place]) != at) return atomic_store(&me->uses[depth], 0);
     }

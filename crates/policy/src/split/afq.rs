@@ -366,7 +366,7 @@ impl Scheduler for Afq {
         if self.waiting.is_empty() {
             return Step::Idle;
         }
-        // Those who are away are not waited for any more.
+        // An account that is away drops out of the comparison after the grace period.
         Step::Wait(now + if streams { self.settings.grace } else { LATER })
     }
 
@@ -487,7 +487,7 @@ mod tests {
         let mut bytes = [0u64; 8];
         let mut now = Nanos(1_000_000_000);
         let mut waiting = [false; 8];
-        // The device reads 256 KiB in 2 ms for whoever may go; each thread calls again at once.
+        // Each call that may go reads 256 KiB. Its thread calls again after 2 ms.
         for _ in 0..20_000 {
             now += Nanos::from_millis(2);
             let mut done: Vec<Task> = (0..8)

@@ -1,8 +1,8 @@
 //! What is dirty as far as a scheduler has heard: bytes, or the device time that they will take.
 //!
 //! Not all that becomes clean is reported: a file is unlinked, a process ends, the kernel's flusher
-//! writes by itself. It visits each file 30 s after it became dirty. So an amount counts for one to
-//! two [`PERIOD`]s, unless it is reported clean before.
+//! writes by itself. The flusher visits each file 30 s after it became dirty. So dirty data counts
+//! for one to two [`PERIOD`]s, unless somebody reports it clean before.
 
 use crate::Nanos;
 

@@ -234,8 +234,9 @@ impl Scheduler for Token {
         if request.operation == Operation::Read {
             let account = Account::try_from(request.cause).unwrap_or(0);
             let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-            // A call of a stream hardly waits: the kernel has read ahead. Others may have waited
-            // behind somebody else's requests, which is not their own cost.
+            // A single read may have waited behind others' requests. It costs a seek and its bytes
+            // at most. A read of a stream hardly waits, as the kernel reads ahead. It costs its
+            // bytes.
             let cost = match request.sync {
                 true => service.min(self.device.runs(1, bytes)),
                 false => self.device.transfer(bytes),
@@ -316,6 +317,7 @@ impl Scheduler for ScsToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::IoClass;
 
     const MIB: u64 = 1 << 20;
 
@@ -362,6 +364,37 @@ mod tests {
         assert!((59_000_000..63_000_000).contains(&sequential), "{sequential} bytes");
         let over = writes(&mut *new(), 4096, Nanos(0), 1);
         assert!(over >= 100_000, "never held: {over}");
+    }
+
+    #[test]
+    fn a_read_is_charged_for_itself_and_not_for_what_it_waited_behind() {
+        let charged = |sync, service| {
+            let mut token = Token::new(DeviceCost::DISK);
+            token.set_account(Nanos(0), 1, &limited(MIB as f64, None));
+            let read = Request {
+                operation: Operation::Read,
+                sector: 0,
+                sectors: (MIB / SECTOR_BYTES) as u32,
+                fua: false,
+                sync,
+                cause: 1,
+                class: IoClass::BestEffort,
+                level: 4,
+                deadline: None,
+            };
+            assert_eq!(token.req_add(Nanos(0), 7, &read), Entry::Go);
+            token.req_complete(Nanos(0), 7, &read, service);
+            token.req_complete(Nanos(0), 7, &read, service);
+            assert_eq!(token.req_add(Nanos(0), 7, &read), Entry::Wait);
+            let Step::Wait(until) = token.dispatch(Nanos(0)) else { panic!("it waits for tokens") };
+            until
+        };
+        let (far, near) = (Nanos::from_millis(9_000), Nanos::from_millis(9));
+        let seek = charged(true, DeviceCost::DISK.runs(1, MIB));
+        assert_eq!(charged(true, far), seek, "it waited behind others");
+        assert!(charged(true, near) < seek, "the device was quicker than the model");
+        assert_eq!(charged(false, far), charged(false, Nanos(0)), "a stream pays for its bytes");
+        assert!(charged(false, far) < seek);
     }
 
     #[test]

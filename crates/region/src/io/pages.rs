@@ -133,7 +133,7 @@ impl IoRegion {
         self.locked(|guarded| {
             self.clean(guarded, now, ticket.call.file, &written.taken);
             let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
-            // A scheduler counts those of calls that it holds.
+            // The scheduler counts the pieces of a call only while it holds the call.
             if let Some(task) = ticket.task.filter(|_| !self.is_admitted(ticket)) {
                 let left = u32::try_from(left).unwrap_or(u32::MAX);
                 guarded.split.scheduler().written_back(now, task, written.pieces, left);
@@ -288,7 +288,7 @@ pub(super) fn read_request(call: &Call) -> Request {
     }
 }
 
-/// Nobody waits for what is read ahead.
+/// A read of a stream. `sync` is false: the kernel reads ahead, and no call waits for that.
 pub(super) fn stream_request(call: &Call) -> Request {
     Request { sync: false, ..read_request(call) }
 }

@@ -145,8 +145,8 @@ pub struct ClientWaits {
 headworks_policy::layout!(ClientWaits { count, ns, long });
 
 impl IoRegion {
-    /// Whether a client waits for the calling thread, whose account this is. Those who inherit are
-    /// left out: the client's own thread counts.
+    /// Whether the calling thread, whose account this is, serves a client itself. A thread that
+    /// inherits does not count: the client's own thread does.
     fn serves_client(&self, account: Account) -> bool {
         match self.control.kind() {
             SplitKind::Rcp => self.is_foreground(account),
