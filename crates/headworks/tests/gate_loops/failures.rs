@@ -1,5 +1,6 @@
 //! What happens when something fails, and when somebody opens or closes the gate.
 
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -92,6 +93,34 @@ fn more_places_let_more_in() {
     all_answered(&mut held);
 }
 
+/// The connection ends as that of a client which is killed with unread bytes: by a reset.
+fn closes_by_reset(wire: &Wire) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the structure and its size belong together.
+    unsafe {
+        libc::setsockopt(
+            wire.stream().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of_val(&linger) as u32,
+        );
+    }
+}
+
+#[test]
+fn a_client_whose_connection_is_reset_while_others_wait_is_gone_at_once() {
+    let Some(gate) = Setup::redis(1).start() else { return };
+    let mut idle = gate.wire();
+    idle.tell(&["GET", "k"]);
+    idle.expect("$-1\r\n");
+    let (_occupant, held) = crowd(&gate, 2);
+    closes_by_reset(&idle);
+    drop(idle);
+    gate.wait("it is gone", |status| (status.number("users"), status.number("waiting")) == (3, 2));
+    drop(held);
+}
+
 #[test]
 fn a_client_that_vanishes_gives_back_what_it_had() {
     let Some(gate) = Setup::redis(1).start() else { return };
@@ -104,19 +133,7 @@ fn a_client_that_vanishes_gives_back_what_it_had() {
         heir.tell(&["GET", "k"]);
         gate.wait_state("heir", state::WAITING);
         if round % 2 == 0 {
-            // As a client ends that is killed with unread bytes: by a reset.
-            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-            use std::os::fd::AsRawFd;
-            // SAFETY: the structure and its size belong together.
-            unsafe {
-                libc::setsockopt(
-                    waiting.stream().as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    libc::SO_LINGER,
-                    (&raw const linger).cast(),
-                    size_of_val(&linger) as u32,
-                );
-            }
+            closes_by_reset(&waiting);
         }
         drop(waiting);
         drop(owner);

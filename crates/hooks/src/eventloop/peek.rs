@@ -13,15 +13,12 @@ const PEEKED: usize = 512;
 pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let mut bytes = [0u8; PEEKED];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: the buffer has this length, and errno is this thread's own.
-    let (count, error) = keeping_errno(|| unsafe {
-        let to = bytes.as_mut_ptr();
-        let count = libc::syscall(libc::SYS_recvfrom, fd, to, PEEKED, flags, 0, 0);
-        (count, *libc::__errno_location())
+    // SAFETY: the buffer has this length.
+    let count = keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_recvfrom, fd, bytes.as_mut_ptr(), PEEKED, flags, 0, 0)
     });
     let Some(bytes) = usize::try_from(count).ok().and_then(|count| bytes.get(..count)) else {
-        // A connection that was reset has ended, too.
-        return !matches!(error, libc::EAGAIN | libc::EINTR);
+        return false;
     };
     if bytes.is_empty() {
         // The client has closed its side, and nothing is left to be served.
