@@ -19,8 +19,9 @@ setup-test:
 	@scripts/setup test
 	@if command -v javac >/dev/null && command -v mvn >/dev/null; then scripts/setup java || echo "tests under a JVM are skipped: nothing can be fetched"; fi
 
-setup-bench: ## Install what most of `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer, Redis (MongoDB's protocol: setup-java)
+setup-bench: ## Install what most of `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer, Redis, WiredTiger, QEMU (MongoDB's protocol: setup-java)
 	@scripts/setup bench
+	@scripts/setup guest || echo "split-qemu needs a kernel for its guests: HEADWORKS_GUEST_KERNEL=PATH names one"
 
 setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node
 	@scripts/setup java

@@ -1,6 +1,7 @@
 //! `headworks volume`: block devices whose device, queue and faults live in user space.
 
 mod calibrate;
+mod causes;
 mod control;
 mod create;
 mod doctor;

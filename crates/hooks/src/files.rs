@@ -20,6 +20,8 @@
 
 pub mod batch;
 pub mod mapped;
+mod names;
+mod places;
 
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -227,26 +229,7 @@ fn path_of(fd: c_int, path: &mut [u8; 256]) -> usize {
 
 /// The calling thread's account.
 pub(crate) fn account(region: &IoRegion) -> Account {
-    region.account(|name, title| {
-        keeping_errno(|| {
-            // SAFETY: the buffer has the 16 bytes that the call writes.
-            unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-            // By system calls: `open`, `read` and `close` are hooks of ours.
-            // SAFETY: the path is a C string, the buffer has its length, the descriptor is ours.
-            unsafe {
-                let path = c"/proc/self/cmdline".as_ptr();
-                let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-                let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags);
-                if fd < 0 {
-                    return 0;
-                }
-                let count = libc::syscall(libc::SYS_read, fd, title.as_mut_ptr(), title.len());
-                libc::syscall(libc::SYS_close, fd);
-                let count = usize::try_from(count).unwrap_or(0).min(title.len());
-                title[..count].iter().position(|byte| *byte == 0).unwrap_or(count)
-            }
-        })
-    })
+    region.account(|| keeping_errno(|| names::of_this_thread(region)))
 }
 
 /// A call for which an operation after it follows.
@@ -318,10 +301,13 @@ pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
         match call.ticket {
             Some(ticket) if !file.direct => {
                 let offset = u64::try_from(offset).unwrap_or(0);
-                return file.region.wrote_and_left(ticket, offset, count);
+                if file.region.wrote_and_left(ticket, offset, count) {
+                    places::note(file, call.account, fd, offset, count);
+                }
+                return;
             }
             ticket => {
-                wrote(file, call.account, offset, count);
+                wrote(file, call.account, fd, offset, count);
                 return leave(Call { ticket, ..call });
             }
         }
@@ -329,12 +315,12 @@ pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
     leave(call);
 }
 
-fn wrote(file: File, account: Account, offset: i64, bytes: u64) {
+fn wrote(file: File, account: Account, fd: c_int, offset: i64, bytes: u64) {
     let offset = u64::try_from(offset).unwrap_or(0);
     if file.direct {
         file.region.wrote_through(account, file.slot, offset, bytes);
-    } else {
-        file.region.wrote(account, file.slot, offset, bytes);
+    } else if file.region.wrote(account, file.slot, offset, bytes) {
+        places::note(file, account, fd, offset, bytes);
     }
 }
 
@@ -398,7 +384,9 @@ fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) 
     for offset in (from..size.min(to)).step_by(PIECE_BYTES as usize) {
         let dirty = cache_state(fd, offset, PIECE_BYTES).map_or(0, |cache| cache.nr_dirty);
         if dirty > 0 {
-            region.dirtied_unseen(account, file.slot, offset, PIECE_BYTES.min(size - offset));
+            let bytes = PIECE_BYTES.min(size - offset);
+            region.dirtied_unseen(account, file.slot, offset, bytes);
+            places::note(file, account, fd, offset, bytes);
         }
         left = left.saturating_sub(dirty);
         if left == 0 || clock::now() > until {

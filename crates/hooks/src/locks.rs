@@ -61,13 +61,19 @@ pub(crate) fn serves_clients() {
 /// The calling thread serves this session from now on.
 #[inline]
 pub(crate) fn serves(region: &Region, session_id: u32) {
-    let background = region.is_background(session_id);
-    thread::with(|words| words.background.set(background));
+    let class = region.class_of(session_id);
+    thread::with(|words| {
+        words.background.set(class.is_some_and(|(_, background)| background));
+        words.class.set(class.map_or(0, |(number, _)| number + 1));
+    });
 }
 
 /// The calling thread serves no session any more.
 pub(crate) fn serves_none() {
-    thread::with(|words| words.background.set(false));
+    thread::with(|words| {
+        words.background.set(false);
+        words.class.set(0);
+    });
 }
 
 /// In the child after `fork`: what was declared for its parent's thread does not hold for it.
@@ -75,6 +81,7 @@ pub fn forked() {
     thread::with(|words| {
         words.ground.set(0);
         words.background.set(false);
+        words.class.set(0);
         words.blocks_read.set(0);
     });
 }

@@ -174,6 +174,13 @@ pub trait BlockScheduler: Send {
     /// Requests that wait: added, not merged, not dispatched.
     fn waiting(&self) -> usize;
 
+    /// Somebody waits now for requests of causes that are `urgent` (RCP, section 4.2.2). Those that
+    /// are queued go as if they had come so. Returns how many; a scheduler without urgency has none.
+    fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
+        let _ = (now, urgent);
+        0
+    }
+
     /// Requests of `cause` that come from then on are due this long after they come, reads and
     /// writes. Says whether the scheduler keeps to it: one without deadlines does not, nor one
     /// that has no room for another cause.

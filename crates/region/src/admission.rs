@@ -349,12 +349,11 @@ impl Region {
         }
     }
 
-    /// Whether the I/O of a session's requests is background I/O.
-    pub fn is_background(&self, session: u32) -> bool {
-        let class = self.session(session).map(|slot| slot.class.load(Ordering::Relaxed));
-        class
-            .and_then(|class| self.classes.get(class as usize))
-            .is_some_and(|class| class.background.load(Ordering::Relaxed) != 0)
+    /// Number of a session's class, and whether the I/O of its requests is background I/O.
+    pub fn class_of(&self, session: u32) -> Option<(u8, bool)> {
+        let number = self.session(session)?.class.load(Ordering::Relaxed);
+        let class = self.classes.get(number as usize)?;
+        Some((u8::try_from(number).ok()?, class.background.load(Ordering::Relaxed) != 0))
     }
 
     /// Wakes every queued session, so that it checks whether it may pass.

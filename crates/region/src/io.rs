@@ -15,11 +15,12 @@ pub mod account;
 pub mod criticality;
 mod map;
 mod pages;
+pub mod places;
 pub mod tally;
 mod unheld;
 pub mod waits;
 
-pub use account::{AccountSlot, Ground, IoRule, RULES, Subject};
+pub use account::{AccountSlot, Ground, IoRule, Names, RULES, Subject};
 pub use criticality::{Blocker, Inheritance};
 pub use map::IoMapping;
 pub use tally::{CHUNK_BYTES, FILES, Piece};
@@ -257,6 +258,8 @@ pub struct IoRegion {
     pub inheritance: Inheritance,
     /// What clients waited for.
     pub waits: waits::ClientWaits,
+    /// Where dirty pages lie, for a volume.
+    pub places: places::Places,
     /// Of the files in the tally's slots: an index that was kept is checked without the lock.
     generations: [AtomicU32; FILES],
     /// The ends of their paths.
@@ -274,6 +277,7 @@ headworks_policy::layout!(IoRegion {
     accounts,
     inheritance,
     waits,
+    places,
     generations,
     names,
     guarded
@@ -303,6 +307,40 @@ pub enum Order {
     WriteBack(u32),
     /// Has nothing new to do: waits for what it began.
     Nothing,
+}
+
+/// Files for which clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    files: [u64; FILES / 64],
+    any: bool,
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Awaited { files: [0; FILES / 64], any: false }
+    }
+}
+
+impl Awaited {
+    fn insert(&mut self, file: usize) {
+        self.any = true;
+        // A call without a file concerns the journal.
+        if let Some(word) = self.files.get_mut(file / 64) {
+            *word |= 1 << (file % 64);
+        }
+    }
+
+    /// Whether clients wait for this one.
+    pub fn has(&self, file: u16) -> bool {
+        let file = usize::from(file);
+        self.files.get(file / 64).is_some_and(|word| word >> (file % 64) & 1 != 0)
+    }
+
+    /// Whether clients wait for any.
+    pub fn any(&self) -> bool {
+        self.any
+    }
 }
 
 /// Pages that were given up, for [`IoRegion::cleaned`].
@@ -388,26 +426,25 @@ impl IoRegion {
         self.rules.set(rules);
     }
 
-    /// The calling thread's account. `name` and `title` are asked only when it is new or the rules
-    /// have changed.
-    pub fn account(&self, names: impl FnOnce(&mut [u8; 16], &mut [u8; 64]) -> usize) -> Account {
+    /// The calling thread's account. `names` is asked only when it is new, serves another class, or
+    /// the rules have changed.
+    pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
         let me = thread_id();
         let version = self.rules.version.load(Relaxed);
-        let last = thread::with(|words| words.account.get());
+        let (last, class) = thread::with(|words| (words.account.get(), words.class.get()));
         if let Some(slot) = self.accounts.get(usize::from(last))
             && slot.tid.load(Relaxed) == me
             && slot.rules.load(Relaxed) == version
+            && slot.class.load(Relaxed) == u32::from(class)
         {
             return last;
         }
-        let (mut name, mut title) = ([0; 16], [0; 64]);
-        let title_bytes = names(&mut name, &mut title).min(64);
-        let name_bytes = name.iter().position(|byte| *byte == 0).unwrap_or(16);
-        let found = self
-            .locked(|guarded| {
-                self.claim_account(guarded, me, last, &name[..name_bytes], &title[..title_bytes])
-            })
-            .unwrap_or(0);
+        let names = names();
+        let found =
+            self.locked(|guarded| self.claim_account(guarded, me, last, &names)).unwrap_or(0);
+        if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
+            slot.class.store(class.into(), Relaxed);
+        }
         thread::with(|words| words.account.set(found));
         found
     }
@@ -417,9 +454,9 @@ impl IoRegion {
         guarded: &mut Guarded,
         me: u32,
         last: Account,
-        name: &[u8],
-        title: &[u8],
+        names: &Names,
     ) -> Account {
+        let (name, title) = (names.name.bytes(), names.title.bytes());
         let own = |at: usize| self.accounts[at].tid.load(Relaxed) == me;
         let threads = FIRST_THREAD..ACCOUNTS;
         let at = if threads.contains(&usize::from(last)) && own(usize::from(last)) {
@@ -456,18 +493,23 @@ impl IoRegion {
             self.inherit_at_first(me, slot);
         }
         slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
-        let (settings, group) = self.rules.thread(name, title);
+        let (settings, groups) = self.rules.thread(names);
         slot.level.store(settings.level.into(), Relaxed);
-        slot.ground.store(self.rules.ground(name, title) as u32, Relaxed);
+        slot.ground.store(self.rules.ground(names) as u32, Relaxed);
         self.inheritance.note_thread(me, at as Account);
-        slot.group.store(group.map_or(0, |(group, _)| u32::from(group) + 1), Relaxed);
+        slot.group.store(settings.parent.map_or(0, |group| u32::from(group) + 1), Relaxed);
         let now = clock::now();
         let scheduler = guarded.split.scheduler();
-        scheduler.set_account(now, at as Account, &settings);
-        if let Some((group, settings)) = group {
-            scheduler.set_account(now, group, &settings);
+        for (group, settings) in groups.iter().flatten() {
+            scheduler.set_account(now, *group, settings);
         }
+        scheduler.set_account(now, at as Account, &settings);
         at as Account
+    }
+
+    /// Whether rules speak of control groups.
+    pub fn asks_for_cgroups(&self) -> bool {
+        self.rules.has_cgroups()
     }
 
     /// The slot of a file and its generation; `path` is asked for the first time. `None` if there
@@ -507,6 +549,12 @@ impl IoRegion {
             });
         }
         Some((at as u16, generation))
+    }
+
+    /// Priority of an account, 0 (highest) to 7.
+    pub fn level(&self, account: Account) -> u8 {
+        let level = self.accounts.get(usize::from(account)).map(|slot| slot.level.load(Relaxed));
+        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(4).min(7)
     }
 
     /// Whether the slot is still that file's.
@@ -734,6 +782,27 @@ impl IoRegion {
         let waits = |slot: &&TaskSlot| slot.word.load(Relaxed) & STATE == WAITING;
         let lives = |slot: &&TaskSlot| thread_exists(slot.tid.load(Relaxed));
         self.tasks.iter().filter(waits).filter(lives).count()
+    }
+
+    /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
+    /// them or make them durable. A call that passed counts as a client's. Does not lock.
+    pub fn awaited(&self) -> Awaited {
+        let mut awaited = Awaited::default();
+        for slot in &self.tasks {
+            let state = slot.word.load(Relaxed) & STATE;
+            if state == FREE {
+                continue;
+            }
+            let writes = matches!(
+                CallKind::from_word(slot.kind.load(Relaxed)),
+                CallKind::Write | CallKind::Fsync | CallKind::Create | CallKind::MakeDirectory
+            );
+            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
+            if writes && (state == PASSED || urgency == Urgency::Critical) {
+                awaited.insert(slot.file.load(Relaxed) as usize);
+            }
+        }
+        awaited
     }
 
     /// What the tally knows of a file, for tests and `io top`.

@@ -40,6 +40,12 @@ impl SharedText {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text([u8; TEXT_BYTES]);
 
+impl Default for Text {
+    fn default() -> Self {
+        Text::EMPTY
+    }
+}
+
 impl Text {
     /// No text.
     pub const EMPTY: Text = Text([0; TEXT_BYTES]);

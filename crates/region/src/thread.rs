@@ -23,6 +23,8 @@ pub struct Words {
     pub ground: Cell<u8>,
     /// The session that it serves, or served last, is of a background class.
     pub background: Cell<bool>,
+    /// The class of that session, plus one; zero for none.
+    pub class: Cell<u8>,
     /// Blocks of 512 bytes that devices had read for it when it last looked.
     pub blocks_read: Cell<u32>,
 }
@@ -77,6 +79,7 @@ mod place {
                 account: Cell::new(0),
                 ground: Cell::new(0),
                 background: Cell::new(false),
+                class: Cell::new(0),
                 blocks_read: Cell::new(0),
             }
         };

@@ -5,7 +5,8 @@ use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS};
 use headworks_region::clock;
 use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
-    Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
+    Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Names, Order, Piece, Subject, Ticket,
+    Written,
 };
 use headworks_region::text::Text;
 use std::ffi::CString;
@@ -25,10 +26,7 @@ fn region(kind: SplitKind) -> &'static IoRegion {
 
 /// The calling thread's account, under this name.
 fn account(region: &IoRegion, called: &str) -> Account {
-    region.account(|name, _| {
-        name[..called.len()].copy_from_slice(called.as_bytes());
-        0
-    })
+    region.account(|| Names { name: Text::new(called.as_bytes()), ..Names::default() })
 }
 
 fn limit(region: &IoRegion, bytes_per_s: u64) {
@@ -303,7 +301,7 @@ fn full_tables_let_calls_pass_and_count_them() {
     let mut refused = 0;
     for inode in 0..20_000 {
         match region.file(1, inode, |_| 0) {
-            Some((slot, _)) => region.wrote(own, slot, 0, 4096),
+            Some((slot, _)) => assert!(region.wrote(own, slot, 0, 4096)),
             None => refused += 1,
         }
     }

@@ -114,6 +114,19 @@ impl Submission {
     }
 }
 
+/// Tells whose requests are, where a front end cannot: those of a file system come by threads of the
+/// kernel. Called with the queue locked, so each call takes microseconds at most.
+pub trait Causes: Send {
+    /// A request enters the queue: fills in its cause, level and urgency (`sync`), if known.
+    fn complete(&mut self, now: Nanos, request: &mut Request);
+
+    /// Whether causes may have become urgent since the last call.
+    fn have_changed(&mut self, now: Nanos) -> bool;
+
+    /// Whether somebody waits for requests of this cause.
+    fn is_urgent(&self, cause: u32) -> bool;
+}
+
 /// The parts of an engine.
 pub struct EngineConfig {
     /// Where the bytes lie.
@@ -196,6 +209,12 @@ impl Engine {
     /// end, the front end's latency remains.
     pub fn set_lead(&self, lead: Nanos) {
         self.shared.set_lead(lead);
+    }
+
+    /// From now on requests that enter the queue are completed by `causes`. Returns whether there is
+    /// a queue.
+    pub fn set_causes(&self, causes: Box<dyn Causes>) -> bool {
+        self.shared.set_causes(causes)
     }
 
     /// The allocated parts of a range; see [`Store::extents`]. Not ordered against requests in

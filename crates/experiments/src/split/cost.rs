@@ -31,8 +31,10 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let server = if at < MARIADB_READS { "postgres" } else { "mariadb" };
     let data = plan.copy(&plan.template.join(server).join("template"), disk)?;
     let per_s = match at {
-        POSTGRES_READS => postgres::closed_loop(plan, arm, &data, "select-only")?,
-        POSTGRES_WRITES => postgres::closed_loop(plan, arm, &data, "simple-update")?,
+        POSTGRES_READS => postgres::closed_loop(plan, arm, postgres::quiet(&data), "select-only")?,
+        POSTGRES_WRITES => {
+            postgres::closed_loop(plan, arm, postgres::quiet(&data), "simple-update")?
+        }
         MARIADB_READS => mariadb::closed_loop(plan, arm, &data, Oltp::PointSelect)?,
         _ => mariadb::closed_loop(plan, arm, &data, Oltp::UpdateNonIndex)?,
     };

@@ -19,6 +19,8 @@ pub(super) struct Stack {
     pub kernel: &'static str,
     /// The scheduler of the volume's own queue.
     pub volume: &'static str,
+    /// Whether that learns from the instance [`LINKED`] whose the writes are.
+    pub linked: bool,
     /// The file system, as `headworks volume create --fs` has it.
     pub file_system: &'static str,
 }
@@ -30,6 +32,9 @@ pub(super) struct Disk {
 }
 
 const NAME: &str = "split";
+
+/// The instance of the run, as the volume finds it.
+pub(super) const LINKED: &str = "linked";
 
 impl Disk {
     pub(super) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
@@ -49,7 +54,9 @@ impl Disk {
             "--fs",
             stack.file_system,
         ])?;
-        disk.volume(&["mount", NAME, &disk.dir().display().to_string()])?;
+        let dir = disk.dir().display().to_string();
+        let io: &[&str] = if stack.linked { &["--io", LINKED] } else { &[] };
+        disk.volume(&[&["mount", NAME, &dir], io].concat())?;
         let queue = disk.queue()?;
         // In this order: a scheduler takes the number that it finds.
         for (file, value) in [

@@ -1,7 +1,7 @@
 //! What a figure consists of, and how its runs are made. A figure is data: arms, points, the tasks
 //! at a point, and what must hold.
 
-use super::disk::{Disk, Stack};
+use super::disk::{self, Disk, Stack};
 use super::load::Load;
 use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::progress::Progress;
@@ -17,12 +17,17 @@ use headworks_workload::db::DbError;
 use headworks_workload::driver::{self, Arrivals, Client, Stop};
 use headworks_workload::files::{self, Report, Task};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Name of the instance.
+const NAME: &str = "split";
 
 /// Numbers of a run, by name.
 pub(super) type Numbers = BTreeMap<String, f64>;
@@ -83,7 +88,8 @@ impl Plan<'_> {
         builder: Builder<K>,
     ) -> Result<(Builder<K>, Option<Instance>)> {
         let Some(scheduler) = arm.io else { return Ok((builder.behind(&[]), None)) };
-        let gate = Instance::private(self.program, "split")?;
+        let gate = Instance::private(self.program, NAME)?;
+        self.link(&gate.directory().context("the instance has no directory")?.join(NAME))?;
         let config = self.work.join("io.toml");
         fs::write(&config, self.config(arm, scheduler))?;
         let options = ["--config".into(), config.into_os_string()];
@@ -107,12 +113,24 @@ impl Plan<'_> {
         let Some(scheduler) = arm.io else { return Ok(Command::new(program)) };
         let config = self.work.join("io.toml");
         fs::write(&config, self.config(arm, scheduler))?;
+        self.link(&self.run_directory().join(NAME))?;
         let mut command = Command::new(self.program);
         command
-            .args(["run", "--name", "split", "--profile", profile, "--config"])
+            .args(["run", "--name", NAME, "--profile", profile, "--config"])
             .args([&config, Path::new("--"), program])
-            .env("HEADWORKS_RUN_DIR", self.work.join("run"));
+            .env("HEADWORKS_RUN_DIR", self.run_directory());
         Ok(command)
+    }
+
+    fn run_directory(&self) -> PathBuf {
+        self.work.join("run")
+    }
+
+    /// A volume that looks for the instance [`disk::LINKED`] finds the one in this directory.
+    fn link(&self, instance: &Path) -> Result<()> {
+        let link = self.run_directory().join(disk::LINKED);
+        let _ = fs::remove_file(&link);
+        symlink(instance, &link).with_context(|| format!("cannot make {}", link.display()))
     }
 
     /// Requests that arrive at a fixed rate, and something that happens every so often beside
@@ -173,6 +191,18 @@ impl Plan<'_> {
     }
 }
 
+/// The command of a program that runs under the scheduler of another process, if it has one.
+pub(super) fn sibling(process: &Child, program: &Path) -> Result<Command> {
+    let environment = fs::read(format!("/proc/{}/environ", process.id()))?;
+    let mut command = Command::new(program);
+    for variable in environment.split(|byte| *byte == 0) {
+        let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
+        let [name, value] = [&variable[..at], &variable[at + 1..]].map(OsStr::from_bytes);
+        command.env(name, value);
+    }
+    Ok(command)
+}
+
 /// The schedulers of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arm {
@@ -194,7 +224,7 @@ impl Arm {
         device: &'static str,
         kernel: &'static str,
     ) -> Self {
-        let stack = Stack { device, kernel, volume: "noop", file_system: "ext4" };
+        let stack = Stack { device, kernel, volume: "noop", linked: false, file_system: "ext4" };
         Arm { label, stack, io: None, options: "", only: &[], quick: true }
     }
 
@@ -209,6 +239,13 @@ impl Arm {
     /// The scheduler of the volume's own queue.
     pub(super) const fn volume(self, scheduler: &'static str) -> Self {
         Arm { stack: Stack { volume: scheduler, ..self.stack }, ..self }
+    }
+
+    /// The same scheduler before the calls and in the volume's own queue, which learns from it
+    /// whose the writes are.
+    pub(super) const fn io_and_volume(self, scheduler: &'static str) -> Self {
+        let stack = Stack { volume: scheduler, linked: true, ..self.stack };
+        Arm { stack, io: Some(scheduler), ..self }
     }
 
     /// On XFS instead of ext4.
@@ -325,6 +362,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
             ("device", arm.stack.device),
             ("kernel_scheduler", arm.stack.kernel),
             ("volume_scheduler", arm.stack.volume),
+            ("volume_knows_owners", if arm.stack.linked { "yes" } else { "no" }),
             ("file_system", arm.stack.file_system),
             ("io_scheduler", arm.io.unwrap_or("none")),
         ];

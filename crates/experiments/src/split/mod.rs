@@ -4,6 +4,7 @@
 //! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]), and on it a process whose threads are the
 //! tasks ([`load`]), or a database.
 
+mod blocked;
 mod burst;
 mod cost;
 mod disk;
@@ -14,11 +15,13 @@ mod load;
 mod mariadb;
 mod metadata;
 mod postgres;
+mod qemu;
 mod redis;
 mod shares;
 mod sqlite;
 mod threads;
 mod tokens;
+mod wiredtiger;
 
 use crate::experiment::Experiment;
 pub use load::file_load;
@@ -35,9 +38,12 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     metadata::FIG_19.experiment(),
     sqlite::FIG_20.experiment(),
     postgres::FIG_SPLIT.experiment(),
+    qemu::FIG_22.experiment(),
+    postgres::FIG_4.experiment(),
     postgres::FIG_RCP.experiment(),
     postgres::FIG_10.experiment(),
     redis::FIG_9.experiment(),
+    wiredtiger::FIG_7.experiment(),
     mariadb::FIG_8.experiment(),
     limit::FIG_11.experiment(),
     cost::FIG_COST.experiment(),

@@ -1,5 +1,6 @@
 //! Figure 2.21 and RCP's Figures 5 and 6: what checkpoints of PostgreSQL do to its commits.
 
+use super::blocked::Sampler;
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use crate::sweep::Claim;
@@ -44,12 +45,16 @@ const DEFAULTS: f64 = 1.0;
 /// Makes the data once, on the machine's own disk.
 pub(super) fn template(work: &Path) -> Result<PathBuf> {
     let data = work.join("template");
-    let mut server = PostgresServer::builder().data_directory(&data).start()?;
-    let mut make = pgbench(server.port())?;
-    let output = make.args(["-i", "-q", "-s", SCALE]).output()?;
+    make(&data, SCALE)?;
+    Ok(data)
+}
+
+fn make(data: &Path, scale: &str) -> Result<()> {
+    let mut server = PostgresServer::builder().data_directory(data).start()?;
+    let output = pgbench(server.port())?.args(["-i", "-q", "-s", scale]).output()?;
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
     server.stop(Duration::from_secs(60))?;
-    Ok(data)
+    Ok(())
 }
 
 fn pgbench(port: u16) -> Result<Command> {
@@ -84,23 +89,34 @@ pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Nu
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir(&logs)?;
     let seconds = plan.warm_up_s + plan.window_s;
+    // Backends have their client's address in their titles.
+    let sampler = Sampler::start(server.pid(), "127.0.0.1");
     let output = pgbench(server.port())?
         .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
         .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])
         .current_dir(&logs)
         .output()?;
+    let waits = sampler.end();
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
     let log = server.log();
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     server.stop(Duration::from_secs(120))?;
-    numbers(plan, &logs, &log)
+    Ok(numbers(plan, &logs, &log)?.into_iter().chain(waits).collect())
 }
 
-/// Transactions a second in a closed loop, while nothing else goes on. `built_in`: pgbench's
-/// script.
-pub(super) fn closed_loop(plan: &Plan<'_>, arm: &Arm, data: &Path, built_in: &str) -> Result<f64> {
-    let quiet = builder(data, DEFAULTS).setting("checkpoint_timeout", "1h");
-    let (builder, gate) = plan.behind(arm, quiet)?;
+/// A server that makes no checkpoint.
+pub(super) fn quiet(data: &Path) -> PostgresBuilder {
+    builder(data, DEFAULTS).setting("checkpoint_timeout", "1h")
+}
+
+/// Transactions a second in a closed loop. `built_in`: pgbench's script.
+pub(super) fn closed_loop(
+    plan: &Plan<'_>,
+    arm: &Arm,
+    server: PostgresBuilder,
+    built_in: &str,
+) -> Result<f64> {
+    let (builder, gate) = plan.behind(arm, server)?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
     let mut said = String::new();
@@ -115,6 +131,26 @@ pub(super) fn closed_loop(plan: &Plan<'_>, arm: &Arm, data: &Path, built_in: &st
     let rate = said.lines().find_map(|line| line.strip_prefix("tps = "));
     let rate = rate.and_then(|line| line.split_whitespace().next()?.parse().ok());
     rate.with_context(|| format!("pgbench tells no rate:\n{said}"))
+}
+
+/// The scales of Figure 4, by the directory of the data.
+const SCALES: &[f64] = &[10.0, 30.0, 100.0];
+
+fn of_scale(templates: &Path, scale: f64) -> PathBuf {
+    templates.join(format!("scale-{scale}"))
+}
+
+fn templates(work: &Path) -> Result<PathBuf> {
+    for scale in SCALES {
+        make(&of_scale(work, *scale), &scale.to_string())?;
+    }
+    Ok(work.to_owned())
+}
+
+fn as_fast_as_it_can(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+    let data = plan.copy(&of_scale(&plan.template, at), disk)?;
+    let per_s = closed_loop(plan, arm, builder(&data, PAPER), "simple-update")?;
+    Ok(named([("per_s", per_s)]))
 }
 
 /// The latencies of the window. A transaction that waits for its turn waits from when it was due.
@@ -232,6 +268,7 @@ pub(super) const FIG_RCP: Figure = Figure {
         Arm::new(CFQ, "hdd", "none").volume("cfq"),
         Arm::new(SPLIT_DEADLINE, "hdd", "mq-deadline").io("split-deadline").full_only(),
         Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
+        Arm::new(RCP_VOLUME, "hdd", "none").io_and_volume("rcp"),
     ],
     points: &[PAPER, DEFAULTS],
     quick_points: &[PAPER],
@@ -263,8 +300,49 @@ pub(super) const FIG_RCP: Figure = Figure {
             })
             .at_least(0.99),
     ],
-    panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM]),
+    panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM, RCP_VOLUME]),
 };
+
+pub(super) const FIG_4: Figure = Figure {
+    id: "rcp-scales",
+    title: "PostgreSQL's throughput beside its checkpoints",
+    paper: "RCP",
+    figure: "Figure 4",
+    about: "pgbench -N in a closed loop, 8 clients; a checkpoint every 30 s that PostgreSQL does not pace; a disk, \
+        writeback throttle off.",
+    axis: "scale",
+    times: [(35, 120, 3), (5, 60, 1)],
+    around_s: 60,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
+    ],
+    points: SCALES,
+    quick_points: &[10.0],
+    work: Work::Database { template: templates, one: as_fast_as_it_can },
+    rules: "",
+    claims: &[
+        Claim::new("more transactions than under the scheduler that is like CFQ, smallest scale")
+            .paper("1.15 to 1.37 times what any other scheme has")
+            .ours("transactions/s / those under cfq", |seed| {
+                seed.get(RCP_ARM, SCALES[0], "per_s") / seed.get(CFQ, SCALES[0], "per_s")
+            })
+            .at_least(1.15),
+        Claim::new("not fewer than without a scheduler, smallest scale")
+            .paper("not given")
+            .ours("transactions/s / those under mq-deadline", |seed| {
+                seed.get(RCP_ARM, SCALES[0], "per_s") / seed.get(NOTHING, SCALES[0], "per_s")
+            })
+            .at_least(1.0),
+    ],
+    panels: || {
+        vec![Panel::sweep("Transactions", "per second").lines([NOTHING, CFQ, RCP_ARM], "per_s")]
+    },
+};
+
+/// The device's own queue, too, has what clients wait for first.
+const RCP_VOLUME: &str = "rcp, volume";
 
 const NO_INHERITANCE: &str = "rcp without inheritance";
 const NO_LIMIT: &str = "rcp, half of the memory dirty";

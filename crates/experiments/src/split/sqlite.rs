@@ -5,7 +5,7 @@
 //! did in the paper.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, named, shorter};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named, shorter, sibling};
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,10 +13,8 @@ use headworks_rig::{find_program, gated::LIBRARY};
 use headworks_workload::db::{DbError, ErrorKind};
 use headworks_workload::driver::{Client, Request};
 use headworks_workload::random::Random;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -101,19 +99,6 @@ impl Shell {
         }
     }
 
-    /// The same program, under the scheduler that governs this process, if one does.
-    fn sibling(&self) -> Result<Command> {
-        let environment = fs::read(format!("/proc/{}/environ", self.process.id()))?;
-        let mut command = Command::new(sqlite()?);
-        for variable in environment.split(|byte| *byte == 0) {
-            let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };
-            let [name, value] = [&variable[..at], &variable[at + 1..]]
-                .map(|part| OsString::from_vec(part.to_vec()));
-            command.env(name, value);
-        }
-        Ok(command)
-    }
-
     fn is_governed(&self) -> Result<bool> {
         Ok(fs::read_to_string(format!("/proc/{}/maps", self.process.id()))?.contains(LIBRARY))
     }
@@ -156,7 +141,8 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let messages = |name: &str| plan.work.join(format!("sqlite-{name}.log"));
     let command = plan.command(arm, &sqlite()?, "sqlite")?;
     let writer = Shell::start(command, &data, &messages("writer"))?;
-    let checkpointer = Shell::start(writer.sibling()?, &data, &messages("checkpointer"))?;
+    let checkpointer =
+        Shell::start(sibling(&writer.process, &sqlite()?)?, &data, &messages("checkpointer"))?;
     for shell in [&writer, &checkpointer] {
         ensure!(shell.is_governed()? == arm.io.is_some(), "a process has the wrong scheduler");
     }
@@ -265,7 +251,7 @@ mod tests {
         let data = template(&dir).unwrap();
         let start = |name| Shell::start(Command::new(&program), &data, &dir.join(name)).unwrap();
         let (shell, mut checkpointer) = (start("writer"), start("checkpointer"));
-        assert!(shell.sibling().is_ok() && !shell.is_governed().unwrap());
+        assert!(sibling(&shell.process, &program).is_ok() && !shell.is_governed().unwrap());
         let frames = AtomicU64::new(0);
         let mut writer = Writer { shell, random: Random::new(SEED), frames: &frames };
         writer.attempt().unwrap();

@@ -50,7 +50,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("volume create", &["headworks volume create db --size 2G --backing memory --fs ext4"]),
-    ("volume mount", &["sudo headworks volume mount db /mnt/db"]),
+    (
+        "volume mount",
+        &[
+            "sudo headworks volume mount db /mnt/db",
+            "sudo headworks volume mount db /mnt/db --io mariadb   # its queue knows whose the writes are",
+        ],
+    ),
     ("volume umount", &["sudo headworks volume umount db"]),
     ("volume list", &["headworks volume list"]),
     ("volume stat", &["headworks volume stat db"]),

@@ -139,6 +139,10 @@ pub struct Mount {
     /// Make a new file system, whatever the volume holds
     #[arg(long)]
     pub format: bool,
+    /// Instance whose scheduler (`headworks run --io`) tells whose the writes are that reach the
+    /// volume's queue, and whether clients wait for them; it may be started later
+    #[arg(long, value_name = "INSTANCE")]
+    pub io: Option<String>,
 }
 
 /// Arguments of `volume umount`.
@@ -282,6 +286,9 @@ pub struct Serve {
     /// Over NBD instead of as a block device of this kernel; needs no root
     #[arg(long, value_name = "unix:PATH|tcp:HOST:PORT", conflicts_with = "ready_fd")]
     pub nbd: Option<String>,
+    /// As `volume mount --io`
+    #[arg(long, value_name = "INSTANCE", conflicts_with = "nbd")]
+    pub io: Option<String>,
     /// Descriptor that gets a line once the device is there
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,

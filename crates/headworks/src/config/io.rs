@@ -113,7 +113,23 @@ pub(crate) fn threads(
     for thread in sections {
         let at = thread.span().start;
         let thread = thread.get_ref();
-        let pattern = pattern("name", &thread.name, at, place)?;
+        let whom = [
+            ("name", &thread.name, Subject::Thread),
+            ("class", &thread.class, Subject::Class),
+            ("cgroup", &thread.cgroup, Subject::Cgroup),
+        ];
+        let mut given = whom.into_iter().filter(|(_, value, _)| value.is_some());
+        let (key, value, subject) = given.next().unwrap_or(whom[0]);
+        if let Some((other, ..)) = given.next() {
+            return Err(place.at(
+                at,
+                format!("this section has `{key}` and `{other}`"),
+                "Write a section for each: limits of threads are within those of their class, and \
+                 these within those of their control group."
+                    .to_owned(),
+            ));
+        }
+        let pattern = pattern(key, value, at, place)?;
         let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
         let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
         let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
@@ -122,8 +138,7 @@ pub(crate) fn threads(
             Some(true) => Ground::Foreground,
             Some(false) => Ground::Background,
         };
-        let rule =
-            IoRule { subject: Subject::Thread, pattern, level, rate, burst, ground, ..EMPTY };
+        let rule = IoRule { subject, pattern, level, rate, burst, ground, ..EMPTY };
         rules.push((at, rule));
     }
     Ok(rules)

@@ -64,6 +64,10 @@ pub(crate) struct IoFileSection {
 pub(crate) struct IoThreadSection {
     /// Pattern for the thread's name, or for the title of its process, up to 64 bytes.
     pub name: Words,
+    /// Instead: pattern for the class of the session that the thread serves.
+    pub class: Words,
+    /// Instead: pattern for the path of its process's control group, or for the last 64 bytes.
+    pub cgroup: Words,
     /// 0 (highest) to 7. Default 4.
     pub priority: Number,
     /// Normalized bytes a second that the threads of the section share, 1 to 1000000000000.

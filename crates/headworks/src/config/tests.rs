@@ -1,6 +1,7 @@
 use super::*;
 use headworks_region::Mode;
 use headworks_region::control::{Count, TemporaryP};
+use headworks_region::io::Subject;
 use headworks_region::rules::Identity;
 use headworks_region::text::Text;
 
@@ -109,7 +110,8 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     let config = parse(
         "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\ninheritance = false\nbackground_reads = 4\n\
          [[io.file]]\npath = \"*/wal\"\nfsync_ms = 2.5\n\
-         [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n",
+         [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n\
+         [[io.thread]]\nclass = \"reports\"\n[[io.thread]]\ncgroup = \"*/b.slice/*\"\n",
     )
     .unwrap();
     let io = config.io;
@@ -118,7 +120,11 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     assert_eq!(io.background_reads, 4);
     assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
     assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (7, 1_000, 0));
+    let subjects = io.rules[1..].iter().map(|rule| rule.subject);
+    assert!(subjects.eq([Subject::Thread, Subject::Class, Subject::Cgroup]));
     for (text, cause) in [
+        ("[[io.thread]]\npriority = 5\n", "no `name`"),
+        ("[[io.thread]]\nname = \"a\"\ncgroup = \"b\"\n", "`name` and `cgroup`"),
         ("[[io.file]]\nfsync_ms = 5\n", "no `path`"),
         ("[[io.file]]\npath = \"a\"\n", "says nothing"),
         ("[[io.file]]\npath = \"a\"\nfsync_ms = 0\n", "out of range"),

@@ -27,6 +27,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("mongodb", include_str!("../../profiles/mongodb.toml")),
     ("mongodb-loops", include_str!("../../profiles/mongodb-loops.toml")),
     ("sqlite", include_str!("../../profiles/sqlite.toml")),
+    ("qemu", include_str!("../../profiles/qemu.toml")),
     (GENERIC, include_str!("../../profiles/generic.toml")),
 ];
 

@@ -23,6 +23,7 @@ fn a_program_is_known_by_its_name() {
         ("memcached", "memcached"),
         ("/usr/bin/mongod", "mongodb"),
         ("/usr/bin/sqlite3", "sqlite"),
+        ("/usr/bin/qemu-system-x86_64", "qemu"),
         ("something-else", "generic"),
     ] {
         assert_eq!(all.of(Path::new(program)).name, name, "{program}");
@@ -36,13 +37,14 @@ fn a_program_is_known_by_its_name() {
 #[test]
 fn each_profile_that_comes_along_says_all_that_is_used() {
     for profile in builtin().all() {
-        // It serves nobody.
-        let sessions = profile.name != "sqlite";
+        // They serve nobody.
+        let files_only = ["sqlite", "qemu"].contains(&profile.name.as_str());
+        let sessions = !files_only;
         assert_eq!(!profile.calls.receive.is_empty(), sessions, "{}", profile.name);
         assert_eq!(!profile.calls.accept.is_empty(), sessions, "{}", profile.name);
         assert!(!profile.notes.is_empty() && !profile.title.is_empty(), "{}", profile.name);
         // No package has a unit for a server under a JVM, or for a command line.
-        let without = [GENERIC, "mongodb-loops", "sqlite"].contains(&profile.name.as_str());
+        let without = files_only || [GENERIC, "mongodb-loops"].contains(&profile.name.as_str());
         assert_eq!(profile.units.is_empty(), without, "{}", profile.name);
     }
 }

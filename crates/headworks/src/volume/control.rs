@@ -49,6 +49,8 @@ pub struct Figures {
     pub power: Option<Power>,
     /// Space that the backing takes.
     pub allocated_bytes: Option<u64>,
+    /// If it learns from an I/O scheduler whose its requests are.
+    pub causes: Option<super::causes::Figures>,
     /// Microseconds that the path through the kernel takes of each request's modelled time.
     pub lead_us: f64,
     /// The front end spins for the next request before it sleeps, as that is faster on this

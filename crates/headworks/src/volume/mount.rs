@@ -30,7 +30,7 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             volume.name
         );
     }
-    let device = start(&volume)?;
+    let device = start(&volume, args.io.as_deref())?;
     let Some((dir, kind)) = target else {
         println!("volume `{}` is {}", volume.name, device.display());
         return Ok(());
@@ -140,7 +140,7 @@ fn fill_and_mount(
 }
 
 /// Starts the process of a volume and waits until its device is there.
-fn start(volume: &Named) -> Result<PathBuf> {
+fn start(volume: &Named, io: Option<&str>) -> Result<PathBuf> {
     // Makes the directory, and reports another process that has the lock.
     if volume.lock()?.is_none() {
         bail!(
@@ -167,6 +167,9 @@ fn start(volume: &Named) -> Result<PathBuf> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
+    if let Some(instance) = io {
+        command.args(["--io", instance]);
+    }
     if let Some(dir) = super::state::state_dir().parent() {
         command.env("HEADWORKS_STATE_DIR", dir);
     }

@@ -1,10 +1,12 @@
 //! The process of a volume: engine, front end, control socket.
 
+use super::causes::Link;
 use super::control::{self, Figures, Power, Request, Response};
 use super::front::Front;
 use super::state::{Named, Note};
 use super::system;
 use crate::cli;
+use crate::instance::Instance;
 use crate::process::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
@@ -13,7 +15,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Serves until it is told to stop.
@@ -93,8 +97,9 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     become_io_flusher();
     let started = description.volume.start()?;
     let front = Front::start(&volume, &started, &description)?;
-    let served = Served { volume: started, front };
-    let device = served.front.path();
+    let device = front.path();
+    let link = args.io.as_deref().map(|name| link(name, &started, &device)).transpose()?;
+    let served = Served { volume: started, front, link };
     volume.write_note(&Note {
         pid: std::process::id(),
         device: device.clone(),
@@ -126,6 +131,17 @@ fn become_io_flusher() {
 struct Served {
     volume: Volume,
     front: Front,
+    link: Option<Link>,
+}
+
+/// Lets the volume's queue know whose its requests are.
+fn link(name: &str, volume: &Volume, device: &Path) -> Result<Link> {
+    let number = std::fs::metadata(device)?.rdev();
+    let link = Link::new(Instance::named(name)?, number);
+    if !volume.engine.set_causes(Box::new(link.clone())) {
+        eprintln!("headworks: a raw volume without a scheduler has no queue: --io changes nothing");
+    }
+    Ok(link)
 }
 
 fn listen(volume: &Named) -> Result<UnixListener> {
@@ -150,6 +166,9 @@ fn wait(listener: &UnixListener, signals: i32, served: &Served) {
         }
         if served.front.has_ended() {
             return;
+        }
+        if let Some(link) = &served.link {
+            link.look();
         }
         if fds[0].revents != 0
             && let Ok((stream, _)) = listener.accept()
@@ -218,6 +237,7 @@ impl Served {
             }),
             allocated_bytes: self.volume.store.allocated_bytes(),
             trouble: self.volume.store.trouble(),
+            causes: self.link.as_ref().map(Link::figures),
             lead_us: self.front.lead_us,
             looks: self.front.looks,
         }

@@ -164,6 +164,13 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
         "  queue      {} not answered, {} at the device, {} merged so far",
         counts.outstanding, counts.in_flight, counts.merged
     );
+    if let Some(causes) = &figures.causes {
+        let state = if causes.attached { "" } else { ", which does not run with a scheduler" };
+        println!(
+            "  causes     of instance {}{state}: {} writes with an owner, {} without, clients waited for {}",
+            causes.instance, causes.known, causes.unknown, causes.awaited
+        );
+    }
     for (layer, figures) in &figures.layers {
         for (name, value) in figures {
             println!("  layer {layer}: {name} {value:.1}");

@@ -16,7 +16,7 @@ const CLIENTS: u64 = 4;
 const COMMITS: u64 = 60;
 
 /// The I/O schedulers that a database has in turn.
-const SCHEDULERS: [&str; 5] = ["split-deadline", "afq", "split-token", "scs-token", "noop"];
+const SCHEDULERS: [&str; 6] = ["split-deadline", "rcp", "afq", "split-token", "scs-token", "noop"];
 
 /// Cuts of each database: more in the long test.
 fn cuts() -> u64 {

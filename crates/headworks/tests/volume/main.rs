@@ -6,5 +6,6 @@ mod cut;
 mod databases;
 mod engine;
 mod life;
+mod owners;
 mod refusals;
 mod rig;

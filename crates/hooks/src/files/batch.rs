@@ -75,7 +75,7 @@ fn charge(file: File, part: &Part) {
     let region: &IoRegion = file.region;
     let own = account(region);
     match part.kind {
-        CallKind::Write => super::wrote(file, own, part.offset, part.bytes),
+        CallKind::Write => super::wrote(file, own, part.fd, part.offset, part.bytes),
         CallKind::Fsync => region.flushed(own, file.slot),
         _ => {
             let offset = u64::try_from(part.offset).unwrap_or(0);

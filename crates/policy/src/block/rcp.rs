@@ -16,14 +16,14 @@
 //! request, so that at most what is on the device by then delays it.
 //!
 //! A client may turn out to need what a background request reads or writes. [`Rcp::promote`] makes
-//! it critical (section 4.2.2).
+//! it critical (section 4.2.2). Requests of different causes are not merged, so that it can.
 //!
 //! # Worked example
 //! A checkpoint's writes 0 to 9 wait, one slot. Write 0 goes. A client's read comes: it goes next,
 //! although nine came before it. Write 1 goes when write 0 is done, or 10 ms after it.
 
 use super::fifo::{Links, List};
-use super::table::{Limits, Table};
+use super::table::{Entry, Limits, Table};
 use super::{Added, BlockScheduler, Dispatch, Index, IoClass, REQUESTS, Request};
 use crate::Nanos;
 
@@ -103,26 +103,6 @@ impl Rcp {
         }
     }
 
-    /// A client needs these sectors: background requests for them that wait become critical.
-    /// Returns how many.
-    pub fn promote(&mut self, now: Nanos, sector: u64, sectors: u32) -> usize {
-        let (mut promoted, mut at) = (0, self.background.first());
-        while let Some(index) = at {
-            at = self.links.next(index);
-            let request = self.table.entry(index).request;
-            if request.sector < sector + u64::from(sectors) && sector < request.end() {
-                self.links.remove(&mut self.background, index);
-                self.links.push_back(&mut self.critical, index);
-                self.table.set_mark(index, CRITICAL);
-                promoted += 1;
-            }
-        }
-        if promoted > 0 {
-            self.see_critical(now);
-        }
-        promoted
-    }
-
     fn see_critical(&mut self, now: Nanos) {
         self.critical_at = now;
         self.slots = self.settings.slots;
@@ -165,7 +145,8 @@ impl BlockScheduler for Rcp {
         if critical {
             self.see_critical(now);
         }
-        if let Some(added) = self.table.find_merge(request, false, |entry| entry.mark == mark) {
+        let alike = |entry: &Entry| entry.mark == mark && entry.request.cause == request.cause;
+        if let Some(added) = self.table.find_merge(request, false, alike) {
             self.table.merge(added, request);
             return added;
         }
@@ -213,6 +194,23 @@ impl BlockScheduler for Rcp {
     fn waiting(&self) -> usize {
         self.table.waiting()
     }
+
+    fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
+        let (mut promoted, mut at) = (0, self.background.first());
+        while let Some(index) = at {
+            at = self.links.next(index);
+            if urgent(self.table.entry(index).request.cause) {
+                self.links.remove(&mut self.background, index);
+                self.links.push_back(&mut self.critical, index);
+                self.table.set_mark(index, CRITICAL);
+                promoted += 1;
+            }
+        }
+        if promoted > 0 {
+            self.see_critical(now);
+        }
+        promoted
+    }
 }
 
 #[cfg(test)]
@@ -228,7 +226,9 @@ mod tests {
         rcp.add(Nanos(1_000 * MS), 900, &read(1 << 30, 8));
         assert_eq!(rcp.dispatch(Nanos(1_000 * MS)), Dispatch::Request(900));
         for index in 0..writes {
-            rcp.add(Nanos(1_000 * MS), index, &write(u64::from(index) * 100, 8));
+            let cause = u32::from(index);
+            let request = Request { cause, ..write(u64::from(index) * 100, 8) };
+            rcp.add(Nanos(1_000 * MS), index, &request);
         }
         rcp
     }
@@ -281,8 +281,8 @@ mod tests {
         let mut rcp = full(10);
         let now = Nanos(1_000 * MS);
         assert_eq!(rcp.dispatch(now), Dispatch::Request(0));
-        assert_eq!(rcp.promote(now, 705, 1), 1);
-        assert_eq!(rcp.promote(now, 50, 10), 0);
+        assert_eq!(rcp.promote(now, &mut |cause| cause == 7), 1);
+        assert_eq!(rcp.promote(now, &mut |cause| cause == 7), 0);
         assert_eq!(rcp.dispatch(now), Dispatch::Request(7));
         rcp.completed(now, 0, Nanos(MS));
         assert_eq!(rcp.dispatch(now), Dispatch::Request(1), "it took no slot");

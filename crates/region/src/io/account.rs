@@ -27,7 +27,28 @@ pub enum Subject {
     File = 1,
     /// Threads whose name fits, or whose process has a title that fits.
     Thread = 2,
+    /// Threads that serve a session of a class whose name fits.
+    Class = 3,
+    /// Threads of processes in a control group whose path fits.
+    Cgroup = 4,
 }
+
+/// What rules know a thread by. Texts that are not known are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Names {
+    /// Name of the thread.
+    pub name: Text,
+    /// Title of its process.
+    pub title: Text,
+    /// Class of the session that it serves.
+    pub class: Text,
+    /// The end of its process's path in the hierarchy of control groups.
+    pub cgroup: Text,
+}
+
+/// Rules of a thread, from the inside to the outside: what a thread uses counts for its section of
+/// threads, for its class and for its control group.
+const OF_THREADS: [Subject; 3] = [Subject::Thread, Subject::Class, Subject::Cgroup];
 
 /// A rule.
 #[derive(Clone, Copy, Debug)]
@@ -126,47 +147,69 @@ impl RuleTable {
         self.version.fetch_add(1, Relaxed);
     }
 
-    fn find(&self, subject: Subject, names: [&[u8]; 2]) -> Option<(usize, &RuleSlot)> {
+    fn find(&self, subject: Subject, names: &[&[u8]]) -> Option<(usize, &RuleSlot)> {
         self.rules.iter().enumerate().find(|(_, rule)| {
             rule.subject.load(Relaxed) == subject as u32
                 && names.iter().any(|name| glob(rule.pattern.get().bytes(), name))
         })
     }
 
+    /// Whether any rule speaks of control groups.
+    pub(super) fn has_cgroups(&self) -> bool {
+        self.rules.iter().any(|rule| rule.subject.load(Relaxed) == Subject::Cgroup as u32)
+    }
+
     /// Deadline of a file's `fsync`s; zero for none.
     pub(super) fn deadline(&self, path: &[u8]) -> Nanos {
-        self.find(Subject::File, [path, b""])
+        self.find(Subject::File, &[path])
             .map_or(Nanos(0), |(_, rule)| Nanos(rule.deadline_ns.load(Relaxed)))
     }
 
-    /// Whether rules say that clients wait for a thread.
-    pub(super) fn ground(&self, name: &[u8], title: &[u8]) -> Ground {
-        self.find(Subject::Thread, [name, title])
-            .map_or(Ground::Unknown, |(_, rule)| Ground::from_word(rule.ground.load(Relaxed)))
+    fn of_thread(&self, subject: Subject, names: &Names) -> Option<(usize, &RuleSlot)> {
+        let one = match subject {
+            Subject::Class => &names.class,
+            Subject::Cgroup => &names.cgroup,
+            _ => return self.find(subject, &[names.name.bytes(), names.title.bytes()]),
+        };
+        // A thread without a class is in none, not even in `*`.
+        if one.bytes().is_empty() { None } else { self.find(subject, &[one.bytes()]) }
     }
 
-    /// What rules say of a thread, and of its group if it has one.
+    /// Whether rules say that clients wait for a thread.
+    pub(super) fn ground(&self, names: &Names) -> Ground {
+        let said = |subject| {
+            let (_, rule) = self.of_thread(subject, names)?;
+            Some(Ground::from_word(rule.ground.load(Relaxed)))
+        };
+        let mut all = OF_THREADS.into_iter().filter_map(said);
+        all.find(|ground| *ground != Ground::Unknown).unwrap_or_default()
+    }
+
+    /// What rules say of a thread, and of the groups that it is in: the outermost first, and each
+    /// the parent of the next one.
     pub(super) fn thread(
         &self,
-        name: &[u8],
-        title: &[u8],
-    ) -> (AccountSettings, Option<(Account, AccountSettings)>) {
-        let usual = AccountSettings { level: 4, ..AccountSettings::default() };
-        let Some((at, rule)) = self.find(Subject::Thread, [name, title]) else {
-            return (usual, None);
-        };
-        let own = AccountSettings { level: rule.level.load(Relaxed).min(7) as u8, ..usual };
-        let rate = rule.rate.load(Relaxed);
-        if rate == 0 {
-            return (own, None);
+        names: &Names,
+    ) -> (AccountSettings, [Option<(Account, AccountSettings)>; OF_THREADS.len()]) {
+        let found = OF_THREADS.map(|subject| self.of_thread(subject, names));
+        let level = found.iter().flatten().next().map_or(4, |(_, rule)| {
+            // Masked to what fits.
+            rule.level.load(Relaxed).min(7) as u8
+        });
+        let (mut parent, mut groups) = (None, [None; OF_THREADS.len()]);
+        for (place, (at, rule)) in groups.iter_mut().zip(found.into_iter().rev().flatten()) {
+            let rate = rule.rate.load(Relaxed);
+            if rate > 0 {
+                let group = (at + 1) as Account;
+                let burst = rule.burst.load(Relaxed);
+                let rate = Some(rate as f64);
+                let settings =
+                    AccountSettings { rate, burst, parent, ..AccountSettings::default() };
+                *place = Some((group, settings));
+                parent = Some(group);
+            }
         }
-        let group = (at + 1) as Account;
-        let settings = AccountSettings {
-            rate: Some(rate as f64),
-            burst: rule.burst.load(Relaxed),
-            ..AccountSettings::default()
-        };
-        (AccountSettings { parent: Some(group), ..own }, Some((group, settings)))
+        (AccountSettings { level, parent, ..AccountSettings::default() }, groups)
     }
 }
 
@@ -196,7 +239,8 @@ pub struct AccountSlot {
     pub(super) blocked_ns: AtomicU64,
     /// What was done about it: bits of [`super::waits`].
     pub(super) done: AtomicU32,
-    _pad: AtomicU32,
+    /// Class of the session that it serves, plus one; zero for none.
+    pub(super) class: AtomicU32,
     /// Until when it counts as a client's, because one waits for it.
     pub(super) inherits_until_ns: AtomicU64,
     /// Calls that a client waited for.
@@ -237,7 +281,7 @@ headworks_policy::layout!(AccountSlot {
     blocked_by,
     blocked_ns,
     done,
-    _pad,
+    class,
     inherits_until_ns,
     critical,
     background,
@@ -279,5 +323,44 @@ impl AccountSlot {
         }
         self.rules.store(u32::MAX, Relaxed);
         self.tid.store(tid, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(subject: Subject, pattern: &str, rate: u64, level: u8) -> IoRule {
+        let (deadline, burst, ground) = (Nanos(0), 0, Ground::Unknown);
+        let pattern = Text::new(pattern.as_bytes());
+        IoRule { subject, pattern, deadline, level, rate, burst, ground }
+    }
+
+    #[test]
+    fn limits_of_threads_classes_and_control_groups_are_within_each_other() {
+        // SAFETY: made of integers, for which zero bytes are valid.
+        let table = unsafe { Box::<RuleTable>::new_zeroed().assume_init() };
+        table.set(&[
+            rule(Subject::Cgroup, "/batch.slice/*", 5, 6),
+            rule(Subject::Thread, "copy*", 3, 2),
+            rule(Subject::Class, "reports", 4, 5),
+            rule(Subject::Class, "*", 0, 1),
+        ]);
+        let names = |name: &str, class: &str, cgroup: &str| {
+            let text = |text: &str| Text::new(text.as_bytes());
+            let (name, class, cgroup) = (text(name), text(class), text(cgroup));
+            Names { name, class, cgroup, ..Names::default() }
+        };
+        let (own, groups) = table.thread(&names("copy 1", "reports", "/batch.slice/x"));
+        let parents = groups.map(|group| group.map(|(group, settings)| (group, settings.parent)));
+        assert_eq!(parents, [Some((1, None)), Some((3, Some(1))), Some((2, Some(3)))]);
+        assert_eq!((own.parent, own.level), (Some(2), 2));
+        let (own, groups) = table.thread(&names("x", "reports", "/"));
+        assert_eq!((own.parent, own.level, groups[1]), (Some(3), 5, None));
+        let (own, _) = table.thread(&names("x", "other", "/batch.slice/x"));
+        assert_eq!((own.parent, own.level), (Some(1), 1), "the class has a priority and no limit");
+        let (own, groups) = table.thread(&names("x", "", ""));
+        assert_eq!((own.parent, own.level, groups), (None, 4, [None; 3]));
+        assert!(table.has_cgroups());
     }
 }

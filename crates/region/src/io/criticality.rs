@@ -437,7 +437,7 @@ fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::IoMapping;
+    use crate::io::{IoMapping, Names};
 
     #[test]
     fn a_thread_that_died_while_it_waited_is_not_counted_for_ever() {
@@ -445,9 +445,9 @@ mod tests {
         let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
         let region = IoMapping::create(&path, None).unwrap().region();
         region.start(SplitKind::Rcp, true);
-        let account = || std::thread::spawn(|| region.account(|_, _| 0)).join().unwrap();
+        let account = || std::thread::spawn(|| region.account(Names::default)).join().unwrap();
         let dead = std::thread::spawn(|| {
-            let account = region.account(|_, _| 0);
+            let account = region.account(Names::default);
             // A signal handler may wait inside a wait, or jump out of it.
             region.blocks(account, Blocker::Semaphore, None, false);
             region.blocks(account, Blocker::Semaphore, None, false);

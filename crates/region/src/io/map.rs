@@ -61,4 +61,15 @@ impl IoMapping {
         }
         Ok(IoMapping(region))
     }
+
+    /// Takes the mapping away, for a process that only looks at regions of others.
+    ///
+    /// # Safety
+    /// No copy of it and no reference into it is used afterwards.
+    pub unsafe fn unmap(self) {
+        // SAFETY: the mapping has this start and length; the rest is the caller's duty.
+        unsafe {
+            libc::munmap(core::ptr::from_ref(self.0).cast_mut().cast(), size_of::<IoRegion>())
+        };
+    }
 }

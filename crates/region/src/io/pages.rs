@@ -53,40 +53,50 @@ impl IoRegion {
         }
     }
 
-    /// A write of `bytes` at `offset` has returned.
-    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+    /// A write of `bytes` at `offset` has returned. Says whether pages were clean before.
+    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) -> bool {
         self.counts_write(account, bytes);
-        self.dirtied_unseen(account, file, offset, bytes);
+        self.dirtied_unseen(account, file, offset, bytes)
     }
 
-    /// A range holds dirty pages, but the call that wrote them was not seen.
-    pub fn dirtied_unseen(&self, account: Account, file: u16, offset: u64, bytes: u64) {
-        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
+    /// A range holds dirty pages, but the call that wrote them was not seen. Says whether pages
+    /// were clean before.
+    pub fn dirtied_unseen(&self, account: Account, file: u16, offset: u64, bytes: u64) -> bool {
+        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes)).unwrap_or(false)
     }
 
     /// As [`IoRegion::wrote`], for a call that the scheduler admitted: its turn ends, too.
-    pub fn wrote_and_left(&self, ticket: Ticket, offset: u64, bytes: u64) {
+    pub fn wrote_and_left(&self, ticket: Ticket, offset: u64, bytes: u64) -> bool {
         let call = ticket.call;
         self.counts_write(call.account, bytes);
         let running = ticket.is_running(self);
         self.note_call_wait(&ticket, clock::now());
         let told = self.locked(|guarded| {
             let now = clock::now();
-            self.dirty(guarded, call.account, call.file as u16, offset, bytes);
+            let fresh = self.dirty(guarded, call.account, call.file as u16, offset, bytes);
             if let Some(task) = ticket.task.filter(|_| running) {
                 self.note_return(now, task);
                 returned(guarded, now, task, ticket.kind, &call, now.since(ticket.admitted));
             }
             self.pump(guarded, now);
+            fresh
         });
         self.free(&ticket, told.is_some() || !running);
+        told.unwrap_or(false)
     }
 
-    fn dirty(&self, guarded: &mut Guarded, account: Account, file: u16, offset: u64, bytes: u64) {
+    fn dirty(
+        &self,
+        guarded: &mut Guarded,
+        account: Account,
+        file: u16,
+        offset: u64,
+        bytes: u64,
+    ) -> bool {
         let device = DeviceCost::for_device(self.control.rotational());
         let end = offset.saturating_add(bytes);
         let marked = guarded.tally.mark(usize::from(file), offset, end, account);
-        let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
+        let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return false };
         let new_bytes = marked.new_pages * PAGE_BYTES;
         // A page that was written in part goes on where it ended.
         let cost = match new_bytes {
@@ -98,6 +108,7 @@ impl IoRegion {
         let dirtied =
             Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
         guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
+        new_bytes > 0
     }
 
     /// A read went to the device without having asked.

@@ -3,7 +3,7 @@
 //! Requests for which the scheduler has no index left wait before the queue, in order of arrival.
 //! Flushes skip the scheduler: queued requests do not concern them.
 
-use super::Submission;
+use super::{Causes, Submission};
 use crate::layer::Fault;
 use crate::model::{Command, Model};
 use headworks_policy::Nanos;
@@ -76,6 +76,7 @@ pub(super) struct Queue {
     before: VecDeque<Part>,
     flushes: VecDeque<Part>,
     merged: u64,
+    causes: Option<Box<dyn Causes>>,
 }
 
 impl Queue {
@@ -92,6 +93,7 @@ impl Queue {
             before: VecDeque::new(),
             flushes: VecDeque::new(),
             merged: 0,
+            causes: None,
         }
     }
 
@@ -101,6 +103,10 @@ impl Queue {
 
     pub(super) fn merged(&self) -> u64 {
         self.merged
+    }
+
+    pub(super) fn set_causes(&mut self, causes: Box<dyn Causes>) {
+        self.causes = Some(causes);
     }
 
     /// A request comes.
@@ -119,7 +125,10 @@ impl Queue {
             self.before.push_front(part);
             return;
         };
-        let request = part.submission.request();
+        let mut request = part.submission.request();
+        if let Some(causes) = &mut self.causes {
+            causes.complete(now, &mut request);
+        }
         let into = match self.scheduler.add(now, index, &request) {
             Added::Queued => {
                 self.slots[usize::from(index)] =
@@ -148,6 +157,11 @@ impl Queue {
         if let Some(flush) = self.flushes.pop_front() {
             let request = flush.submission.request();
             return self.start(now, None, &request, flush, Vec::new());
+        }
+        if let Some(causes) = &mut self.causes
+            && causes.have_changed(now)
+        {
+            self.scheduler.promote(now, &mut |cause| causes.is_urgent(cause));
         }
         let index = match self.scheduler.dispatch(now) {
             Dispatch::Request(index) => index,

@@ -11,7 +11,7 @@ use super::perform::perform;
 use super::queue::{Job, Next, Part, Queue};
 use super::timer::{Event, Timer};
 use super::workers::Workers;
-use super::{EngineConfig, Submission, TRANSFER_BYTES_MAX};
+use super::{Causes, EngineConfig, Submission, TRANSFER_BYTES_MAX};
 use crate::clock;
 use crate::layer::{Fault, Layer};
 use crate::store::Store;
@@ -306,6 +306,12 @@ impl Shared {
         // As above.
         self.counters.add(Operation::Write, from.len() as u32, result.is_err());
         Some(result)
+    }
+
+    pub(super) fn set_causes(&self, causes: Box<dyn Causes>) -> bool {
+        let Some(queued) = &self.queued else { return false };
+        lock(queued).queue.set_causes(causes);
+        true
     }
 
     pub(super) fn set_lead(&self, lead: Nanos) {

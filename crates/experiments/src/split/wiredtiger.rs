@@ -1,0 +1,150 @@
+//! RCP's Figures 7 and 8: what checkpoints of WiredTiger, the engine of MongoDB, do to its clients.
+
+use super::disk::Disk;
+use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
+use crate::sweep::Claim;
+use anyhow::{Context, Result, ensure};
+use headworks_rig::{LoopBuilder, LoopKind, LoopServer};
+use headworks_workload::ycsb::{Address, Core, Records, User, UserOptions, load};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Records of 1 KB, and the engine's cache: 40 % of them.
+const RECORDS: u64 = 200_000;
+const CACHE_MB: &str = "88";
+const SEED: u64 = 1;
+
+/// Clients, as in the paper, and the requests that arrive in a second.
+const USERS: usize = 150;
+const RATE: f64 = 300.0;
+
+/// A checkpoint begins so long after the last one has ended.
+const CHECKPOINT_EVERY_S: &str = "15";
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A small server, as WiredTiger is a library.
+const SOURCE: &str = include_str!("wiredtiger.c");
+
+/// The server's program in the directory of temporary files.
+const PROGRAM: &str = "wiredtiger-server";
+
+/// The axis has one point.
+const THIS: f64 = 0.0;
+
+fn builder(work: &Path, data: &Path, checkpoint_every_s: &str) -> LoopBuilder {
+    LoopServer::builder(LoopKind::Redis)
+        .program(work.join(PROGRAM))
+        .options([data.as_os_str()])
+        .options([CACHE_MB, checkpoint_every_s])
+}
+
+fn address(server: &LoopServer) -> Result<Address> {
+    Ok(format!("redis://{}", server.address()).parse()?)
+}
+
+/// Sends a command of one word; returns the answer's line, which is empty if the server has ended.
+fn ask(server: &LoopServer, word: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(server.address())?;
+    write!(stream, "*1\r\n${}\r\n{word}\r\n", word.len())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Compiles the server, and makes its data on the machine's own disk.
+fn template(work: &Path) -> Result<PathBuf> {
+    let source = work.join("wiredtiger-server.c");
+    fs::write(&source, SOURCE)?;
+    let compiled = Command::new("cc")
+        .args(["-O2", "-o"])
+        .args([&work.join(PROGRAM), &source])
+        .args(["-lwiredtiger", "-lpthread"])
+        .status()
+        .context("cc is missing: make setup-bench")?;
+    ensure!(compiled.success(), "cannot compile a server with WiredTiger: make setup-bench");
+    let data = work.join("template");
+    fs::create_dir(&data)?;
+    let mut server = builder(work, &data, "0").start()?;
+    load(&address(&server)?, RECORDS, SEED, 2, &mut |_| true).context("cannot load WiredTiger")?;
+    ask(&server, "SHUTDOWN")?;
+    let begun = Instant::now();
+    while server.is_running() {
+        ensure!(begun.elapsed() < TIMEOUT, "WiredTiger does not end:\n{}", server.log_tail());
+        sleep(Duration::from_millis(50));
+    }
+    Ok(data)
+}
+
+/// One run: the server on the fresh disk, requests at a fixed rate, and checkpoints.
+fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
+    let data = plan.copy(&plan.template, disk)?;
+    let (builder, gate) = plan.behind(arm, builder(plan.work, &data, CHECKPOINT_EVERY_S))?;
+    let mut server = builder.start_deadline(TIMEOUT).start()?;
+    server.ensure_gated(gate.is_some())?;
+    let address = address(&server)?;
+    let core = Core::A;
+    let records = Records::loaded(RECORDS);
+    let user = UserOptions { core, popularity: core.popularity(), records, seed: SEED };
+    let connect = |number: usize| User::connect(&address, &user, number);
+    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, TIMEOUT, &|| ())?;
+    ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
+    let line = ask(&server, "INFO")?;
+    let checkpoints = line.trim().strip_prefix("+checkpoints:").and_then(|text| text.parse().ok());
+    let checkpoints = checkpoints.with_context(|| format!("the server answered {line:?}"))?;
+    Ok(latencies.into_iter().chain(named([("checkpoints", checkpoints)])).collect())
+}
+
+const NOTHING: &str = "mq-deadline";
+const BFQ: &str = "bfq";
+const CFQ: &str = "cfq";
+const RCP: &str = "rcp";
+
+pub(super) const FIG_7: Figure = Figure {
+    id: "rcp-wiredtiger",
+    title: "WiredTiger's requests beside its checkpoints: what clients wait for first",
+    paper: "RCP",
+    figure: "Figures 7 and 8",
+    about: "YCSB A at 300 requests/s, 150 clients, 200,000 records of 1 KB, a cache of 40 % of them, updates \
+        durable when they are answered, a checkpoint 15 s after the last one; a disk, writeback throttle off.",
+    axis: "load",
+    times: [(35, 120, 5), (5, 60, 1)],
+    around_s: 40,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(BFQ, "hdd", "bfq"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
+    ],
+    points: &[THIS],
+    quick_points: &[THIS],
+    work: Work::Database { template, one },
+    rules: "",
+    claims: &[
+        Claim::new("the tail is shorter")
+            .paper("P99.99: about 5 s to 310 ms")
+            .ours("longest of the best rival / longest", |seed| {
+                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, THIS, "max_ms")
+            })
+            .at_least(5.0)
+            .note("36,000 requests: P99.99 is the fourth longest"),
+        Claim::new("nothing is lost")
+            .paper("12 % to 201 % more requests/s")
+            .ours("requests/s / those under mq-deadline", |seed| {
+                seed.get(RCP, THIS, "per_s") / seed.get(NOTHING, THIS, "per_s")
+            })
+            .at_least(0.99),
+        Claim::new("as many checkpoints")
+            .paper("not given")
+            .ours("checkpoints / those under mq-deadline", |seed| {
+                seed.get(RCP, THIS, "checkpoints") / seed.get(NOTHING, THIS, "checkpoints")
+            })
+            .at_least(0.99),
+    ],
+    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
+};
