@@ -23,13 +23,14 @@ pub mod waits;
 pub use account::{AccountSlot, Ground, IoRule, Names, RULES, Subject};
 pub use criticality::{Blocker, Inheritance};
 pub use map::IoMapping;
+pub use places::Awaited;
 pub use tally::{CHUNK_BYTES, FILES, Piece};
 pub use unheld::Unheld;
 
 use crate::lock::{RobustLock, thread_exists, thread_id};
 use crate::text::{SharedText, TEXT_BYTES};
-use crate::{clock, futex, thread};
-use account::{FIRST_THREAD, RuleTable};
+use crate::{clock, futex};
+use account::RuleTable;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -309,40 +310,6 @@ pub enum Order {
     Nothing,
 }
 
-/// Files for which clients wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
-    files: [u64; FILES / 64],
-    any: bool,
-}
-
-impl Default for Awaited {
-    fn default() -> Self {
-        Awaited { files: [0; FILES / 64], any: false }
-    }
-}
-
-impl Awaited {
-    fn insert(&mut self, file: usize) {
-        self.any = true;
-        // A call without a file concerns the journal.
-        if let Some(word) = self.files.get_mut(file / 64) {
-            *word |= 1 << (file % 64);
-        }
-    }
-
-    /// Whether clients wait for this one.
-    pub fn has(&self, file: u16) -> bool {
-        let file = usize::from(file);
-        self.files.get(file / 64).is_some_and(|word| word >> (file % 64) & 1 != 0)
-    }
-
-    /// Whether clients wait for any.
-    pub fn any(&self) -> bool {
-        self.any
-    }
-}
-
 /// Pages that were given up, for [`IoRegion::cleaned`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
@@ -426,92 +393,6 @@ impl IoRegion {
         self.rules.set(rules);
     }
 
-    /// The calling thread's account. `names` is asked only when it is new, serves another class, or
-    /// the rules have changed.
-    pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
-        let me = thread_id();
-        let version = self.rules.version.load(Relaxed);
-        let (last, class) = thread::with(|words| (words.account.get(), words.class.get()));
-        if let Some(slot) = self.accounts.get(usize::from(last))
-            && slot.tid.load(Relaxed) == me
-            && slot.rules.load(Relaxed) == version
-            && slot.class.load(Relaxed) == u32::from(class)
-        {
-            return last;
-        }
-        let names = names();
-        let found =
-            self.locked(|guarded| self.claim_account(guarded, me, last, &names)).unwrap_or(0);
-        if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
-            slot.class.store(class.into(), Relaxed);
-        }
-        thread::with(|words| words.account.set(found));
-        found
-    }
-
-    fn claim_account(
-        &self,
-        guarded: &mut Guarded,
-        me: u32,
-        last: Account,
-        names: &Names,
-    ) -> Account {
-        let (name, title) = (names.name.bytes(), names.title.bytes());
-        let own = |at: usize| self.accounts[at].tid.load(Relaxed) == me;
-        let threads = FIRST_THREAD..ACCOUNTS;
-        let at = if threads.contains(&usize::from(last)) && own(usize::from(last)) {
-            Some(usize::from(last))
-        } else {
-            let count = ACCOUNTS - FIRST_THREAD;
-            let begin = guarded.next_account as usize % count;
-            let in_turn = |step: usize| FIRST_THREAD + (begin + step) % count;
-            let free = (0..count).map(in_turn).find(|at| {
-                let tid = self.accounts[*at].tid.load(Relaxed);
-                tid == 0 || tid == me
-            });
-            // Threads end without a word: their accounts are looked for when all are in use.
-            let free = free.or_else(|| {
-                (0..count)
-                    .map(in_turn)
-                    .find(|at| !thread_exists(self.accounts[*at].tid.load(Relaxed)))
-            });
-            guarded.next_account =
-                free.map_or(guarded.next_account, |at| (at - FIRST_THREAD + 1) as u32);
-            free
-        };
-        let Some(at) = at else {
-            self.control.accounts_full.fetch_add(1, Relaxed);
-            return 0;
-        };
-        let slot = &self.accounts[at];
-        if slot.tid.load(Relaxed) != me {
-            // A name that is the program's own says less than a title that was set.
-            let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
-            let own_name = !name.is_empty() && !program.starts_with(name);
-            self.forget_wait(slot);
-            slot.reset(me, if own_name || title.is_empty() { name } else { title });
-            self.inherit_at_first(me, slot);
-        }
-        slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
-        let (settings, groups) = self.rules.thread(names);
-        slot.level.store(settings.level.into(), Relaxed);
-        slot.ground.store(self.rules.ground(names) as u32, Relaxed);
-        self.inheritance.note_thread(me, at as Account);
-        slot.group.store(settings.parent.map_or(0, |group| u32::from(group) + 1), Relaxed);
-        let now = clock::now();
-        let scheduler = guarded.split.scheduler();
-        for (group, settings) in groups.iter().flatten() {
-            scheduler.set_account(now, *group, settings);
-        }
-        scheduler.set_account(now, at as Account, &settings);
-        at as Account
-    }
-
-    /// Whether rules speak of control groups.
-    pub fn asks_for_cgroups(&self) -> bool {
-        self.rules.has_cgroups()
-    }
-
     /// The slot of a file and its generation; `path` is asked for the first time. `None` if there
     /// is no room: the file is not governed.
     pub fn file(
@@ -549,12 +430,6 @@ impl IoRegion {
             });
         }
         Some((at as u16, generation))
-    }
-
-    /// Priority of an account, 0 (highest) to 7.
-    pub fn level(&self, account: Account) -> u8 {
-        let level = self.accounts.get(usize::from(account)).map(|slot| slot.level.load(Relaxed));
-        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(4).min(7)
     }
 
     /// Whether the slot is still that file's.
@@ -782,27 +657,6 @@ impl IoRegion {
         let waits = |slot: &&TaskSlot| slot.word.load(Relaxed) & STATE == WAITING;
         let lives = |slot: &&TaskSlot| thread_exists(slot.tid.load(Relaxed));
         self.tasks.iter().filter(waits).filter(lives).count()
-    }
-
-    /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
-    /// them or make them durable. A call that passed counts as a client's. Does not lock.
-    pub fn awaited(&self) -> Awaited {
-        let mut awaited = Awaited::default();
-        for slot in &self.tasks {
-            let state = slot.word.load(Relaxed) & STATE;
-            if state == FREE {
-                continue;
-            }
-            let writes = matches!(
-                CallKind::from_word(slot.kind.load(Relaxed)),
-                CallKind::Write | CallKind::Fsync | CallKind::Create | CallKind::MakeDirectory
-            );
-            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
-            if writes && (state == PASSED || urgency == Urgency::Critical) {
-                awaited.insert(slot.file.load(Relaxed) as usize);
-            }
-        }
-        awaited
     }
 
     /// What the tally knows of a file, for tests and `io top`.

@@ -114,8 +114,8 @@ impl Submission {
     }
 }
 
-/// Tells whose requests are, where a front end cannot: those of a file system come by threads of the
-/// kernel. Called with the queue locked, so each call takes microseconds at most.
+/// Tells whose requests are, where a front end cannot: those of a file system come by threads of
+/// the kernel. Called with the queue locked, so each call takes microseconds at most.
 pub trait Causes: Send {
     /// A request enters the queue: fills in its cause, level and urgency (`sync`), if known.
     fn complete(&mut self, now: Nanos, request: &mut Request);
@@ -211,8 +211,8 @@ impl Engine {
         self.shared.set_lead(lead);
     }
 
-    /// From now on requests that enter the queue are completed by `causes`. Returns whether there is
-    /// a queue.
+    /// From now on requests that enter the queue are completed by `causes`. Returns whether there
+    /// is a queue.
     pub fn set_causes(&self, causes: Box<dyn Causes>) -> bool {
         self.shared.set_causes(causes)
     }

@@ -4,17 +4,20 @@
 //! shares with all threads of its rule (the rule's *group*), and give files the deadlines of their
 //! `fsync`s.
 
+use super::{Guarded, IoRegion};
+use crate::lock::{thread_exists, thread_id};
 use crate::rules::glob;
 use crate::text::{SharedText, Text};
+use crate::{clock, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, AccountSettings};
+use headworks_policy::split::{ACCOUNTS, Account, AccountSettings};
 
 /// Rules that a region can hold. The group of rule i has account i + 1.
 pub const RULES: usize = 32;
 
 /// The first account of a thread.
-pub(super) const FIRST_THREAD: usize = RULES + 1;
+const FIRST_THREAD: usize = RULES + 1;
 
 /// What a rule speaks of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -323,6 +326,100 @@ impl AccountSlot {
         }
         self.rules.store(u32::MAX, Relaxed);
         self.tid.store(tid, Relaxed);
+    }
+}
+
+impl IoRegion {
+    /// The calling thread's account. `names` is asked only when it is new, serves another class, or
+    /// the rules have changed.
+    pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
+        let me = thread_id();
+        let version = self.rules.version.load(Relaxed);
+        let (last, class) = thread::with(|words| (words.account.get(), words.class.get()));
+        if let Some(slot) = self.accounts.get(usize::from(last))
+            && slot.tid.load(Relaxed) == me
+            && slot.rules.load(Relaxed) == version
+            && slot.class.load(Relaxed) == u32::from(class)
+        {
+            return last;
+        }
+        let names = names();
+        let found =
+            self.locked(|guarded| self.claim_account(guarded, me, last, &names)).unwrap_or(0);
+        if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
+            slot.class.store(class.into(), Relaxed);
+        }
+        thread::with(|words| words.account.set(found));
+        found
+    }
+
+    fn claim_account(
+        &self,
+        guarded: &mut Guarded,
+        me: u32,
+        last: Account,
+        names: &Names,
+    ) -> Account {
+        let (name, title) = (names.name.bytes(), names.title.bytes());
+        let own = |at: usize| self.accounts[at].tid.load(Relaxed) == me;
+        let threads = FIRST_THREAD..ACCOUNTS;
+        let at = if threads.contains(&usize::from(last)) && own(usize::from(last)) {
+            Some(usize::from(last))
+        } else {
+            let count = ACCOUNTS - FIRST_THREAD;
+            let begin = guarded.next_account as usize % count;
+            let in_turn = |step: usize| FIRST_THREAD + (begin + step) % count;
+            let free = (0..count).map(in_turn).find(|at| {
+                let tid = self.accounts[*at].tid.load(Relaxed);
+                tid == 0 || tid == me
+            });
+            // Threads end without a word: their accounts are looked for when all are in use.
+            let free = free.or_else(|| {
+                (0..count)
+                    .map(in_turn)
+                    .find(|at| !thread_exists(self.accounts[*at].tid.load(Relaxed)))
+            });
+            guarded.next_account =
+                free.map_or(guarded.next_account, |at| (at - FIRST_THREAD + 1) as u32);
+            free
+        };
+        let Some(at) = at else {
+            self.control.accounts_full.fetch_add(1, Relaxed);
+            return 0;
+        };
+        let slot = &self.accounts[at];
+        if slot.tid.load(Relaxed) != me {
+            // A name that is the program's own says less than a title that was set.
+            let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
+            let own_name = !name.is_empty() && !program.starts_with(name);
+            self.forget_wait(slot);
+            slot.reset(me, if own_name || title.is_empty() { name } else { title });
+            self.inherit_at_first(me, slot);
+        }
+        slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
+        let (settings, groups) = self.rules.thread(names);
+        slot.level.store(settings.level.into(), Relaxed);
+        slot.ground.store(self.rules.ground(names) as u32, Relaxed);
+        self.inheritance.note_thread(me, at as Account);
+        slot.group.store(settings.parent.map_or(0, |group| u32::from(group) + 1), Relaxed);
+        let now = clock::now();
+        let scheduler = guarded.split.scheduler();
+        for (group, settings) in groups.iter().flatten() {
+            scheduler.set_account(now, *group, settings);
+        }
+        scheduler.set_account(now, at as Account, &settings);
+        at as Account
+    }
+
+    /// Whether rules speak of control groups.
+    pub fn asks_for_cgroups(&self) -> bool {
+        self.rules.has_cgroups()
+    }
+
+    /// Priority of an account, 0 (highest) to 7.
+    pub fn level(&self, account: Account) -> u8 {
+        let level = self.accounts.get(usize::from(account)).map(|slot| slot.level.load(Relaxed));
+        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(4).min(7)
     }
 }
 

@@ -9,7 +9,7 @@
 //! A volume says that it [watches](Places::watch). From then on each write that makes pages dirty
 //! [marks](Places::mark) where they lie on the device, for which the kernel is asked. The volume
 //! looks its requests up by their place ([`Places::of`]). Whether somebody waits for them is a
-//! question of the moment: [`IoRegion::awaited`](super::IoRegion::awaited).
+//! question of the moment: [`IoRegion::awaited`].
 //!
 //! # Invariants
 //! A mark is one word, so that it is never torn. Marks overwrite each other, and outlive the file
@@ -18,10 +18,10 @@
 //! # Memory
 //! 8 bytes for 16 KiB of the device, 512 KiB in all.
 
-use super::FILES;
+use super::{CallKind, FILES, FREE, IoRegion, PASSED, STATE};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{ACCOUNTS, Account};
+use headworks_policy::split::{ACCOUNTS, Account, Urgency};
 
 /// Bytes that a mark covers.
 const PLACE_BYTES: u64 = 16 << 10;
@@ -107,6 +107,63 @@ impl Places {
 fn slot_of(place: u64) -> usize {
     // Below MARKS.
     (place % MARKS as u64) as usize
+}
+
+/// Files for which clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    files: [u64; FILES / 64],
+    any: bool,
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Awaited { files: [0; FILES / 64], any: false }
+    }
+}
+
+impl Awaited {
+    fn insert(&mut self, file: usize) {
+        self.any = true;
+        // A call without a file concerns the journal.
+        if let Some(word) = self.files.get_mut(file / 64) {
+            *word |= 1 << (file % 64);
+        }
+    }
+
+    /// Whether clients wait for this one.
+    pub fn has(&self, file: u16) -> bool {
+        let file = usize::from(file);
+        self.files.get(file / 64).is_some_and(|word| word >> (file % 64) & 1 != 0)
+    }
+
+    /// Whether clients wait for any.
+    pub fn any(&self) -> bool {
+        self.any
+    }
+}
+
+impl IoRegion {
+    /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
+    /// them or make them durable. A call that passed counts as a client's. Does not lock.
+    pub fn awaited(&self) -> Awaited {
+        let mut awaited = Awaited::default();
+        for slot in &self.tasks {
+            let state = slot.word.load(Relaxed) & STATE;
+            if state == FREE {
+                continue;
+            }
+            let writes = matches!(
+                CallKind::from_word(slot.kind.load(Relaxed)),
+                CallKind::Write | CallKind::Fsync | CallKind::Create | CallKind::MakeDirectory
+            );
+            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
+            if writes && (state == PASSED || urgency == Urgency::Critical) {
+                awaited.insert(slot.file.load(Relaxed) as usize);
+            }
+        }
+        awaited
+    }
 }
 
 #[cfg(test)]
