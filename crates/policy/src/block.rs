@@ -175,7 +175,8 @@ pub trait BlockScheduler: Send {
     fn waiting(&self) -> usize;
 
     /// Somebody waits now for requests of causes that are `urgent` (RCP, section 4.2.2). Those that
-    /// are queued go as if they had come so. Returns how many; a scheduler without urgency has none.
+    /// are queued go as if they had come so. Returns how many: none if the scheduler knows no
+    /// urgency.
     fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
         let _ = (now, urgent);
         0
