@@ -112,3 +112,26 @@ fn the_files_of_a_background_class_are_not_what_clients_wait_for() {
     let (critical, background) = calls("shop");
     assert!(critical > 100 && background < critical / 10, "{critical} and {background}");
 }
+
+#[test]
+fn the_files_of_a_class_have_its_priority_and_its_limit() {
+    let sections = "[[class]]\nname = \"reports\"\n\
+         [[rule]]\napplication = \"report*\"\nclass = \"reports\"\n\
+         [io]\nscheduler = \"split-token\"\n\
+         [[io.thread]]\nclass = \"reports\"\npriority = 1\nbytes_per_s = 1000000000\n\
+         [[io.thread]]\ncgroup = \"*\"\npriority = 6\n";
+    let Some(gate) = Setup::places(4).sections(sections).start() else { return };
+    let told = |name: &str| {
+        let mut user = gate.user(name);
+        user.run(&format!("CREATE TABLE \"{name}\" AS SELECT generate_series(1, 10000) AS a"));
+        let told: serde_json::Value =
+            serde_json::from_str(&gate.order(&["io", "top", "--json"])).unwrap();
+        let accounts = told["accounts"].as_array().unwrap();
+        let own = accounts.iter().find(|account| account["thread"] == user.pid);
+        let own = own.unwrap_or_else(|| panic!("{} is not in {told}", user.pid));
+        (own["priority"].as_u64().unwrap(), own["limited"].as_bool().unwrap())
+    };
+    assert_eq!(told("report"), (1, true));
+    // It has no class of its own, but every process is in a control group.
+    assert_eq!(told("shop"), (6, false));
+}
