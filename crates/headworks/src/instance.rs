@@ -422,8 +422,10 @@ impl Instance {
 pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
      or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
 
-/// The daemons of this user whose directory was removed: name, process, and where it was.
+/// The daemons of this run directory whose own directory was removed: name, process, and where it
+/// was.
 fn unreachable() -> Vec<(String, u32, PathBuf)> {
+    let run = run_dir();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let look = |pid: u32| {
@@ -440,7 +442,7 @@ fn unreachable() -> Vec<(String, u32, PathBuf)> {
         let name = args.get(at + 1)?.clone();
         let environment = words("environ")?;
         let dir = environment.iter().find_map(|line| line.strip_prefix("HEADWORKS_RUN_DIR="))?;
-        let dir = Path::new(dir).join(&name);
+        let dir = (Path::new(dir) == run).then(|| Path::new(dir).join(&name))?;
         (!dir.join("region").exists()).then_some((name, pid, dir))
     };
     numbers.filter_map(look).collect()

@@ -170,11 +170,13 @@ fn a_directory_that_somebody_removed_is_said_to_be_gone() {
             assert!(said.contains(word), "{args:?}: {word}: {said}");
         }
     }
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    let others = RunDir::new();
+    assert!(others.refused(["status"]).contains("no database runs"), "of another run directory");
+    let said = std::io::BufReader::new(server.stderr.take().unwrap());
+    let mut said = std::io::BufRead::lines(said).map_while(Result::ok);
+    assert!(said.any(|line| line.contains("was removed: the gate goes on")), "it never said so");
     assert!(lives(daemon), "it goes on");
     server.kill().unwrap();
-    let output = server.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("was removed: the gate goes on"), "{said}");
+    server.wait().unwrap();
     wait_until("the daemon ends with the server", || !lives(daemon));
 }
