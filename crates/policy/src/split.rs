@@ -242,6 +242,9 @@ pub enum Step {
     Idle,
 }
 
+/// Groups that an account may be in.
+pub const GROUPS: usize = 3;
+
 /// What configuration says of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AccountSettings {
@@ -251,8 +254,9 @@ pub struct AccountSettings {
     pub rate: Option<f64>,
     /// Normalized bytes that may be saved up; zero for a second's worth.
     pub burst: u64,
-    /// The account that is charged as well and limits this one: of its group, of its user.
-    pub parent: Option<Account>,
+    /// Accounts of groups that are charged as well and limit this one: of its threads, its class,
+    /// its control group. A group's own are not looked at.
+    pub groups: [Option<Account>; GROUPS],
 }
 
 /// A split-level scheduler: the hooks of Table 2.3. Time never runs backwards by more than threads

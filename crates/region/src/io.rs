@@ -637,6 +637,12 @@ impl IoRegion {
         }
     }
 
+    /// Takes back what threads had that are dead. For who looks at the region from outside: else
+    /// the next call that waits does it.
+    pub fn tidy(&self) {
+        self.locked(|guarded| self.reap(guarded, clock::now()));
+    }
+
     /// Counts the time for which the call was held. To be called when it runs.
     pub fn admitted(&self, ticket: &mut Ticket) {
         ticket.admitted = clock::now();

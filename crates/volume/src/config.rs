@@ -5,7 +5,7 @@ use crate::layer::{self, Layer, LayerError};
 use crate::model::{Device, DeviceError, PRESETS};
 use crate::store::{self, Store};
 use headworks_policy::block::kind::UnknownScheduler;
-use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
+use headworks_policy::block::{BlockScheduler, SECTOR_BYTES, SchedulerKind};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -200,6 +200,21 @@ impl VolumeConfig {
     /// # Errors
     /// See [`ConfigError`].
     pub fn start(&self) -> Result<Volume, ConfigError> {
+        self.start_with(SchedulerKind::build_for)
+    }
+
+    /// The same for programs whose calls are scheduled already.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn start_beneath_calls(&self) -> Result<Volume, ConfigError> {
+        self.start_with(SchedulerKind::build_beneath_calls)
+    }
+
+    fn start_with(
+        &self,
+        build: fn(SchedulerKind, bool) -> Box<dyn BlockScheduler>,
+    ) -> Result<Volume, ConfigError> {
         self.check()?;
         let store = self.open_store()?;
         let mut layers: Vec<Box<dyn Layer>> = Vec::new();
@@ -222,7 +237,7 @@ impl VolumeConfig {
         // With nothing to decide there is no queue, and no thread between a request and its bytes.
         let scheduler = match self.scheduler.parse()? {
             SchedulerKind::Noop => None,
-            kind => Some(kind.build_for(device.is_rotational())),
+            kind => Some(build(kind, device.is_rotational())),
         };
         let model = (device != Device::Raw).then(|| device.model(self.size_bytes, self.seed));
         let config = EngineConfig { store: top, model, scheduler, layers };

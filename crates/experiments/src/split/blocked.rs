@@ -1,8 +1,8 @@
 //! Where a database's processes wait in the kernel (RCP, Table 2, which has them by LatencyTOP).
 //!
 //! `wchan` of a process names the function of the kernel in which it sleeps. It is read every few
-//! milliseconds: waits that are shorter are seen by chance only, and the longest one is known to
-//! within that time.
+//! milliseconds, with the number of times that the process went to sleep. Waits that are shorter
+//! are seen by chance only, and the longest one is known to within twice that time.
 
 use super::figure::Numbers;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-const EVERY: Duration = Duration::from_millis(5);
+const EVERY: Duration = Duration::from_millis(10);
 
 /// New processes are looked for so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,21 +33,31 @@ struct Wait {
 /// Reads until it is ended.
 pub(super) struct Sampler {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<BTreeMap<String, Wait>>,
+    thread: Option<JoinHandle<BTreeMap<String, Wait>>>,
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
 }
 
 impl Sampler {
-    /// Of the children of a process whose title has this text.
-    pub(super) fn start(parent: u32, title: &'static str) -> Sampler {
+    /// Of the children of a process whose title has this text, from so long after now.
+    pub(super) fn start(parent: u32, title: &'static str, after: Duration) -> Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        Sampler { stop, thread: spawn(move || sample(parent, title, &stopped)) }
+        let thread = spawn(move || {
+            sleep(after);
+            sample(parent, title, &stopped)
+        });
+        Sampler { stop, thread: Some(thread) }
     }
 
     /// The longest and the mean wait in each function, in milliseconds.
-    pub(super) fn end(self) -> Numbers {
+    pub(super) fn end(mut self) -> Numbers {
         self.stop.store(true, Relaxed);
-        let Ok(waits) = self.thread.join() else { return Numbers::new() };
+        let waits = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         let mut waits: Vec<(String, Wait)> = waits.into_iter().collect();
         waits.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.longest));
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -59,10 +69,20 @@ impl Sampler {
     }
 }
 
+/// What a process waits in, how often it has gone to sleep, and since when.
+type Sleep = (String, String, Instant);
+
 fn sample(parent: u32, title: &str, stop: &AtomicBool) -> BTreeMap<String, Wait> {
     let mut waits: BTreeMap<String, Wait> = BTreeMap::new();
-    // What each one waits in, and since when.
-    let mut now_in: BTreeMap<u32, (String, Instant)> = BTreeMap::new();
+    let mut end = |(function, _, since): Sleep| {
+        if !function.is_empty() && !IDLE.contains(&function.as_str()) {
+            let (wait, took) = (waits.entry(function).or_default(), since.elapsed());
+            wait.count += 1;
+            wait.total += took;
+            wait.longest = wait.longest.max(took);
+        }
+    };
+    let mut sleeps: BTreeMap<u32, Sleep> = BTreeMap::new();
     let (mut processes, mut looked) = (Vec::new(), None);
     while !stop.load(Relaxed) {
         let now = Instant::now();
@@ -70,24 +90,21 @@ fn sample(parent: u32, title: &str, stop: &AtomicBool) -> BTreeMap<String, Wait>
             (processes, looked) = (children(parent, title), Some(now));
         }
         for process in &processes {
-            let function = fs::read_to_string(format!("/proc/{process}/wchan")).unwrap_or_default();
-            let same = now_in.get(process).is_some_and(|(before, _)| *before == function);
-            if same {
-                continue;
-            }
-            if let Some((before, since)) = now_in.insert(*process, (function, now))
-                && !before.is_empty()
-                && !IDLE.contains(&before.as_str())
+            let read = |file| fs::read_to_string(format!("/proc/{process}/{file}"));
+            let (function, status) =
+                (read("wchan").unwrap_or_default(), read("status").unwrap_or_default());
+            let times = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+            let times = times.unwrap_or_default();
+            let goes_on = |(before, slept, _): &Sleep| *before == function && slept == times;
+            if !sleeps.get(process).is_some_and(goes_on)
+                && let Some(over) = sleeps.insert(*process, (function, times.to_owned(), now))
             {
-                let wait = waits.entry(before).or_default();
-                let took = now - since;
-                wait.count += 1;
-                wait.total += took;
-                wait.longest = wait.longest.max(took);
+                end(over);
             }
         }
         sleep(EVERY);
     }
+    sleeps.into_values().for_each(&mut end);
     waits
 }
 

@@ -90,7 +90,7 @@ pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Nu
     fs::create_dir(&logs)?;
     let seconds = plan.warm_up_s + plan.window_s;
     // Backends have their client's address in their titles.
-    let sampler = Sampler::start(server.pid(), "127.0.0.1");
+    let sampler = Sampler::start(server.pid(), "127.0.0.1", Duration::from_secs(plan.warm_up_s));
     let output = pgbench(server.port())?
         .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
         .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])

@@ -98,7 +98,7 @@ const EMPTY: IoRule = IoRule {
     subject: Subject::Nothing,
     pattern: Text::EMPTY,
     deadline: Nanos(0),
-    level: 4,
+    level: None,
     rate: 0,
     burst: 0,
     ground: Ground::Unknown,
@@ -130,7 +130,7 @@ pub(crate) fn threads(
             ));
         }
         let pattern = pattern(key, value, at, place)?;
-        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
+        let level = number("priority", &thread.priority, place)?.map(|level| level as u8);
         let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
         let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
         let ground = match thread.foreground {

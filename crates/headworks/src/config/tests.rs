@@ -119,7 +119,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     assert_eq!((io.hold_max, io.inheritance), (Nanos::from_millis(200), false));
     assert_eq!(io.background_reads, 4);
     assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
-    assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (7, 1_000, 0));
+    assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (Some(7), 1_000, 0));
     let subjects = io.rules[1..].iter().map(|rule| rule.subject);
     assert!(subjects.eq([Subject::Thread, Subject::Class, Subject::Cgroup]));
     for (text, cause) in [

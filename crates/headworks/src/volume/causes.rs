@@ -4,10 +4,18 @@
 //! The I/O region of an instance tells whose pages lie where
 //! ([`headworks_region::io::places`]), and for which files clients wait. Whether the instance runs
 //! before the volume, or is started again, does not matter: it is looked for each second.
+//!
+//! What the queue is told depends on its scheduler. `rcp` learns for which file a write is, and
+//! whether clients wait for it, if the instance has `rcp`, too. `afq` learns who is charged. Others
+//! learn nothing.
+//!
+//! # Locks
+//! The queue asks under its own lock, so nothing that it asks may wait for a disk: the region stays
+//! in memory, and [`Link::look`] makes system calls without a lock that the queue takes.
 
 use crate::instance::Instance;
 use headworks_policy::Nanos;
-use headworks_policy::block::{Operation, Request, SECTOR_BYTES};
+use headworks_policy::block::{Operation, Request, SECTOR_BYTES, SchedulerKind};
 use headworks_policy::split::SplitKind;
 use headworks_region::clock;
 use headworks_region::io::{Awaited, IoMapping};
@@ -19,106 +27,128 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What clients wait for is looked up so often at most.
 const LOOK_EVERY: Nanos = Nanos::from_micros(200);
 
-/// The cause of writes without a mark: those of the journal and of new blocks.
-const JOURNAL: u32 = u32::MAX;
+/// The cause of writes without a mark: of the journal, of new blocks, direct ones, those of mappings
+/// and of programs that are not governed.
+const UNMARKED: u32 = u32::MAX;
 
 /// What `volume stat` shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Name of the instance.
     pub instance: String,
-    /// Whether it runs, with a scheduler.
-    pub attached: bool,
-    /// Writes whose owner was known, and others.
+    /// Why nothing is learned from it at this moment, if so.
+    pub trouble: Option<String>,
+    /// Writes whose owner was known.
     pub known: u64,
-    /// See `known`.
+    /// Other writes.
     pub unknown: u64,
     /// Writes for which clients waited when they came.
     pub awaited: u64,
 }
 
+#[derive(Default)]
 struct State {
-    instance: Instance,
-    /// Number of the block device; zero before it is there.
-    device: u64,
-    /// The region, and the inode of its file.
-    region: Option<(IoMapping, u64)>,
+    region: Option<IoMapping>,
     looked: Nanos,
     awaited: Awaited,
+    /// `awaited` has changed since the queue last asked.
+    changed: bool,
     figures: Figures,
 }
 
 /// The link to an instance. Clones share it.
 #[derive(Clone)]
-pub struct Link(Arc<Mutex<State>>);
+pub struct Link {
+    instance: Instance,
+    /// Number of the block device.
+    device: u64,
+    scheduler: SchedulerKind,
+    /// The region that is mapped, and the inode of its file.
+    mapped: Arc<Mutex<Option<(IoMapping, u64)>>>,
+    state: Arc<Mutex<State>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Link {
-    /// To an instance that may run or not, for a volume whose block device has this number.
-    pub fn new(instance: Instance, device: u64) -> Link {
+    /// To an instance that may run or not, for a volume with this scheduler, whose block device has
+    /// this number.
+    pub fn new(instance: Instance, device: u64, scheduler: SchedulerKind) -> Link {
         let figures = Figures { instance: instance.name.clone(), ..Figures::default() };
-        let (region, looked, awaited) = (None, Nanos(0), Awaited::default());
-        let link = Link(Arc::new(Mutex::new(State {
-            instance,
-            device,
-            region,
-            looked,
-            awaited,
-            figures,
-        })));
+        let state = Arc::new(Mutex::new(State { figures, ..State::default() }));
+        let link = Link { instance, device, scheduler, mapped: Arc::default(), state };
         link.look();
         link
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Looks for the instance, and tells it that a volume watches. To be called each second.
     pub fn look(&self) {
-        let mut state = self.state();
-        let inode = std::fs::metadata(state.instance.io_path()).map(|meta| meta.ino()).ok();
-        if state.region.as_ref().map(|(_, known)| *known) != inode {
-            if let Some((gone, _)) = state.region.take() {
-                // SAFETY: nobody else has it, and it is used under the lock only.
-                unsafe { gone.unmap() };
+        let found = self.attach(&mut lock(&self.mapped));
+        let mut state = lock(&self.state);
+        state.region = found.as_ref().ok().copied();
+        state.figures.trouble = found.err();
+    }
+
+    fn attach(&self, mapped: &mut Option<(IoMapping, u64)>) -> Result<IoMapping, String> {
+        let path = self.instance.io_path();
+        let inode = std::fs::metadata(&path).map(|meta| meta.ino()).ok();
+        if let Some((gone, _)) = mapped.take_if(|(_, known)| Some(*known) != inode) {
+            lock(&self.state).region = None;
+            // SAFETY: the state had the only other copy.
+            unsafe { gone.unmap() };
+        }
+        let region = match (*mapped, inode) {
+            (Some((region, _)), _) => region,
+            (None, None) => {
+                return Err(format!("it does not run with --io: no {}", path.display()));
             }
-            state.region =
-                inode.zip(state.instance.open_io().ok()).map(|(inode, region)| (region, inode));
+            (None, Some(inode)) => {
+                let region = self.instance.open_io().map_err(|error| format!("{error:#}"))?;
+                region.stay_in_memory();
+                *mapped = Some((region, inode));
+                region
+            }
+        };
+        region.tidy();
+        if region.places.watch(clock::now(), self.device) {
+            Ok(region)
+        } else {
+            Err("another volume learns from it".to_owned())
         }
-        if let Some((region, _)) = &state.region {
-            region.places.watch(clock::now(), state.device);
-        }
-        state.figures.attached = state.region.is_some();
     }
 
     /// Figures so far.
     pub fn figures(&self) -> Figures {
-        self.state().figures.clone()
+        lock(&self.state).figures.clone()
     }
 }
 
 impl State {
     /// The region while its scheduler is on.
     fn region(&self) -> Option<IoMapping> {
-        self.region.as_ref().map(|(region, _)| *region).filter(|region| region.control.is_on())
+        self.region.filter(|region| region.control.is_on())
     }
 
-    /// Looks up what clients wait for. Returns whether that has changed.
-    fn refresh(&mut self, now: Nanos) -> bool {
-        if now.since(self.looked) < LOOK_EVERY {
-            return false;
+    /// Looks up what clients wait for.
+    fn refresh(&mut self, now: Nanos) {
+        if now.since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let region = self.region().filter(|region| region.control.kind() == SplitKind::Rcp);
+            self.see(region.map(|region| region.awaited()).unwrap_or_default());
         }
-        self.looked = now;
-        let awaited = self.region().map(|region| region.awaited()).unwrap_or_default();
-        let changed = awaited != self.awaited;
+    }
+
+    fn see(&mut self, awaited: Awaited) {
+        self.changed |= awaited != self.awaited;
         self.awaited = awaited;
-        changed
     }
 
     /// Whether clients wait for writes of this cause.
     fn is_awaited(&self, cause: u32) -> bool {
         match cause {
-            JOURNAL => self.awaited.any(),
+            UNMARKED => self.awaited.any(),
             // Below FILES.
             file => file > 0 && self.awaited.has((file - 1) as u16),
         }
@@ -127,7 +157,7 @@ impl State {
 
 impl Causes for Link {
     fn complete(&mut self, now: Nanos, request: &mut Request) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.refresh(now);
         let Some(region) = state.region() else { return };
         if request.operation != Operation::Write {
@@ -135,30 +165,51 @@ impl Causes for Link {
         }
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         let owner = region.places.of(request.sector * SECTOR_BYTES, bytes);
-        let is_rcp = region.control.kind() == SplitKind::Rcp;
-        match owner {
-            Some(owner) => {
-                state.figures.known += 1;
-                request.cause =
-                    if is_rcp { u32::from(owner.file) + 1 } else { owner.account.into() };
-                request.level = region.level(owner.account);
+        let count =
+            if owner.is_some() { &mut state.figures.known } else { &mut state.figures.unknown };
+        *count += 1;
+        match self.scheduler {
+            SchedulerKind::Rcp if region.control.kind() == SplitKind::Rcp => {
+                request.cause = owner.map_or(UNMARKED, |owner| u32::from(owner.file) + 1);
+                request.sync = state.is_awaited(request.cause);
+                state.figures.awaited += u64::from(request.sync);
             }
-            None => {
-                state.figures.unknown += 1;
-                request.cause = if is_rcp { JOURNAL } else { 0 };
+            SchedulerKind::Afq => {
+                if let Some(owner) = owner {
+                    request.cause = owner.account.into();
+                    request.level = region.level(owner.account);
+                }
             }
-        }
-        if is_rcp {
-            request.sync = state.is_awaited(request.cause);
-            state.figures.awaited += u64::from(request.sync);
+            _ => {}
         }
     }
 
     fn have_changed(&mut self, now: Nanos) -> bool {
-        self.state().refresh(now)
+        let mut state = lock(&self.state);
+        state.refresh(now);
+        std::mem::take(&mut state.changed)
     }
 
     fn is_urgent(&self, cause: u32) -> bool {
-        self.state().is_awaited(cause)
+        lock(&self.state).is_awaited(cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_a_request_has_seen_is_still_told() {
+        let mut state = State::default();
+        let awaited = Awaited::of([7]);
+        state.see(awaited);
+        assert!(state.is_awaited(8) && !state.is_awaited(7) && state.is_awaited(UNMARKED));
+        state.see(awaited);
+        assert!(std::mem::take(&mut state.changed));
+        state.see(awaited);
+        assert!(!state.changed);
+        state.see(Awaited::default());
+        assert!(state.changed && !state.is_awaited(8) && !state.is_awaited(UNMARKED));
     }
 }

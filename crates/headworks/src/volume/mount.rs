@@ -5,6 +5,7 @@ use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
 use super::waiting::Waiting;
 use crate::cli;
+use crate::instance::Instance;
 use crate::process::{pipe, wait_readable};
 use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
@@ -29,6 +30,9 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             "volume `{0}` runs already\n  look: headworks volume stat {0}; end it: headworks volume umount {0}",
             volume.name
         );
+    }
+    if let Some(name) = &args.io {
+        learn_from(name, &description)?;
     }
     let device = start(&volume, args.io.as_deref())?;
     let Some((dir, kind)) = target else {
@@ -57,6 +61,26 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             Err(error)
         }
     }
+}
+
+/// Checks whether a volume has something to learn from this instance.
+fn learn_from(name: &str, description: &Description) -> Result<()> {
+    let scheduler = &description.volume.scheduler;
+    if !["rcp", "afq"].contains(&scheduler.as_str()) {
+        bail!(
+            "its scheduler {scheduler} has no use for --io\n  \
+             create the volume with --scheduler rcp or afq, or leave --io out"
+        );
+    }
+    let path = Instance::named(name)?.io_path();
+    if !path.exists() {
+        println!(
+            "instance `{name}` does not run with --io yet: looking for {} each second\n  \
+             for that of another user, or elsewhere: HEADWORKS_RUN_DIR=DIRECTORY headworks volume mount …",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Where the file system goes, if there is one.

@@ -9,6 +9,7 @@ use crate::cli;
 use crate::instance::Instance;
 use crate::process::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
+use headworks_policy::block::SchedulerKind;
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
 use std::collections::BTreeMap;
@@ -95,10 +96,15 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     // Before any thread exists: they inherit both.
     let signals = block_signals()?;
     become_io_flusher();
-    let started = description.volume.start()?;
+    let started = match args.io {
+        Some(_) => description.volume.start_beneath_calls()?,
+        None => description.volume.start()?,
+    };
     let front = Front::start(&volume, &started, &description)?;
     let device = front.path();
-    let link = args.io.as_deref().map(|name| link(name, &started, &device)).transpose()?;
+    let scheduler = description.volume.scheduler.parse::<SchedulerKind>()?;
+    let link = |name: &String| link(name, scheduler, &started, &device);
+    let link = args.io.as_ref().map(link).transpose()?;
     let served = Served { volume: started, front, link };
     volume.write_note(&Note {
         pid: std::process::id(),
@@ -135,12 +141,10 @@ struct Served {
 }
 
 /// Lets the volume's queue know whose its requests are.
-fn link(name: &str, volume: &Volume, device: &Path) -> Result<Link> {
+fn link(name: &str, scheduler: SchedulerKind, volume: &Volume, device: &Path) -> Result<Link> {
     let number = std::fs::metadata(device)?.rdev();
-    let link = Link::new(Instance::named(name)?, number);
-    if !volume.engine.set_causes(Box::new(link.clone())) {
-        eprintln!("headworks: a raw volume without a scheduler has no queue: --io changes nothing");
-    }
+    let link = Link::new(Instance::named(name)?, number, scheduler);
+    volume.engine.set_causes(Box::new(link.clone()));
     Ok(link)
 }
 

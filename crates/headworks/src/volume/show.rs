@@ -165,11 +165,13 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
         counts.outstanding, counts.in_flight, counts.merged
     );
     if let Some(causes) = &figures.causes {
-        let state = if causes.attached { "" } else { ", which does not run with a scheduler" };
         println!(
-            "  causes     of instance {}{state}: {} writes with an owner, {} without, clients waited for {}",
+            "  causes     of instance {}: {} writes with an owner, {} without, clients waited for {}",
             causes.instance, causes.known, causes.unknown, causes.awaited
         );
+        if let Some(trouble) = &causes.trouble {
+            println!("  causes     nothing is learned now: {trouble}");
+        }
     }
     for (layer, figures) in &figures.layers {
         for (name, value) in figures {

@@ -120,6 +120,11 @@ fn the_files_of_a_class_have_its_priority_and_its_limit() {
          [io]\nscheduler = \"split-token\"\n\
          [[io.thread]]\nclass = \"reports\"\npriority = 1\nbytes_per_s = 1000000000\n\
          [[io.thread]]\ncgroup = \"*\"\npriority = 6\n";
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if !own.lines().any(|line| line.starts_with("0::")) {
+        println!("skipped: there is no unified hierarchy of control groups");
+        return;
+    }
     let Some(gate) = Setup::places(4).sections(sections).start() else { return };
     let told = |name: &str| {
         let mut user = gate.user(name);

@@ -3,6 +3,7 @@
 
 use crate::rig::{Rig, can_mount_or_skip, find};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -32,49 +33,78 @@ fn says(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A program that is killed at the end of a test, however that ends.
+/// A program that is killed with its children at the end, however that comes.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // SAFETY: its process group, which it leads.
+        unsafe { libc::kill(-(self.0.id() as libc::pid_t), libc::SIGKILL) };
         let _ = self.0.wait();
     }
 }
 
-#[test]
-fn the_queue_of_a_volume_knows_whose_the_writes_are() {
-    if !can_mount_or_skip() {
-        return;
-    }
-    let rig = Rig::new();
-    rig.ok(&["create", "v", "--size", "256M", "--backing", "memory", "--scheduler", "rcp"]);
-    rig.ok(&["mount", "v", &rig.mnt().display().to_string(), "--io", "owners"]);
-    let causes = || rig.stat("v")["figures"]["causes"].clone();
-    assert_eq!((&causes()["instance"], &causes()["attached"]), (&"owners".into(), &false.into()));
-    assert!(rig.ok(&["stat", "v"]).contains("which does not run with a scheduler"));
-    let file = rig.mnt().join("file");
-    fs::write(&file, vec![1; 1 << 20]).unwrap();
-    fs::File::open(&file).unwrap().sync_all().unwrap();
-
-    // A rule says that clients wait for the program. The volume looks for it each second.
-    let config = "[[io.thread]]\nname = \"*\"\nforeground = true\n";
-    let mut shell = governed(&rig, "rcp", config);
+/// Overwrites a file again and again.
+fn overwrites(rig: &Rig, config: &str, file: &Path) -> Running {
+    let mut shell = governed(rig, "rcp", config);
     let copy = format!(
         "while :; do dd if=/dev/zero of={} bs=4k count=16 conv=notrunc,fsync; sleep 0.1; done",
         file.display()
     );
     shell.args(["sh", "-c", &copy]).stdout(Stdio::null()).stderr(Stdio::null());
-    let program = Running(shell.spawn().unwrap());
-    let begun = Instant::now();
-    let count = |name: &str| causes()[name].as_u64().unwrap();
-    while count("known") == 0 || count("awaited") == 0 {
-        assert!(begun.elapsed() < DEADLINE, "{}", causes());
-        std::thread::sleep(Duration::from_millis(50));
+    Running(shell.process_group(0).spawn().unwrap())
+}
+
+#[test]
+fn the_queue_of_a_volume_knows_whose_the_writes_are_and_who_waits_for_them() {
+    if !can_mount_or_skip() {
+        return;
     }
-    assert_eq!(causes()["attached"], true);
+    let rig = Rig::new();
+    rig.ok(&["create", "v", "--size", "256M", "--backing", "memory", "--scheduler", "rcp"]);
+    let mounted = rig.ok(&["mount", "v", &rig.mnt().display().to_string(), "--io", "owners"]);
+    assert!(mounted.contains("`owners` does not run with --io yet"), "{mounted}");
+    let causes = || rig.stat("v")["figures"]["causes"].clone();
+    let count = |name: &str| causes()[name].as_u64().unwrap();
+    assert_eq!(causes()["instance"], "owners");
+    assert!(rig.ok(&["stat", "v"]).contains("nothing is learned now"));
+    let file = rig.mnt().join("file");
+    fs::write(&file, vec![1; 1 << 20]).unwrap();
+    fs::File::open(&file).unwrap().sync_all().unwrap();
+    let until = |done: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < DEADLINE, "{}", causes());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+
+    // A rule says that clients wait for the program. The volume looks for it each second.
+    let rule = |foreground| format!("[[io.thread]]\nname = \"*\"\nforeground = {foreground}\n");
+    let program = overwrites(&rig, &rule(true), &file);
+    until(&|| count("known") > 0 && count("awaited") > 0);
+    assert!(causes()["trouble"].is_null());
+    drop(program);
+    until(&|| !causes()["trouble"].is_null());
+
+    // The same by a program for which nobody waits, in a new region.
+    let (known, awaited) = (count("known"), count("awaited"));
+    let program = overwrites(&rig, &rule(false), &file);
+    until(&|| count("known") > known + 10);
+    assert_eq!(count("awaited"), awaited);
     drop(program);
     assert_eq!(fs::read(&file).unwrap()[16 * 4096], 1);
+}
+
+#[test]
+fn a_queue_that_has_no_use_for_owners_says_so() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    rig.ok(&["create", "v", "--size", "64M", "--backing", "memory", "--scheduler", "deadline"]);
+    let said = rig.refused(&["mount", "v", &rig.mnt().display().to_string(), "--io", "owners"]);
+    assert!(said.contains("--scheduler rcp or afq"), "{said}");
 }
 
 #[test]

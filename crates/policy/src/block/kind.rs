@@ -58,6 +58,15 @@ impl SchedulerKind {
             SchedulerKind::Rcp => Box::new(Rcp::default()),
         }
     }
+
+    /// The same where writes were scheduled at their calls.
+    pub fn build_beneath_calls(self, rotational: bool) -> Box<dyn BlockScheduler> {
+        let settings = if rotational { afq::Settings::default() } else { afq::Settings::flash() };
+        match self {
+            SchedulerKind::Afq => Box::new(Afq::new(settings.beneath_calls())),
+            other => other.build_for(rotational),
+        }
+    }
 }
 
 impl fmt::Display for SchedulerKind {

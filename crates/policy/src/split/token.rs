@@ -28,14 +28,11 @@
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, Task,
+    GROUPS, Scheduler, Step, Task,
 };
 use crate::Nanos;
 use crate::block::{Operation, Request, SECTOR_BYTES};
 use crate::bucket::Bucket;
-
-/// Groups above an account that are looked at.
-const ANCESTORS: usize = 4;
 
 /// The buckets, and who waits for them.
 #[derive(Clone, Debug)]
@@ -45,11 +42,11 @@ struct Buckets {
     bucket: [Bucket; ACCOUNTS],
     /// Not zero: the account has a rate.
     limited: [u8; ACCOUNTS],
-    /// Account of the group plus one.
-    parent: [u16; ACCOUNTS],
+    /// Accounts of the groups, plus one.
+    groups: [[u16; GROUPS]; ACCOUNTS],
 }
 
-crate::layout!(Buckets { waiting, bucket, limited, parent });
+crate::layout!(Buckets { waiting, bucket, limited, groups });
 
 impl Default for Buckets {
     fn default() -> Self {
@@ -57,7 +54,7 @@ impl Default for Buckets {
             waiting: Waiting::default(),
             bucket: [Bucket::default(); ACCOUNTS],
             limited: [0; ACCOUNTS],
-            parent: [0; ACCOUNTS],
+            groups: [[0; GROUPS]; ACCOUNTS],
         }
     }
 }
@@ -68,7 +65,8 @@ impl Buckets {
         if at >= ACCOUNTS {
             return;
         }
-        self.parent[at] = settings.parent.map_or(0, |parent| parent.saturating_add(1));
+        self.groups[at] =
+            settings.groups.map(|group| group.map_or(0, |group| group.saturating_add(1)));
         match settings.rate {
             Some(rate) if self.limited[at] != 0 => self.bucket[at].set_rate(rate, now),
             Some(rate) => {
@@ -80,16 +78,14 @@ impl Buckets {
         self.limited[at] = u8::from(settings.rate.is_some());
     }
 
-    /// The account and the groups above it that have a limit.
+    /// Of the account and its groups, those that have a limit.
     fn limits(&self, account: Account) -> impl Iterator<Item = usize> + use<'_> {
-        let mut next = Some(usize::from(account));
-        (0..ANCESTORS)
-            .map_while(move |_| {
-                let at = next.filter(|at| *at < ACCOUNTS)?;
-                next = usize::from(self.parent[at]).checked_sub(1);
-                Some(at)
-            })
-            .filter(|at| self.limited[*at] != 0)
+        let own = usize::from(account);
+        let groups = self.groups.get(own).copied().unwrap_or_default();
+        let groups = groups.into_iter().filter_map(|group| usize::from(group).checked_sub(1));
+        core::iter::once(own)
+            .chain(groups)
+            .filter(|at| self.limited.get(*at).is_some_and(|limited| *limited != 0))
     }
 
     /// Time until the account may go on; zero if now.
@@ -102,7 +98,7 @@ impl Buckets {
     }
 
     fn each(&mut self, account: Account, mut change: impl FnMut(&mut Bucket)) {
-        let mut all = [ACCOUNTS; ANCESTORS];
+        let mut all = [ACCOUNTS; 1 + GROUPS];
         for (place, at) in all.iter_mut().zip(self.limits(account)) {
             *place = at;
         }
@@ -325,8 +321,12 @@ mod tests {
         Call { account, bytes, ..Call::default() }
     }
 
-    fn limited(rate: f64, parent: Option<Account>) -> AccountSettings {
-        AccountSettings { rate: Some(rate), parent, ..AccountSettings::default() }
+    fn limited(rate: f64, group: Option<Account>) -> AccountSettings {
+        AccountSettings { rate: Some(rate), ..within([group, None, None]) }
+    }
+
+    fn within(groups: [Option<Account>; GROUPS]) -> AccountSettings {
+        AccountSettings { groups, ..AccountSettings::default() }
     }
 
     fn dirtied(account: Account, bytes: u64, cost: Nanos) -> Dirtied {
@@ -426,11 +426,7 @@ mod tests {
         let mut token = Box::new(Token::new(DeviceCost::DISK));
         token.set_account(Nanos(0), 9, &limited(1e6, None));
         token.set_account(Nanos(0), 1, &limited(1e9, Some(9)));
-        token.set_account(
-            Nanos(0),
-            2,
-            &AccountSettings { parent: Some(9), ..AccountSettings::default() },
-        );
+        token.set_account(Nanos(0), 2, &within([Some(9), None, None]));
         token.buffer_dirty(Nanos(0), &dirtied(1, MIB, Nanos::from_millis(100)));
         assert_eq!(token.write_entry(Nanos(0), 0, &write(1, 1)), Entry::Wait);
         assert_eq!(token.write_entry(Nanos(0), 1, &write(2, 1)), Entry::Wait);
@@ -439,6 +435,26 @@ mod tests {
         token.cancel(Nanos(0), 0);
         token.cancel(Nanos(0), 1);
         assert_eq!(token.dispatch(Nanos(0)), Step::Idle);
+    }
+
+    #[test]
+    fn threads_of_one_section_may_be_in_different_classes() {
+        let mut token = Box::new(Token::new(DeviceCost::DISK));
+        for group in [8, 9] {
+            token.set_account(Nanos(0), group, &limited(1e6, None));
+        }
+        token.set_account(Nanos(0), 1, &within([Some(8), Some(9), None]));
+        token.set_account(Nanos(0), 2, &within([Some(8), None, None]));
+        token.set_account(Nanos(0), 3, &within([None, Some(9), None]));
+        token.buffer_dirty(Nanos(0), &dirtied(3, MIB, Nanos::from_millis(100)));
+        assert_eq!(
+            token.write_entry(Nanos(0), 0, &write(1, 1)),
+            Entry::Wait,
+            "its class is used up"
+        );
+        assert_eq!(token.write_entry(Nanos(0), 1, &write(2, 1)), Entry::Go, "it has no class");
+        token.buffer_dirty(Nanos(0), &dirtied(1, MIB, Nanos::from_millis(100)));
+        assert_eq!(token.write_entry(Nanos(0), 2, &write(2, 1)), Entry::Wait, "its section, too");
     }
 
     /// Why the rival does not isolate: it takes random pages for cheap and cached ones for dear.

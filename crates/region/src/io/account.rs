@@ -11,10 +11,13 @@ use crate::text::{SharedText, Text};
 use crate::{clock, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{ACCOUNTS, Account, AccountSettings};
+use headworks_policy::split::{ACCOUNTS, Account, AccountSettings, GROUPS};
 
 /// Rules that a region can hold. The group of rule i has account i + 1.
 pub const RULES: usize = 32;
+
+/// Priority of threads for which no rule gives one.
+const USUAL_LEVEL: u8 = 4;
 
 /// The first account of a thread.
 const FIRST_THREAD: usize = RULES + 1;
@@ -49,9 +52,9 @@ pub struct Names {
     pub cgroup: Text,
 }
 
-/// Rules of a thread, from the inside to the outside: what a thread uses counts for its section of
-/// threads, for its class and for its control group.
-const OF_THREADS: [Subject; 3] = [Subject::Thread, Subject::Class, Subject::Cgroup];
+/// Rules of a thread. What a thread uses counts for its section of threads, for its class and for
+/// its control group.
+const OF_THREADS: [Subject; GROUPS] = [Subject::Thread, Subject::Class, Subject::Cgroup];
 
 /// A rule.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +65,8 @@ pub struct IoRule {
     pub pattern: Text,
     /// Deadline of `fsync`s of the file; zero for none.
     pub deadline: Nanos,
-    /// Priority of the threads, 0 (highest) to 7.
-    pub level: u8,
+    /// Priority of the threads, 0 (highest) to 7, if the rule gives one.
+    pub level: Option<u8>,
     /// Normalized bytes a second that the threads share; zero for no limit.
     pub rate: u64,
     /// Normalized bytes that they may save up; zero for a second's worth.
@@ -125,11 +128,12 @@ headworks_policy::layout!(RuleSlot {
 #[repr(C)]
 pub(super) struct RuleTable {
     pub(super) version: AtomicU32,
-    _pad: AtomicU32,
+    /// Subjects of the rules, one bit each.
+    subjects: AtomicU32,
     rules: [RuleSlot; RULES],
 }
 
-headworks_policy::layout!(RuleTable { version, _pad, rules });
+headworks_policy::layout!(RuleTable { version, subjects, rules });
 
 impl RuleTable {
     /// Replaces all. Those beyond [`RULES`] are left out.
@@ -139,7 +143,7 @@ impl RuleTable {
                 slot.subject.store(Subject::Nothing as u32, Relaxed);
                 continue;
             };
-            slot.level.store(rule.level.into(), Relaxed);
+            slot.level.store(rule.level.map_or(u32::MAX, u32::from), Relaxed);
             slot.ground.store(rule.ground as u32, Relaxed);
             slot.deadline_ns.store(rule.deadline.0, Relaxed);
             slot.rate.store(rule.rate, Relaxed);
@@ -147,6 +151,8 @@ impl RuleTable {
             slot.pattern.set(rule.pattern.bytes());
             slot.subject.store(rule.subject as u32, Relaxed);
         }
+        let subjects = rules.iter().take(RULES).fold(0, |all, rule| all | 1 << rule.subject as u32);
+        self.subjects.store(subjects, Relaxed);
         self.version.fetch_add(1, Relaxed);
     }
 
@@ -157,9 +163,10 @@ impl RuleTable {
         })
     }
 
-    /// Whether any rule speaks of control groups.
-    pub(super) fn has_cgroups(&self) -> bool {
-        self.rules.iter().any(|rule| rule.subject.load(Relaxed) == Subject::Cgroup as u32)
+    /// Whether any rule speaks of this.
+    #[inline]
+    pub(super) fn speaks_of(&self, subject: Subject) -> bool {
+        self.subjects.load(Relaxed) >> subject as u32 & 1 != 0
     }
 
     /// Deadline of a file's `fsync`s; zero for none.
@@ -188,31 +195,27 @@ impl RuleTable {
         all.find(|ground| *ground != Ground::Unknown).unwrap_or_default()
     }
 
-    /// What rules say of a thread, and of the groups that it is in: the outermost first, and each
-    /// the parent of the next one.
+    /// What rules say of a thread, and of the groups that it is in.
     pub(super) fn thread(
         &self,
         names: &Names,
-    ) -> (AccountSettings, [Option<(Account, AccountSettings)>; OF_THREADS.len()]) {
+    ) -> (AccountSettings, [Option<(Account, AccountSettings)>; GROUPS]) {
         let found = OF_THREADS.map(|subject| self.of_thread(subject, names));
-        let level = found.iter().flatten().next().map_or(4, |(_, rule)| {
-            // Masked to what fits.
-            rule.level.load(Relaxed).min(7) as u8
+        let level = |(_, rule): &(usize, &RuleSlot)| u8::try_from(rule.level.load(Relaxed)).ok();
+        let level = found.iter().flatten().filter_map(level).find(|level| *level <= 7);
+        let groups = found.map(|found| {
+            let (at, rule) = found.filter(|(_, rule)| rule.rate.load(Relaxed) > 0)?;
+            let rate = Some(rule.rate.load(Relaxed) as f64);
+            let burst = rule.burst.load(Relaxed);
+            let settings = AccountSettings { rate, burst, ..AccountSettings::default() };
+            Some(((at + 1) as Account, settings))
         });
-        let (mut parent, mut groups) = (None, [None; OF_THREADS.len()]);
-        for (place, (at, rule)) in groups.iter_mut().zip(found.into_iter().rev().flatten()) {
-            let rate = rule.rate.load(Relaxed);
-            if rate > 0 {
-                let group = (at + 1) as Account;
-                let burst = rule.burst.load(Relaxed);
-                let rate = Some(rate as f64);
-                let settings =
-                    AccountSettings { rate, burst, parent, ..AccountSettings::default() };
-                *place = Some((group, settings));
-                parent = Some(group);
-            }
-        }
-        (AccountSettings { level, parent, ..AccountSettings::default() }, groups)
+        let own = AccountSettings {
+            level: level.unwrap_or(USUAL_LEVEL),
+            groups: groups.map(|group| group.map(|(group, _)| group)),
+            ..AccountSettings::default()
+        };
+        (own, groups)
     }
 }
 
@@ -228,7 +231,7 @@ pub struct AccountSlot {
     pub name: SharedText,
     /// Priority.
     pub level: AtomicU32,
-    /// Group plus one; zero for none.
+    /// Its first group, plus one; zero for none.
     pub group: AtomicU32,
     /// Whether rules say that clients wait for it: a [`Ground`].
     pub ground: AtomicU32,
@@ -335,7 +338,11 @@ impl IoRegion {
     pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
         let me = thread_id();
         let version = self.rules.version.load(Relaxed);
-        let (last, class) = thread::with(|words| (words.account.get(), words.class.get()));
+        let last = thread::with(|words| words.account.get());
+        let class = match self.rules.speaks_of(Subject::Class) {
+            true => thread::with(|words| words.class.get()),
+            false => 0,
+        };
         if let Some(slot) = self.accounts.get(usize::from(last))
             && slot.tid.load(Relaxed) == me
             && slot.rules.load(Relaxed) == version
@@ -401,7 +408,8 @@ impl IoRegion {
         slot.level.store(settings.level.into(), Relaxed);
         slot.ground.store(self.rules.ground(names) as u32, Relaxed);
         self.inheritance.note_thread(me, at as Account);
-        slot.group.store(settings.parent.map_or(0, |group| u32::from(group) + 1), Relaxed);
+        let group = settings.groups.into_iter().flatten().next();
+        slot.group.store(group.map_or(0, |group| u32::from(group) + 1), Relaxed);
         let now = clock::now();
         let scheduler = guarded.split.scheduler();
         for (group, settings) in groups.iter().flatten() {
@@ -413,7 +421,7 @@ impl IoRegion {
 
     /// Whether rules speak of control groups.
     pub fn asks_for_cgroups(&self) -> bool {
-        self.rules.has_cgroups()
+        self.rules.speaks_of(Subject::Cgroup)
     }
 
     /// Priority of an account, 0 (highest) to 7.
@@ -427,37 +435,39 @@ impl IoRegion {
 mod tests {
     use super::*;
 
-    fn rule(subject: Subject, pattern: &str, rate: u64, level: u8) -> IoRule {
+    fn rule(subject: Subject, pattern: &str, rate: u64, level: Option<u8>) -> IoRule {
         let (deadline, burst, ground) = (Nanos(0), 0, Ground::Unknown);
         let pattern = Text::new(pattern.as_bytes());
         IoRule { subject, pattern, deadline, level, rate, burst, ground }
     }
 
     #[test]
-    fn limits_of_threads_classes_and_control_groups_are_within_each_other() {
+    fn what_a_thread_uses_counts_for_its_section_its_class_and_its_control_group() {
         // SAFETY: made of integers, for which zero bytes are valid.
         let table = unsafe { Box::<RuleTable>::new_zeroed().assume_init() };
+        assert!(!table.speaks_of(Subject::Class));
         table.set(&[
-            rule(Subject::Cgroup, "/batch.slice/*", 5, 6),
-            rule(Subject::Thread, "copy*", 3, 2),
-            rule(Subject::Class, "reports", 4, 5),
-            rule(Subject::Class, "*", 0, 1),
+            rule(Subject::Cgroup, "/batch.slice/*", 5, Some(6)),
+            rule(Subject::Thread, "copy*", 3, None),
+            rule(Subject::Class, "reports", 4, Some(5)),
+            rule(Subject::Class, "*", 0, Some(1)),
         ]);
+        assert!(table.speaks_of(Subject::Class) && !table.speaks_of(Subject::File));
         let names = |name: &str, class: &str, cgroup: &str| {
             let text = |text: &str| Text::new(text.as_bytes());
             let (name, class, cgroup) = (text(name), text(class), text(cgroup));
             Names { name, class, cgroup, ..Names::default() }
         };
-        let (own, groups) = table.thread(&names("copy 1", "reports", "/batch.slice/x"));
-        let parents = groups.map(|group| group.map(|(group, settings)| (group, settings.parent)));
-        assert_eq!(parents, [Some((1, None)), Some((3, Some(1))), Some((2, Some(3)))]);
-        assert_eq!((own.parent, own.level), (Some(2), 2));
-        let (own, groups) = table.thread(&names("x", "reports", "/"));
-        assert_eq!((own.parent, own.level, groups[1]), (Some(3), 5, None));
-        let (own, _) = table.thread(&names("x", "other", "/batch.slice/x"));
-        assert_eq!((own.parent, own.level), (Some(1), 1), "the class has a priority and no limit");
-        let (own, groups) = table.thread(&names("x", "", ""));
-        assert_eq!((own.parent, own.level, groups), (None, 4, [None; 3]));
-        assert!(table.has_cgroups());
+        let of = |name, class, cgroup| {
+            let (own, groups) = table.thread(&names(name, class, cgroup));
+            let told = groups.map(|group| group.map(|(group, _)| group));
+            assert_eq!(own.groups, told);
+            (told, own.level)
+        };
+        assert_eq!(of("copy 1", "reports", "/batch.slice/x"), ([Some(2), Some(3), Some(1)], 5));
+        assert_eq!(of("x", "reports", "/"), ([None, Some(3), None], 5));
+        assert_eq!(of("x", "other", "/batch.slice/x"), ([None, None, Some(1)], 1));
+        assert_eq!(of("copy 1", "", "/batch.slice/x"), ([Some(2), None, Some(1)], 6));
+        assert_eq!(of("x", "", ""), ([None; 3], USUAL_LEVEL));
     }
 }

@@ -46,7 +46,16 @@ impl IoMapping {
             return Err(RegionError::Size { found, wanted });
         }
         // SAFETY: as above.
-        let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
+        let mapping = IoMapping(unsafe { map(&file, PROTECTION)? });
+        mapping.check(wanted).inspect_err(|_| {
+            // SAFETY: nobody else has it.
+            unsafe { mapping.unmap() };
+        })?;
+        Ok(mapping)
+    }
+
+    fn check(&self, wanted: u64) -> Result<(), RegionError> {
+        let region = self.0;
         if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
         {
             return Err(RegionError::NoRegion);
@@ -59,7 +68,14 @@ impl IoMapping {
         if is_another(found) {
             return Err(RegionError::PidNamespace { found });
         }
-        Ok(IoMapping(region))
+        Ok(())
+    }
+
+    /// Keeps it in memory, so that no look at it waits for the file system that it is on. Refused
+    /// without the rights: then such a look may wait.
+    pub fn stay_in_memory(&self) {
+        // SAFETY: the mapping has this start and length.
+        unsafe { libc::mlock(core::ptr::from_ref(self.0).cast(), size_of::<IoRegion>()) };
     }
 
     /// Takes the mapping away, for a process that only looks at regions of others.

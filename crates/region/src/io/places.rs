@@ -16,7 +16,8 @@
 //! that they name. Wrong knowledge costs performance and nothing else.
 //!
 //! # Memory
-//! 8 bytes for 16 KiB of the device, 512 KiB in all.
+//! 8 bytes for 16 KiB of the device, 512 KiB in all: 1 GiB of places. Two places overwrite each
+//! other's marks if they are a multiple of that apart.
 
 use super::{CallKind, FILES, FREE, IoRegion, PASSED, STATE};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,17 +55,22 @@ headworks_policy::layout!(Places { device, watched_ns, marks });
 /// Whose pages a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Who made them dirty last.
+    /// Who made clean pages there dirty last.
     pub account: Account,
     /// The file's slot.
     pub file: u16,
 }
 
 impl Places {
-    /// A volume with this device number looks for marks. To be repeated each second.
-    pub fn watch(&self, now: Nanos, device: u64) {
+    /// A volume with this device number looks for marks. To be repeated each second. False if
+    /// another one does.
+    pub fn watch(&self, now: Nanos, device: u64) -> bool {
+        if self.watched(|| now).is_some_and(|watched| watched != device) {
+            return false;
+        }
         self.device.store(device, Relaxed);
         self.watched_ns.store(now.0, Relaxed);
+        true
     }
 
     /// The device for which places are to be marked, if a volume watches.
@@ -123,6 +129,15 @@ impl Default for Awaited {
 }
 
 impl Awaited {
+    /// These files.
+    pub fn of(files: impl IntoIterator<Item = u16>) -> Self {
+        let mut awaited = Awaited::default();
+        for file in files {
+            awaited.insert(file.into());
+        }
+        awaited
+    }
+
     fn insert(&mut self, file: usize) {
         self.any = true;
         // A call without a file concerns the journal.
@@ -200,8 +215,9 @@ mod tests {
         let places = places();
         let now = Nanos::from_millis(10_000);
         assert_eq!(places.watched(|| now), None);
-        places.watch(now, 0x700);
+        assert!(places.watch(now, 0x700) && !places.watch(now, 0x701));
         assert_eq!(places.watched(|| now + Nanos::from_millis(2_000)), Some(0x700));
         assert_eq!(places.watched(|| now + GONE_AFTER), None);
+        assert!(places.watch(now + GONE_AFTER, 0x701), "the other one is gone");
     }
 }
