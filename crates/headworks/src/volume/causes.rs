@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What clients wait for is looked up so often at most.
 const LOOK_EVERY: Nanos = Nanos::from_micros(200);
 
-/// The cause of writes without a mark: of the journal, of new blocks, direct ones, those of mappings
-/// and of programs that are not governed.
+/// The cause of writes without a mark: of the journal, of new blocks, direct ones, those of
+/// mappings and of programs that are not governed.
 const UNMARKED: u32 = u32::MAX;
 
 /// What `volume stat` shows.
