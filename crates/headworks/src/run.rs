@@ -365,11 +365,14 @@ impl Plan<'_> {
             let mut config = self.config.io.clone();
             // The file's own sections decide first.
             config.rules.extend(profile.io.iter().copied());
-            // Without calls by which it receives, a program has no clients.
+            // Without calls by which it receives, a program has no clients. One that nobody knows
+            // shows by its first request that it has.
             let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
                 && profile.name != GENERIC
                 && !profile.calls.receive.is_empty();
-            region.control.gate_knows.store(tells.into(), Ordering::Relaxed);
+            if tells {
+                region.control.gate_learns();
+            }
             config.apply(&region, io::rotational(Path::new(".")));
         }
         instance.hand_over(*owner)?;

@@ -266,7 +266,11 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         return;
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
-    if shared::seen(it.region, it.session_id, generation) {
+    let shared = shared::seen(it.region, it.session_id, generation);
+    if let Some(io) = crate::files::region() {
+        if shared { io.control.gate_cannot_know() } else { io.control.gate_learns() }
+    }
+    if shared {
         crate::locks::serves(it.region, it.session_id);
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();

@@ -81,8 +81,8 @@ pub struct IoControl {
     /// Reads of the background at a time; zero for the scheduler's own default.
     reads: AtomicU32,
     _pad: AtomicU32,
-    /// The gate tells which threads serve clients: all others are background.
-    pub gate_knows: AtomicU32,
+    /// Whether the gate tells which threads serve clients, so that all others are background.
+    gate_knows: AtomicU32,
     /// Nobody inherits who holds what a client waits for.
     without_inheritance: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
@@ -120,6 +120,10 @@ headworks_policy::layout!(IoControl {
     panics
 });
 
+/// Of [`IoControl::gate_knows`]; zero: nothing is known of clients.
+const KNOWS: u32 = 1;
+const CANNOT_KNOW: u32 = 2;
+
 impl IoControl {
     /// The scheduler that is in force.
     pub fn kind(&self) -> SplitKind {
@@ -129,6 +133,24 @@ impl IoControl {
     /// Whether calls go to the scheduler at all.
     pub fn is_on(&self) -> bool {
         self.off.load(Relaxed) == 0 && self.kind() != SplitKind::Noop
+    }
+
+    /// Whether the gate tells which threads serve clients, so that all others are background.
+    pub fn gate_knows(&self) -> bool {
+        self.gate_knows.load(Relaxed) == KNOWS
+    }
+
+    /// The gate tells that from now on, unless it was [found](IoControl::gate_cannot_know) that it
+    /// cannot.
+    pub fn gate_learns(&self) {
+        if self.gate_knows.load(Relaxed) == 0 {
+            let _ = self.gate_knows.compare_exchange(0, KNOWS, Relaxed, Relaxed);
+        }
+    }
+
+    /// A thread serves several clients at once: no thread is background for not serving any.
+    pub fn gate_cannot_know(&self) {
+        self.gate_knows.store(CANNOT_KNOW, Relaxed);
     }
 
     /// Lets all calls pass from now on, or no longer.

@@ -202,7 +202,7 @@ impl IoRegion {
             Ground::Foreground => true,
             Ground::Background => false,
             // Without a gate that knows, only threads that are said to be are background.
-            Ground::Unknown => serves || self.control.gate_knows.load(Relaxed) == 0,
+            Ground::Unknown => serves || !self.control.gate_knows(),
         }
     }
 
