@@ -124,8 +124,7 @@ pub(crate) fn threads(
             return Err(place.at(
                 at,
                 format!("this section has `{key}` and `{other}`"),
-                "Write a section for each: limits of threads are within those of their class, and \
-                 these within those of their control group."
+                "Write a section for each: what a thread uses counts for all sections that fit it."
                     .to_owned(),
             ));
         }

@@ -1,8 +1,8 @@
 //! What is dirty as far as a scheduler has heard: bytes, or the device time that they will take.
 //!
-//! Not all that becomes clean is reported: a file is unlinked, a process ends, the kernel's flusher
-//! writes by itself. The flusher visits each file 30 s after it became dirty. So dirty data counts
-//! for one to two [`PERIOD`]s, unless somebody reports it clean before.
+//! Nobody reports that data is clean if its file was unlinked, if its process ended, or if the
+//! kernel's flusher wrote it. The flusher writes data that has been dirty for 30 s. So data counts
+//! as dirty for one to two [`PERIOD`]s, unless a report comes before.
 
 use crate::Nanos;
 

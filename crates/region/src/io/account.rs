@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn what_a_thread_uses_counts_for_its_section_its_class_and_its_control_group() {
         // SAFETY: made of integers, for which zero bytes are valid.
-        let table = unsafe { Box::<RuleTable>::new_zeroed().assume_init() };
+        let table: RuleTable = unsafe { core::mem::zeroed() };
         assert!(!table.speaks_of(Subject::Class));
         table.set(&[
             rule(Subject::Cgroup, "/batch.slice/*", 5, Some(6)),

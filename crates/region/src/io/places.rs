@@ -187,7 +187,7 @@ mod tests {
 
     fn places() -> Box<Places> {
         // SAFETY: made of integers, for which zero bytes are valid.
-        unsafe { Box::<Places>::new_zeroed().assume_init() }
+        Box::new(unsafe { core::mem::zeroed() })
     }
 
     #[test]
