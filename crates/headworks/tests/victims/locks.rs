@@ -86,3 +86,18 @@ fn what_a_stream_wrote_is_written_back_in_pieces() {
         let _ = std::fs::remove_dir_all(&dir);
     }
 }
+
+#[test]
+fn a_server_without_a_profile_has_a_background_from_its_first_request_on() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("clients.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-clients-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let state = state_after_a_line(&RunDir::new(), "clients", |command| {
+        command.arg(&program).arg(&dir);
+    });
+    let flusher = &state["accounts"].as_array().unwrap()[0];
+    let calls = |what: &str| flusher[what].as_u64().unwrap();
+    assert!(calls("fsyncs") == 2 && calls("critical") > 0 && calls("background") > 0, "{state}");
+    let _ = std::fs::remove_dir_all(&dir);
+}
