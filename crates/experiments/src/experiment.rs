@@ -101,6 +101,8 @@ pub struct RunOptions {
     pub window_s: Option<u64>,
     /// Runs only the cases, or in `gate-open` the arms, whose name contains this. For development.
     pub only: Option<String>,
+    /// Runs only these points of the axis; all of them if it is empty. For experiments on files.
+    pub at: Vec<f64>,
     /// Where results go.
     pub out: PathBuf,
     /// Where temporary data goes; `None` chooses `OUT/work`, or a temporary directory if the server
@@ -125,6 +127,7 @@ impl RunOptions {
             repeat: None,
             window_s: None,
             only: None,
+            at: Vec::new(),
             out: out.into(),
             work: None,
             headworks_exe: None,

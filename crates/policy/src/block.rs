@@ -18,8 +18,9 @@
 //!
 //! # Building blocks
 //! All schedulers keep their requests in a [`table`], which joins neighbours; order them by arrival
-//! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]); and can hold a burst back
-//! ([`plug`]). Everything has room for [`REQUESTS`] and allocates nothing on a call.
+//! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]), or have a queue for each owner
+//! ([`owners`]); and can hold a burst back ([`plug`]). Everything has room for [`REQUESTS`] and
+//! allocates nothing on a call.
 
 pub mod afq;
 pub mod cfq;
@@ -29,6 +30,7 @@ pub mod expiry;
 pub mod fifo;
 pub mod kind;
 pub mod noop;
+pub mod owners;
 pub mod plug;
 pub mod rcp;
 pub mod sorted;

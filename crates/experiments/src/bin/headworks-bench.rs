@@ -24,6 +24,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "headworks bench run gate-mariadb --quick",
             "headworks bench run gate-mariadb --seed 7 --repeat 5 --out out/record",
+            "headworks bench run rcp-postgres --quick --at 1   # with PostgreSQL's own pacing",
         ],
     ),
     ("report", &["headworks bench report out/demo       # draws again what was measured"]),
@@ -55,9 +56,12 @@ enum BenchCommand {
         /// Seconds measured in each run of each arm
         #[arg(long, value_name = "SECONDS")]
         window: Option<u64>,
-        /// Only cases whose name contains this (gate-day, gate-locks) or arms (gate-open)
+        /// Only cases whose name contains this (gate-day, gate-locks) or arms (gate-open, files)
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
+        /// Only these points of the axis, such as 0,1 (experiments on files)
+        #[arg(long, value_name = "POINTS", value_delimiter = ',', allow_hyphen_values = true)]
+        at: Vec<f64>,
         /// P of the gated arms [default: what `run` chooses]
         #[arg(long)]
         parallelism: Option<u32>,
@@ -119,6 +123,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
             repeat,
             window,
             only,
+            at,
             parallelism,
             quota,
             without_gate,
@@ -130,6 +135,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
             options.repeat = repeat;
             options.window_s = window;
             options.only = only;
+            options.at = at;
             options.parallelism = parallelism;
             options.quota = quota.map(f64::from);
             options.without_gate = without_gate;

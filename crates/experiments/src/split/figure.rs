@@ -43,15 +43,6 @@ pub(super) fn shorter(seed: &Seed<'_>, rivals: &[&str], arm: &str, at: f64, key:
     rivals.fold(f64::INFINITY, f64::min) / seed.get(arm, at, key)
 }
 
-/// Panels of the latencies that [`Plan::requests`] returns.
-pub(super) fn latency_panels(arms: &'static [&'static str]) -> Vec<Panel> {
-    vec![
-        Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
-        Panel::sweep("P99.9", "ms").lines(arms, "p999_ms"),
-        Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
-    ]
-}
-
 /// What runs on the disk.
 pub(super) enum Work {
     /// A process whose threads are the tasks at a point, on files in a directory.
@@ -333,7 +324,18 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let (warm_up_s, window_s, rounds) = figure.times[usize::from(options.quick)];
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let rounds = options.repeat.unwrap_or(rounds).max(1);
-    let points = if options.quick { figure.quick_points } else { figure.points };
+    let points = match (&options.at[..], options.quick) {
+        ([], true) => figure.quick_points,
+        ([], false) => figure.points,
+        (at, _) => at,
+    };
+    ensure!(
+        points.iter().all(|point| figure.points.contains(point)),
+        "{} has these points: {:?} ({})",
+        figure.id,
+        figure.points,
+        figure.axis
+    );
     let arms: Vec<&Arm> = figure
         .arms
         .iter()

@@ -1,8 +1,8 @@
 //! RCP's Figures 7 and 8, with InnoDB in place of WiredTiger: what checkpoints do to commits.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
-use crate::sweep::Claim;
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use super::tails;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, Server, ServerBuilder};
 use headworks_workload::db::Database;
@@ -126,14 +126,6 @@ fn checkpoint(server: &Server) -> Result<()> {
     Ok(())
 }
 
-const NOTHING: &str = "mq-deadline";
-const BFQ: &str = "bfq";
-const CFQ: &str = "cfq";
-const RCP: &str = "rcp";
-
-/// The axis has one point.
-const THIS: f64 = 0.0;
-
 pub(super) const FIG_8: Figure = Figure {
     id: "rcp-mariadb",
     title: "MariaDB's commits beside its checkpoints: what clients wait for first",
@@ -144,36 +136,17 @@ pub(super) const FIG_8: Figure = Figure {
     axis: "load",
     times: [(35, 120, 5), (5, 60, 1)],
     around_s: 40,
-    arms: &[
-        Arm::new(NOTHING, "hdd", "mq-deadline"),
-        Arm::new(BFQ, "hdd", "bfq"),
-        Arm::new(CFQ, "hdd", "none").volume("cfq"),
-        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
-    ],
-    points: &[THIS],
-    quick_points: &[THIS],
+    arms: tails::ARMS,
+    points: &[tails::THIS],
+    quick_points: &[tails::THIS],
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim::new("the tail is shorter")
+        tails::TAIL
             .paper("P99.99: 5 times (WiredTiger)")
-            .ours("longest of the best rival / longest", |seed| {
-                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, THIS, "max_ms")
-            })
-            .at_least(5.0)
             .note("12,000 requests: the longest one stands for P99.99"),
-        Claim::new("nothing is lost")
-            .paper("not given")
-            .ours("updates/s / those under mq-deadline", |seed| {
-                seed.get(RCP, THIS, "per_s") / seed.get(NOTHING, THIS, "per_s")
-            })
-            .at_least(0.99),
-        Claim::new("as many checkpoints")
-            .paper("not given")
-            .ours("checkpoints / those under mq-deadline", |seed| {
-                seed.get(RCP, THIS, "checkpoints") / seed.get(NOTHING, THIS, "checkpoints")
-            })
-            .at_least(0.99),
+        tails::NOTHING_LOST,
+        tails::AS_MANY_CHECKPOINTS,
     ],
-    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
+    panels: tails::panels,
 };

@@ -7,6 +7,7 @@
 mod blocked;
 mod burst;
 mod cost;
+mod day;
 mod disk;
 mod figure;
 mod fsync;
@@ -19,6 +20,7 @@ mod qemu;
 mod redis;
 mod shares;
 mod sqlite;
+mod tails;
 mod threads;
 mod tokens;
 mod wiredtiger;
@@ -47,4 +49,5 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     mariadb::FIG_8.experiment(),
     limit::FIG_11.experiment(),
     cost::FIG_COST.experiment(),
+    day::FIG_DAY.experiment(),
 ];

@@ -10,6 +10,7 @@ use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// pgbench's scale: 450 MB.
@@ -58,11 +59,16 @@ fn make(data: &Path, scale: &str) -> Result<()> {
 }
 
 fn pgbench(port: u16) -> Result<Command> {
-    let program =
-        postgres_program("pgbench").context("pgbench is missing: apt-get install postgresql")?;
+    client("pgbench", SUPERUSER, port)
+}
+
+/// One of PostgreSQL's clients, connected by an account.
+pub(super) fn client(name: &str, account: &str, port: u16) -> Result<Command> {
+    let program = postgres_program(name)
+        .with_context(|| format!("{name} is missing: apt-get install postgresql"))?;
     let mut command = Command::new(program);
     command
-        .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &port.to_string()])
+        .args(["-h", "127.0.0.1", "-U", account, "-p", &port.to_string()])
         .env("PGDATABASE", "postgres")
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null());
@@ -80,28 +86,55 @@ fn builder(data: &Path, at: f64) -> PostgresBuilder {
 }
 
 /// One run: the server on the fresh disk, and transactions at a fixed rate.
-pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let data = plan.copy(&plan.template, disk)?;
-    let (builder, gate) = plan.behind(arm, builder(&data, at))?;
+    at_a_fixed_rate(plan, arm, builder(&data, at), |_| Ok(()))
+}
+
+/// Transactions at a fixed rate. `beside` gets the server's port at the beginning of the window,
+/// and the server goes on until it returns.
+pub(super) fn at_a_fixed_rate(
+    plan: &Plan<'_>,
+    arm: &Arm,
+    server: PostgresBuilder,
+    beside: impl FnOnce(u16) -> Result<()> + Send,
+) -> Result<Numbers> {
+    let (builder, gate) = plan.behind(arm, server)?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
     let logs = plan.work.join("logs");
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir(&logs)?;
     let seconds = plan.warm_up_s + plan.window_s;
-    // Backends have their client's address in their titles.
-    let sampler = Sampler::start(server.pid(), "127.0.0.1", Duration::from_secs(plan.warm_up_s));
-    let output = pgbench(server.port())?
-        .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
-        .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])
-        .current_dir(&logs)
-        .output()?;
-    let waits = sampler.end();
+    let (port, warm_up) = (server.port(), Duration::from_secs(plan.warm_up_s));
+    // Backends have the names of their account and database in their titles.
+    let sampler = Sampler::start(server.pid(), "app postgres 127.0.0.1", warm_up);
+    let (output, waits, done) = thread::scope(|scope| {
+        let beside = scope.spawn(move || {
+            thread::sleep(warm_up);
+            beside(port)
+        });
+        let output = pgbench(port).and_then(|mut pgbench| {
+            pgbench
+                .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
+                .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])
+                .current_dir(&logs);
+            Ok(pgbench.output()?)
+        });
+        (output, sampler.end(), beside.join())
+    });
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let output = output?;
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
     let log = server.log();
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     server.stop(Duration::from_secs(120))?;
     Ok(numbers(plan, &logs, &log)?.into_iter().chain(waits).collect())
+}
+
+/// A server that paces its checkpoints, and all else as PostgreSQL has it.
+pub(super) fn paced(data: &Path) -> PostgresBuilder {
+    builder(data, DEFAULTS).setting("autovacuum", "on")
 }
 
 /// A server that makes no checkpoint.

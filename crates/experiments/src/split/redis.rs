@@ -1,7 +1,8 @@
 //! RCP's Figure 9: what snapshots of Redis do to its requests.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use super::tails::{self, NOTHING, RCP};
 use crate::sweep::Claim;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopBuilder, LoopKind, LoopServer, find_program};
@@ -98,11 +99,6 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     Ok(latencies.into_iter().chain(named([("snapshots", snapshots as f64)])).collect())
 }
 
-const NOTHING: &str = "mq-deadline";
-const BFQ: &str = "bfq";
-const CFQ: &str = "cfq";
-const RCP: &str = "rcp";
-
 pub(super) const FIG_9: Figure = Figure {
     id: "rcp-redis",
     title: "Requests of Redis beside its snapshots: what clients wait for first",
@@ -113,12 +109,7 @@ pub(super) const FIG_9: Figure = Figure {
     axis: "appendfsync",
     times: [(35, 120, 5), (5, 60, 1)],
     around_s: 30,
-    arms: &[
-        Arm::new(NOTHING, "hdd", "mq-deadline"),
-        Arm::new(BFQ, "hdd", "bfq"),
-        Arm::new(CFQ, "hdd", "none").volume("cfq"),
-        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
-    ],
+    arms: tails::ARMS,
     points: &[EVERY_SECOND, ALWAYS],
     quick_points: &[ALWAYS],
     work: Work::Database { template, one },
@@ -126,14 +117,12 @@ pub(super) const FIG_9: Figure = Figure {
     claims: &[
         Claim::new("synced always: P99.9 falls while it saves")
             .paper("2 to 20 times")
-            .ours("P99.9 of the best rival / P99.9", |seed| {
-                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, ALWAYS, "p999_ms")
-            })
+            .ours("P99.9 of the best rival / P99.9", |seed| tails::better(seed, ALWAYS, "p999_ms"))
             .at_least(2.0),
         Claim::new("synced every second: P99.9 falls while it saves")
             .paper("2 to 20 times")
             .ours("P99.9 of the best rival / P99.9", |seed| {
-                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, EVERY_SECOND, "p999_ms")
+                tails::better(seed, EVERY_SECOND, "p999_ms")
             })
             .at_least(2.0)
             .note("not in a quick run"),
@@ -144,5 +133,5 @@ pub(super) const FIG_9: Figure = Figure {
             })
             .at_least(0.99),
     ],
-    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
+    panels: tails::panels,
 };

@@ -1,8 +1,8 @@
 //! RCP's Figures 7 and 8: what checkpoints of WiredTiger, the engine of MongoDB, do to its clients.
 
 use super::disk::Disk;
-use super::figure::{Arm, Figure, Numbers, Plan, Work, latency_panels, named, shorter};
-use crate::sweep::Claim;
+use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use super::tails;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopBuilder, LoopKind, LoopServer};
 use headworks_workload::ycsb::{Address, Core, Records, User, UserOptions, load};
@@ -33,9 +33,6 @@ const SOURCE: &str = include_str!("wiredtiger.c");
 
 /// The server's program in the directory of temporary files.
 const PROGRAM: &str = "wiredtiger-server";
-
-/// The axis has one point.
-const THIS: f64 = 0.0;
 
 fn builder(work: &Path, data: &Path, checkpoint_every_s: &str) -> LoopBuilder {
     LoopServer::builder(LoopKind::Redis)
@@ -100,11 +97,6 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
     Ok(latencies.into_iter().chain(named([("checkpoints", checkpoints)])).collect())
 }
 
-const NOTHING: &str = "mq-deadline";
-const BFQ: &str = "bfq";
-const CFQ: &str = "cfq";
-const RCP: &str = "rcp";
-
 pub(super) const FIG_7: Figure = Figure {
     id: "rcp-wiredtiger",
     title: "WiredTiger's requests beside its checkpoints: what clients wait for first",
@@ -115,36 +107,17 @@ pub(super) const FIG_7: Figure = Figure {
     axis: "load",
     times: [(35, 120, 5), (5, 60, 1)],
     around_s: 40,
-    arms: &[
-        Arm::new(NOTHING, "hdd", "mq-deadline"),
-        Arm::new(BFQ, "hdd", "bfq"),
-        Arm::new(CFQ, "hdd", "none").volume("cfq"),
-        Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
-    ],
-    points: &[THIS],
-    quick_points: &[THIS],
+    arms: tails::ARMS,
+    points: &[tails::THIS],
+    quick_points: &[tails::THIS],
     work: Work::Database { template, one },
     rules: "",
     claims: &[
-        Claim::new("the tail is shorter")
+        tails::TAIL
             .paper("P99.99: about 5 s to 310 ms")
-            .ours("longest of the best rival / longest", |seed| {
-                shorter(seed, &[NOTHING, BFQ, CFQ], RCP, THIS, "max_ms")
-            })
-            .at_least(5.0)
             .note("18,000 requests: P99.99 is the second longest"),
-        Claim::new("nothing is lost")
-            .paper("12 % to 201 % more requests/s")
-            .ours("requests/s / those under mq-deadline", |seed| {
-                seed.get(RCP, THIS, "per_s") / seed.get(NOTHING, THIS, "per_s")
-            })
-            .at_least(0.99),
-        Claim::new("as many checkpoints")
-            .paper("not given")
-            .ours("checkpoints / those under mq-deadline", |seed| {
-                seed.get(RCP, THIS, "checkpoints") / seed.get(NOTHING, THIS, "checkpoints")
-            })
-            .at_least(0.99),
+        tails::NOTHING_LOST.paper("12 % to 201 % more requests/s"),
+        tails::AS_MANY_CHECKPOINTS,
     ],
-    panels: || latency_panels(&[NOTHING, BFQ, CFQ, RCP]),
+    panels: tails::panels,
 };

@@ -37,7 +37,7 @@ impl Instance {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("it listens", || run.instance(NAME).join("control.sock").exists());
+        wait_until("it listens", || run.listens(NAME));
         wait_until("its daemon serves", || run.daemons().len() == 1);
         Instance { run, database }
     }

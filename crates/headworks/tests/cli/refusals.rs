@@ -151,7 +151,7 @@ fn a_name_that_is_in_use_is_refused_and_the_instance_left_alone() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("it runs", || run.instance("twice").join("control.sock").exists());
+    wait_until("it runs", || run.listens("twice"));
     let said = run.refused(["run", "--name", "twice", "--", "sleep", "60"]);
     for word in ["twice", "runs already", &first.id().to_string(), "--name"] {
         assert!(said.contains(word), "{word}: {said}");

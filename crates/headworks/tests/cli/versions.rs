@@ -14,7 +14,7 @@ fn instance(run: &RunDir) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("it runs", || run.instance(NAME).join("control.sock").exists());
+    wait_until("it runs", || run.listens(NAME));
     wait_until("its daemon serves", || run.daemons().len() == 1);
     child
 }

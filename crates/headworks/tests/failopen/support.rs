@@ -2,6 +2,7 @@
 //! directory, the command itself, and patience.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -91,6 +92,11 @@ impl RunDir {
     /// Directory of an instance.
     pub fn instance(&self, name: &str) -> PathBuf {
         self.path().join(name)
+    }
+
+    /// Whether the instance's daemon listens. Its socket's file is there before.
+    pub fn listens(&self, name: &str) -> bool {
+        UnixStream::connect(self.instance(name).join("control.sock")).is_ok()
     }
 
     /// The command in this directory.

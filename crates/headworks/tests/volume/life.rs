@@ -3,6 +3,8 @@
 use crate::rig::{Rig, can_mount_or_skip, find};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -229,6 +231,15 @@ fn a_trace_is_recorded_and_played() {
     assert_eq!((played["errors"].as_u64(), played["outside"].as_u64()), (Some(0), Some(0)));
 }
 
+/// Waits until somebody listens: the socket's file is there before.
+fn wait_for_listener(socket: &Path) {
+    let began = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        assert!(began.elapsed().as_secs() < 60, "nobody listens");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_volume_is_served_over_nbd_too() {
     let Some(nbdcopy) = find("nbdcopy") else {
@@ -239,11 +250,7 @@ fn a_volume_is_served_over_nbd_too() {
     let options = ["--device", "ssd-a", "--scheduler", "deadline", "--layer", "stats", "--raw"];
     rig.ok(&[&["create", "n", "--size", "8M", "--backing", &image][..], &options].concat());
     let mut server = rig.spawn(&["serve", "n", "--nbd", &format!("unix:{}", socket.display())]);
-    let began = Instant::now();
-    while !socket.exists() {
-        assert!(began.elapsed().as_secs() < 60, "nobody listens");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_for_listener(&socket);
     assert!(rig.refused(&["umount", "n"]).contains("over NBD"));
     let written = rig.dir.join("written");
     fs::write(&written, noise(8 << 20, 9)).unwrap();
@@ -270,11 +277,7 @@ fn a_volume_on_an_nbd_export_holds_a_file_system() {
     let near = ["create", "near", "--size", "128M", "--backing", &uri];
     assert!(rig.refused(&near).contains("is its server running"));
     let mut server = rig.spawn(&["serve", "far", "--nbd", &format!("unix:{}", socket.display())]);
-    let began = Instant::now();
-    while !socket.exists() {
-        assert!(began.elapsed().as_secs() < 60, "nobody listens");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_for_listener(&socket);
     let large = ["create", "near", "--size", "1G", "--backing", &uri];
     assert!(rig.refused(&large).contains("134217728 bytes"));
     let other = uri.replace("far?", "nothing?");

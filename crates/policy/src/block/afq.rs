@@ -231,7 +231,7 @@ impl Afq {
     fn anticipates(&self, flow: Index) -> bool {
         let state = self.flows.get(flow);
         self.settings.anticipate > Nanos(0)
-            && state.sync
+            && state.extra.sync
             && state.owner.class != IoClass::Idle
             && state.think_ns <= self.settings.anticipate.0
     }
@@ -246,7 +246,8 @@ impl Afq {
         let (theirs, ours) = (self.flows.get(kept), self.flows.get(flow));
         let goes_on = self.turn.is_some_and(|(turn, left)| turn == kept && left > 0);
         let before = theirs.owner.class < ours.owner.class
-            || theirs.owner.class == ours.owner.class && (goes_on || theirs.pass < ours.pass);
+            || theirs.owner.class == ours.owner.class
+                && (goes_on || theirs.extra.pass < ours.extra.pass);
         before.then_some(until)
     }
 
@@ -264,7 +265,7 @@ impl Afq {
         self.last = Some(flow);
         let request = self.table.entry(index).request;
         let state = self.flows.get_mut(flow);
-        state.sync = request.sync || request.operation == Operation::Read;
+        state.extra.sync = request.sync || request.operation == Operation::Read;
         self.arrival.remove(&mut state.arrival, index);
         state.waiting -= 1;
         if state.waiting == 0 {

@@ -194,8 +194,8 @@ impl Cfq {
         self.kept = None;
         let queue = self.queues.get_mut(active);
         if queue.waiting == 0 {
-            queue.credit_ns = queue.credit_ns.min(0);
-        } else if interrupted && queue.credit_ns > 0 {
+            queue.extra.credit_ns = queue.extra.credit_ns.min(0);
+        } else if interrupted && queue.extra.credit_ns > 0 {
             self.queues.rejoin_front(active);
         } else {
             self.queues.rejoin_back(active);
@@ -212,8 +212,8 @@ impl Cfq {
             return None;
         }
         // The sign was checked: a positive credit fits.
-        let slice_end = now + Nanos(queue.credit_ns.max(0) as u64);
-        if queue.credit_ns <= 0 {
+        let slice_end = now + Nanos(queue.extra.credit_ns.max(0) as u64);
+        if queue.extra.credit_ns <= 0 {
             self.end_turn(false);
             return None;
         }
@@ -275,12 +275,12 @@ impl Cfq {
             // Slices are far below the limit of the type.
             let slice_ns = self.settings.slice(owner.sync, owner.level).0 as i64;
             let state = self.queues.get_mut(queue);
-            if state.credit_ns <= 0 {
+            if state.extra.credit_ns <= 0 {
                 // A queue that has two turns in a row was alone, and owes nobody anything.
-                let debt_ns = if self.previous == Some(queue) { 0 } else { state.credit_ns };
-                state.credit_ns = slice_ns + debt_ns;
+                let debt_ns = if self.previous == Some(queue) { 0 } else { state.extra.credit_ns };
+                state.extra.credit_ns = slice_ns + debt_ns;
             }
-            if state.credit_ns <= 0 {
+            if state.extra.credit_ns <= 0 {
                 self.queues.rejoin_back(queue);
                 continue;
             }
@@ -344,7 +344,7 @@ impl Cfq {
         // Slices are far below the limit of the type. More than ten of them are forgiven: after a
         // time alone with a deep queue nobody should be shut out for minutes.
         let most_debt = -10 * self.settings.slice(owner.sync, owner.level).0 as i64;
-        state.credit_ns = state.credit_ns.saturating_sub(charge_ns).max(most_debt);
+        state.extra.credit_ns = state.extra.credit_ns.saturating_sub(charge_ns).max(most_debt);
         self.inflight[usize::from(owner.class == IoClass::Idle)] -= 1;
         self.note(now, owner.class);
         queue
@@ -419,7 +419,7 @@ impl BlockScheduler for Cfq {
             if let Some((since, _)) = self.kept.take() {
                 let kept_ns = now.since(since).0.min(idle_ns);
                 // At most `slice_idle`.
-                self.queues.get_mut(queue).credit_ns -= kept_ns as i64;
+                self.queues.get_mut(queue).extra.credit_ns -= kept_ns as i64;
             }
         } else if self.queues.get(queue).waiting == 1 {
             self.queues.rejoin_back(queue);

@@ -1,5 +1,6 @@
 //! A volume whose bytes lie with an NBD server: ours, and nbdkit.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -109,7 +110,9 @@ impl Nbdkit {
                 return None;
             }
         };
-        wait_until(|| path.exists(), || "nbdkit does not listen".to_owned());
+        // The file is there before anybody listens.
+        let listens = || UnixStream::connect(&path).is_ok();
+        wait_until(listens, || "nbdkit does not listen".to_owned());
         Some(Nbdkit { child, path, _folder: folder })
     }
 }
