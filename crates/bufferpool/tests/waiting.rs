@@ -5,6 +5,7 @@ use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, PageWrite, Storag
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind,
 };
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ struct Gate {
     inner: MemStorage,
     open: Mutex<bool>,
     opened: Condvar,
+    /// Writes that have come to the gate since it was shut.
+    came: AtomicUsize,
 }
 
 impl Gate {
@@ -28,9 +31,21 @@ impl Gate {
 
     fn shut(&self) {
         *self.open.lock().unwrap() = false;
+        self.came.store(0, Ordering::SeqCst);
+    }
+
+    /// Waits until a write has come, and a moment for those that come with it.
+    fn wait_for_a_write(&self) {
+        let begun = Instant::now();
+        while self.came.load(Ordering::SeqCst) == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "no write came");
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(200));
     }
 
     fn pass(&self) {
+        self.came.fetch_add(1, Ordering::SeqCst);
         let open = self.open.lock().unwrap();
         drop(self.opened.wait_while(open, |open| !*open).unwrap());
     }
@@ -80,7 +95,12 @@ impl Drop for OpenAtEnd {
 
 fn gate(open: bool) -> Arc<Gate> {
     let inner = MemStorage::new(PAGE_SIZE, 1000);
-    Arc::new(Gate { inner, open: Mutex::new(open), opened: Condvar::new() })
+    Arc::new(Gate {
+        inner,
+        open: Mutex::new(open),
+        opened: Condvar::new(),
+        came: AtomicUsize::new(0),
+    })
 }
 
 fn put(pool: &BufferPool, page: u64, value: u8) {
@@ -147,7 +167,7 @@ fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
         put(&pool, 100, 100);
         assert!(!pool.contains(PageId(0)), "the page at the tail was set aside");
         // The buffer's writer takes it at once.
-        std::thread::sleep(Duration::from_millis(200));
+        gate.wait_for_a_write();
         std::thread::scope(|scope| {
             let (send, ended) = channel();
             let pool = &pool;
@@ -200,7 +220,7 @@ fn a_miss_of_innodb_56_waits_for_the_flushers_batch() {
             while pool.stats().rounds == 0 {
                 std::thread::yield_now();
             }
-            std::thread::sleep(Duration::from_millis(200));
+            gate.wait_for_a_write();
             scope.spawn(move || {
                 put(pool, 100, 100);
                 send.send(()).unwrap();

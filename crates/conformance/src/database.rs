@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::{Ipv4Addr, TcpListener};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use headworks_rig::gated::Instance;
 use headworks_rig::{
-    Builder, Kind, LoopKind, LoopServer, PostgresServer, Server, find_program, mariadb_or_skip,
-    postgres_or_skip,
+    Builder, Kind, LoopKind, LoopServer, PostgresServer, Server, find_program, free_port,
+    mariadb_or_skip, postgres_or_skip,
 };
 
 use crate::certificate::Certificate;
@@ -112,9 +111,6 @@ impl Database {
     fn event_loops(self, place: &Place, connections: u32) -> Result<Running> {
         let connections = connections.to_string();
         let mut other = None;
-        let free_port = || -> Result<u16> {
-            Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-        };
         let (kind, mut arguments) = match self {
             Database::Redis => (LoopKind::Redis, vec!["--maxclients", &connections]),
             Database::Memcached => (LoopKind::Memcached, vec!["-I", "16m", "-m", "256"]),

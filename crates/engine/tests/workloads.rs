@@ -5,7 +5,7 @@ use headworks_bufferpool::{Doublewrite, PageId, PoolConfig, StorageError, Strate
 use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, linkbench, tpcc};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE_SIZE: usize = 4096;
 const PAGES: u64 = 8192;
@@ -19,7 +19,7 @@ fn config(strategy: StrategyKind) -> EngineConfig {
             strategy,
             flush_interval: Duration::from_millis(5),
             // After the cut no frame comes free any more.
-            exhausted_after: Duration::from_secs(1),
+            exhausted_after: Duration::from_secs(20),
             ..PoolConfig::default()
         },
         lock_limit: Duration::from_millis(300),
@@ -140,6 +140,15 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, u64) {
         std::thread::sleep(Duration::from_millis(40 + seed * 7 % 60));
         engine.checkpoint().unwrap();
         std::thread::sleep(Duration::from_millis(20 + seed * 13 % 50));
+        let paid = || {
+            let receipts = receipts.lock().unwrap();
+            receipts.iter().any(|receipt| matches!(receipt, tpcc::Receipt::Payment(_)))
+        };
+        let began = Instant::now();
+        while all.load(Ordering::Relaxed) < 25 || !paid() {
+            assert!(began.elapsed() < Duration::from_secs(60), "seed {seed}: users do not get on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         dead.store(true, Ordering::Release);
         // Log and pages lose power in either order; the moment between is very short.
         if seed.is_multiple_of(2) {

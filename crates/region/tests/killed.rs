@@ -189,12 +189,17 @@ fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
         while region.session(second).unwrap().state() == State::Queued {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let start = Instant::now();
-        for _ in 0..5 {
-            region.leave(first);
-            region.enter(first, clock::now());
-        }
-        assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
+        // With the limit of the lock's wait each of them would take 100 ms.
+        let five = || {
+            let start = Instant::now();
+            for _ in 0..5 {
+                region.leave(first);
+                region.enter(first, clock::now());
+            }
+            start.elapsed()
+        };
+        let shortest = std::iter::repeat_with(five).take(20).min().unwrap();
+        assert!(shortest < Duration::from_millis(400), "{shortest:?}");
         drop(child);
     });
 }

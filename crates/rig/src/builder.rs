@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -251,8 +252,22 @@ impl<K: Kind> Builder<K> {
     }
 }
 
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .context("cannot bind a TCP port on 127.0.0.1")?;
-    Ok(listener.local_addr()?.port())
+/// A TCP port of 127.0.0.1 on which nobody listens. The kernel gives higher ones to connections,
+/// and another process that looks for a port begins at another one.
+///
+/// # Errors
+/// If 10,000 ports are taken.
+pub fn free_port() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 10_000;
+    static TRIES: AtomicU16 = AtomicU16::new(0);
+    let own = (std::process::id().wrapping_mul(211) % u32::from(COUNT)) as u16;
+    for _ in 0..COUNT {
+        let step = TRIES.fetch_add(1, Ordering::Relaxed) % COUNT;
+        let port = FIRST + (own + step) % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("all TCP ports of 127.0.0.1 from {FIRST} to {} are taken", FIRST + COUNT - 1)
 }

@@ -26,7 +26,7 @@ mod programs;
 mod template;
 pub mod wire;
 
-pub use builder::{Builder, Kind};
+pub use builder::{Builder, Kind, free_port};
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
 pub use loops::{LoopBuilder, LoopKind, LoopServer, java_class_path, java_directory};
 pub use mariadb::{ACCOUNT, DATABASE, MariaDb, Server, ServerBuilder};

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const DROP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Timeout for the end of a killed process.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a server ended.
 #[derive(Debug, Clone, Copy)]

@@ -128,7 +128,7 @@ fn the_client_controls_its_bytes() {
     client.send_split(&bytes, &[2, 3, 4], Duration::from_millis(5)).unwrap();
     assert_eq!(client.read_answer().unwrap().value(), Some("split"));
 
-    client.send_query("SELECT SLEEP(0.3)").unwrap();
+    client.send_query("SELECT SLEEP(3)").unwrap();
     assert!(!client.readable_within(Duration::from_millis(50)).unwrap());
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(client.read_answer().unwrap_err().is_timeout());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headworks_rig::{LoopKind, LoopServer};
 use headworks_workload::db::ErrorKind;
-use headworks_workload::driver::{self, Report, RunOptions, Stop};
+use headworks_workload::driver::{self, Progress, Report, RunOptions, Stop};
 use headworks_workload::ycsb::{
     Address, Change, Core, Key, Record, Records, User, UserOptions, load,
 };
@@ -72,16 +72,26 @@ fn scans(address: &Address) {
 }
 
 fn run(address: &Address, core: Core, records: &Records) -> Report {
+    run_for(Duration::from_millis(900), address, core, records, &mut |_| {})
+}
+
+fn run_for(
+    window: Duration,
+    address: &Address,
+    core: Core,
+    records: &Records,
+    observer: &mut dyn FnMut(&Progress),
+) -> Report {
     let options =
         UserOptions { core, popularity: core.popularity(), records: records.clone(), seed: 3 };
     let how = RunOptions {
         users: 6,
         warm_up: Duration::from_millis(100),
-        window: Duration::from_millis(900),
+        window,
         ..RunOptions::default()
     };
     let connect = |number: usize| User::connect(address, &options, number);
-    driver::run(&how, User::KINDS, &connect, &Stop::default(), &mut |_| {}).unwrap()
+    driver::run(&how, User::KINDS, &connect, &Stop::default(), observer).unwrap()
 }
 
 /// Workloads, one after the other on the same records. An update is so many requests, at least.
@@ -198,14 +208,15 @@ fn users_say_who_they_are() {
 /// A server that goes away under way is an error that is counted, not a panic or a hang.
 #[test]
 fn a_killed_server_is_survived() {
-    let Some((mut server, address)) = server(LoopKind::Redis) else { return };
+    let Some((server, address)) = server(LoopKind::Redis) else { return };
     loaded(&address);
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
-        server.end(libc::SIGKILL, Duration::from_secs(5)).unwrap();
+    let mut server = Some(server);
+    let records = Records::loaded(RECORDS);
+    let report = run_for(Duration::from_secs(5), &address, Core::A, &records, &mut |progress| {
+        if let Some(mut server) = server.take_if(|_| progress.answered > 10) {
+            server.end(libc::SIGKILL, Duration::from_secs(60)).unwrap();
+        }
     });
-    let report = run(&address, Core::A, &Records::loaded(RECORDS));
-    killer.join().unwrap();
     assert!(report.retries.contains_key(&ErrorKind::Connection) || report.first_failure.is_some());
 }
 

@@ -217,7 +217,7 @@ fn beside(lru: &Lru<Arc<Pages>>, area: Area, work: impl FnOnce() + Send) {
         });
         lru.sweep(area, 1, &mut |_| {
             begin.send(()).unwrap();
-            in_time = ended.recv_timeout(std::time::Duration::from_secs(5)).is_ok();
+            in_time = ended.recv_timeout(std::time::Duration::from_secs(30)).is_ok();
             Visit::Leave
         });
     });

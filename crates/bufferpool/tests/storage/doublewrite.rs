@@ -47,7 +47,7 @@ impl Storage for Overlapping {
         count.0 += 1;
         count.1 = count.1.max(count.0);
         self.changed.notify_all();
-        let limit = Duration::from_secs(2);
+        let limit = Duration::from_secs(30);
         let waiting = |count: &mut (usize, usize)| count.1 < self.wanted;
         let (mut count, _) = self.changed.wait_timeout_while(count, limit, waiting).unwrap();
         count.0 -= 1;

@@ -45,8 +45,14 @@ impl Default for IoConfig {
 }
 
 impl IoConfig {
-    /// Writes it into a region.
+    /// Writes it into a region. Those of a profile come last: there may be too many of them.
     pub fn apply(&self, region: &IoRegion, rotational: bool) {
+        let beyond = self.rules.len().saturating_sub(RULES);
+        if beyond > 0 {
+            eprintln!(
+                "headworks: {beyond} rules of the profile for files and threads are left out: {RULES} are the most"
+            );
+        }
         region.set_hold_max(self.hold_max);
         region.set_rules(&self.rules);
         region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);

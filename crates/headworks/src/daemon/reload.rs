@@ -3,7 +3,7 @@
 use super::Daemon;
 use crate::config::{self, Config};
 use crate::log;
-use crate::profile::{Bypass, Profile, Profiles};
+use crate::profile::{Bypass, Profile};
 use anyhow::{Result, bail};
 use headworks_hooks::identity::identity_of;
 use headworks_policy::wrr::{ClassShare, Sharing};
@@ -115,11 +115,7 @@ impl Daemon {
     /// never held from the profile.
     fn read_files(&self, path: &Path) -> Result<(Config, Profile)> {
         let config = config::load(path)?;
-        let profile = match &self.note.profile_file {
-            Some(file) => Profile::load(file)?,
-            None => Profiles::read()?.named(&self.note.profile).cloned()?,
-        };
-        Ok((config, profile))
+        Ok((config, Profile::noted(&self.note)?))
     }
 
     /// Puts the current configuration file into force: all that the region holds of it, or nothing.

@@ -11,6 +11,7 @@ pub mod show;
 mod tests;
 
 use crate::config::error::{ConfigError, nearest};
+use crate::instance::Note;
 use anyhow::{Result, bail};
 use headworks_region::io::IoRule;
 use headworks_region::{Protocol, declared_locks::DeclaredLocks, rules::Rule};
@@ -194,6 +195,14 @@ impl Profile {
         let mut profile = Profile::parse(&text, path)?;
         profile.file = Some(path.to_owned());
         Ok(profile)
+    }
+
+    /// The current one of an instance.
+    pub fn noted(note: &Note) -> Result<Profile> {
+        match &note.profile_file {
+            Some(file) => Ok(Profile::load(file)?),
+            None => Profiles::read()?.named(&note.profile).cloned(),
+        }
     }
 
     /// Whether a program is this server.

@@ -30,9 +30,11 @@ fn alone(run: &RunDir) -> PathBuf {
 /// Says its process, then its arguments, one a line; ends by 7.
 fn script(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
-    let file = directory.join(name);
-    fs::write(&file, "#!/bin/sh\necho \"$$\"\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let (draft, file) = (directory.join("draft"), directory.join(name));
+    fs::write(&draft, "#!/bin/sh\necho \"$$\"\nprintf '%s\\n' \"$0\" \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    // By another process, as above.
+    assert!(Command::new("cp").arg("-p").arg(&draft).arg(&file).status().unwrap().success());
 }
 
 #[test]

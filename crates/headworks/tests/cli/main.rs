@@ -4,6 +4,7 @@
 mod apart;
 mod control;
 mod files;
+mod io;
 mod refusals;
 mod server;
 #[path = "../failopen/support.rs"]

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use crate::crowd::{Crowd, ONE_SECOND, STRICT, alone, gated};
+use crate::crowd::{Crowd, SOON, STRICT, alone, gated};
 use crate::support::{RunDir, lives, signal, wait_until};
 
 const NAME: &str = "db";
 const CROWD: usize = 20;
 
 #[test]
-fn everybody_passes_within_a_second_of_the_daemons_death() {
+fn everybody_passes_soon_after_the_daemons_death() {
     let Some(_turn) = alone() else { return };
     let run = RunDir::new();
     let server = gated(&run, NAME, &run.file("toml", STRICT)).start().unwrap();
@@ -18,7 +18,7 @@ fn everybody_passes_within_a_second_of_the_daemons_death() {
     let begun = Instant::now();
     signal(daemon, libc::SIGKILL);
     let took = crowd.all_answered(begun);
-    assert!(took <= ONE_SECOND, "{took:?}");
+    assert!(took <= SOON, "{took:?}");
     // New requests are not held either.
     for client in &mut crowd.held {
         assert_eq!(client.query("SELECT 7").unwrap().value(), Some("7"));
@@ -60,7 +60,7 @@ fn a_new_daemon_may_be_started_at_once() {
 }
 
 #[test]
-fn everybody_passes_within_a_second_of_the_daemons_stop() {
+fn everybody_passes_soon_after_the_daemons_stop() {
     let Some(_turn) = alone() else { return };
     let run = RunDir::new();
     let server = gated(&run, NAME, &run.file("toml", STRICT)).start().unwrap();
@@ -69,7 +69,7 @@ fn everybody_passes_within_a_second_of_the_daemons_stop() {
     let begun = Instant::now();
     signal(daemon, libc::SIGSTOP);
     let took = crowd.all_answered(begun);
-    assert!(took <= ONE_SECOND, "{took:?}");
+    assert!(took <= SOON, "{took:?}");
     for client in &mut crowd.held {
         assert_eq!(client.query("SELECT 7").unwrap().value(), Some("7"));
     }

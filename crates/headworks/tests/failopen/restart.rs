@@ -78,8 +78,10 @@ fn what_is_left_of_a_gate_without_server_and_daemon_is_named() {
     let Some(_turn) = alone() else { return };
     let run = RunDir::new();
     let mut server = gated(&run, NAME, &run.file("toml", STRICT)).start().unwrap();
-    signal(run.daemon(NAME), libc::SIGKILL);
+    let daemon = run.daemon(NAME);
+    signal(daemon, libc::SIGKILL);
     server.kill().unwrap();
+    wait_until("its daemon is gone", || !lives(daemon));
     let refusal = run.refused(["status", "--name", NAME]);
     assert!(refusal.contains("is gone and so is its daemon"), "{refusal}");
     assert!(

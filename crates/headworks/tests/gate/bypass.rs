@@ -63,9 +63,7 @@ impl Full {
 
 #[test]
 fn administrators_pass_by_account_by_address_and_by_the_extra_port() {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let extra_port = probe.local_addr().unwrap().port();
-    drop(probe);
+    let extra_port = headworks_rig::free_port().unwrap();
     let rules = "[[rule]]\naccount = \"adm*\"\nbypass = true\n\
                  [[rule]]\naddress = \"127.0.0.2\"\nbypass = true\n\
                  [[rule]]\naddress = \"127.0.3.0/24\"\nbypass = true\n\

@@ -7,7 +7,7 @@ use std::time::Duration;
 use headworks_rig::wire::{command, packet};
 use headworks_rig::{Client, ClientError, Server};
 
-use crate::common::{Gate, Setup};
+use crate::common::{DEADLINE, Gate, Setup, wait_until};
 use crate::conversation::Random;
 use crate::load::Load;
 use crate::owner::leave;
@@ -128,8 +128,12 @@ fn a_restless_crowd_leaves_every_place_behind_and_steady_users_are_served_alike(
             user.run(&format!("UPDATE own SET n = n + 1 WHERE id = {number}"));
             user.run("COMMIT");
         });
+        // They do not begin at the same moment.
+        wait_until("all of them are at work", DEADLINE, || !load.counts().contains(&0));
+        let before = load.counts();
         thread::sleep(DURATION);
-        let counts = load.counts();
+        let counts: Vec<u64> =
+            load.counts().iter().zip(before).map(|(after, before)| after - before).collect();
         stop.store(true, Ordering::Relaxed);
         let (lead, trail) = (*counts.iter().max().unwrap(), *counts.iter().min().unwrap());
         println!("transactions of the steady users: {counts:?}");

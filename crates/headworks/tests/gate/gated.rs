@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use headworks_rig::gated::{Gated, Instance};
@@ -15,6 +15,10 @@ use headworks_rig::{Builder, Kind, Process};
 
 /// How long anything that has to happen may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Far less than any limit of a hold here. What has this limit takes about a second where the
+/// machine is not starved.
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// How long a session must have got no answer to count as held.
 pub const HELD: Duration = Duration::from_millis(300);
@@ -31,6 +35,22 @@ pub fn wait_until(what: &str, deadline: Duration, mut condition: impl FnMut() ->
         assert!(begun.elapsed() < deadline, "not within {deadline:?}: {what}");
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// What each of some users has counted in this time, from when all of them are at work. Stops them
+/// then.
+pub fn counted(counts: &[AtomicU64], time: Duration, stop: &AtomicBool) -> Vec<u64> {
+    let now = || -> Vec<u64> { counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() };
+    // Not longer: what is to show may be that somebody gets nothing.
+    let begun = Instant::now();
+    while now().contains(&0) && begun.elapsed() < SOON {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    let before = now();
+    std::thread::sleep(time);
+    let after = now();
+    stop.store(true, Ordering::Relaxed);
+    after.iter().zip(before).map(|(after, before)| after - before).collect()
 }
 
 /// How a gated server is to be started.

@@ -67,8 +67,15 @@ fn a_place_comes_back_when_its_owner_quits_or_vanishes() {
     comes_back(
         &gate,
         "closed while its statement runs",
-        |owner| owner.send_query("SELECT SLEEP(1.5)").unwrap(),
-        |_, owner| drop(owner),
+        |owner| owner.send_query("SELECT SLEEP(600)").unwrap(),
+        |gate, owner| {
+            let (id, name) = (owner.connection_id(), owner.name.clone());
+            drop(owner);
+            wait_until("its statement is over", DEADLINE, || {
+                let _ = gate.server.sql(&format!("KILL QUERY {id}"));
+                gate.status().state(&name) == state::GONE
+            });
+        },
     );
 }
 
@@ -100,7 +107,7 @@ fn a_place_comes_back_when_its_owner_is_killed() {
         &gate,
         "wait_timeout",
         |owner| {
-            owner.run("SET wait_timeout = 1");
+            owner.run("SET wait_timeout = 5");
             owner.run("BEGIN");
         },
         |_, mut owner| wait_closed(&mut owner),

@@ -1,9 +1,9 @@
 //! What only a server with a pool of threads has to show.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common::{Setup, wait_until};
-use crate::gated::state;
+use crate::common::{DEADLINE, Setup, wait_until};
+use crate::gated::{SOON, state};
 
 /// More users are held than the pool has threads, and everybody else is served meanwhile.
 #[test]
@@ -21,13 +21,11 @@ fn held_users_take_no_thread() {
     for _ in 0..20 {
         gate.sql("SELECT 1");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     // A held one is killed, and hears of it.
     let mut victim = held.pop().unwrap();
     gate.sql(&format!("KILL CONNECTION {}", victim.connection_id()));
-    wait_until("the victim is gone", Duration::from_secs(5), || {
-        gate.status().state(&victim.name) == state::GONE
-    });
+    wait_until("the victim is gone", DEADLINE, || gate.status().state(&victim.name) == state::GONE);
     assert!(victim.read_answer().is_err());
     gate.release(occupant);
     for user in &mut held {

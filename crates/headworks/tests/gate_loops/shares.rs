@@ -28,10 +28,8 @@ fn share(gate: &Gate, users: &[(&str, usize)], time: Duration) -> Vec<u64> {
                 }
             });
         }
-        std::thread::sleep(time);
-        stop.store(true, Ordering::Relaxed);
-    });
-    counts.into_iter().map(AtomicU64::into_inner).collect()
+        crate::gated::counted(&counts, time, &stop)
+    })
 }
 
 fn filled(setup: Setup) -> Option<Gate> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{BOTH, Gate, Kind, Wire};
-use crate::gated::state;
+use crate::gated::{SOON, counted, state};
 use crate::mongo_support::{Value, lsid, message, sequence, statement};
 
 fn each_gate(parallelism: u32, test: impl Fn(Kind, Gate)) {
@@ -184,13 +184,13 @@ fn a_client_that_vanishes_gives_back_what_it_had() {
 }
 
 #[test]
-fn when_the_daemon_is_killed_everybody_passes_within_a_second() {
+fn when_the_daemon_is_killed_everybody_passes() {
     each_gate(1, |_, gate| {
         let (_occupant, mut held) = crowd(&gate, 60);
         // SAFETY: takes numbers only.
         assert_eq!(unsafe { libc::kill(gate.daemon(), libc::SIGKILL) }, 0);
         let took = all_answered(&mut held);
-        assert!(took < Duration::from_millis(1_500), "{took:?}");
+        assert!(took < SOON, "{took:?}");
     });
 }
 
@@ -238,7 +238,7 @@ fn users_share_alike() {
     each_gate(1, |kind, gate| {
         let stop = AtomicBool::new(false);
         let counts: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
-        std::thread::scope(|scope| {
+        let counts = std::thread::scope(|scope| {
             for (at, count) in counts.iter().enumerate() {
                 let (gate, stop) = (&gate, &stop);
                 scope.spawn(move || {
@@ -256,10 +256,8 @@ fn users_share_alike() {
                     }
                 });
             }
-            std::thread::sleep(Duration::from_secs(3));
-            stop.store(true, Ordering::Relaxed);
+            counted(&counts, Duration::from_secs(3), &stop)
         });
-        let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
         let singles = &counts[1..];
         let (least, most) = (*singles.iter().min().unwrap(), *singles.iter().max().unwrap());
         println!("{kind:?}: {counts:?}");

@@ -1,11 +1,11 @@
 //! Processes that die.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use postgres::NoTls;
 
 use crate::common::{DEADLINE, Setup, wait_until};
-use crate::gated::state;
+use crate::gated::{SOON, state};
 
 fn kill(pid: i32) {
     // SAFETY: a process of a server that this test has started.
@@ -45,7 +45,7 @@ fn a_backend_that_is_killed_gives_its_place_back_and_the_server_recovers() {
 }
 
 #[test]
-fn without_its_daemon_everybody_passes_within_a_second() {
+fn without_its_daemon_everybody_passes() {
     let Some(gate) = Setup::places(1).start() else { return };
     let occupant = gate.occupy();
     let held: Vec<_> = (0..5).map(|_| gate.user("held").send("SELECT 7")).collect();
@@ -56,7 +56,7 @@ fn without_its_daemon_everybody_passes_within_a_second() {
     for sent in held {
         assert_eq!(sent.value().1, "7");
     }
-    assert!(begun.elapsed() < Duration::from_millis(1_300), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(gate.user("late").send("SELECT 8").value().1, "8");
     drop(occupant);
 }

@@ -4,12 +4,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::common::{Gate, Sent, Setup, wait_until};
-use crate::gated::state;
+use crate::common::{DEADLINE, Gate, Sent, Setup, wait_until};
+use crate::gated::{SOON, state};
 use crate::wire::{Wire, message, query};
-
-/// What a session that waits for nothing would need, on a busy machine.
-const SOON: Duration = Duration::from_secs(1);
 
 fn held(gate: &Gate, role: &str) -> Sent {
     let mut sent = gate.user(role).send("SELECT 7");
@@ -72,7 +69,7 @@ fn it_takes_part_in_barriers() {
     let begun = Instant::now();
     gate.sql("CREATE DATABASE short");
     gate.sql("DROP DATABASE short");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     occupant_wire.send(&query("COMMIT"));
     occupant_wire.answer();
     for sent in held {
@@ -160,9 +157,9 @@ fn a_fast_shutdown_ends_all_of_them() {
     let _occupant = gate.occupy();
     let held: Vec<Sent> = (0..30).map(|_| held_quickly(&gate)).collect();
     gate.wait("all are held", |status| status.number("waiting") == 30);
-    let stopped = gate.server.end(libc::SIGINT, Duration::from_secs(10)).unwrap();
+    let stopped = gate.server.end(libc::SIGINT, 2 * SOON).unwrap();
     assert!(stopped.status.success(), "{:?}", stopped.status);
-    assert!(stopped.took < Duration::from_secs(3), "{:?}", stopped.took);
+    assert!(stopped.took < SOON, "{:?}", stopped.took);
     for sent in held {
         let error = sent.result().1.unwrap_err();
         assert!(error.is_closed() || error.code().is_some(), "{error:?}");
@@ -189,5 +186,5 @@ fn a_smart_shutdown_waits_for_them_as_for_everybody() {
     for sent in held {
         assert_eq!(sent.value().1, "7");
     }
-    wait_until("the server has ended", Duration::from_secs(10), || !gate.server.is_running());
+    wait_until("the server has ended", DEADLINE, || !gate.server.is_running());
 }

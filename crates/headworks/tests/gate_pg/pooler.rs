@@ -2,7 +2,7 @@
 //! And the Unix socket, whose users have no address.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -23,8 +23,7 @@ impl Pooler {
             println!("skipped: no pgbouncer (apt-get install pgbouncer)");
             return None;
         };
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = headworks_rig::free_port().unwrap();
         let file = std::env::temp_dir().join(format!("headworks-pgbouncer-{port}.ini"));
         let settings = format!(
             "[databases]\npostgres = host=127.0.0.1 port={}\n\

@@ -86,11 +86,13 @@ fn a_cluster_of_debian_finds_its_gate_by_its_environment_file() {
     }
     let mut cluster = Cluster { directory: directory.clone(), version, companion: None };
     let library = directory.join("libheadworks.so");
-    fs::copy(crate::support::program(), cluster.own()).unwrap();
+    // By another process: a child that another test forks while this one has the file open for
+    // writing keeps it busy.
+    let copied = Command::new("cp").arg(crate::support::program()).arg(cluster.own()).status();
+    assert!(copied.unwrap().success());
     fs::copy(shim(), &library).unwrap();
     let path = |part: &str| directory.join(part).to_str().unwrap().to_owned();
-    // Below those that the kernel gives to connections.
-    let port = 20_000 + std::process::id() % 10_000;
+    let port = headworks_rig::free_port().unwrap();
     let made = cluster.run(
         &create,
         &[

@@ -9,7 +9,8 @@ use crate::support::wait_until;
 #[test]
 fn a_request_of_an_unknown_protocol_waits_for_its_turn() {
     let Some(echo) = Echo::start("threads", PATIENT, &[]) else { return };
-    assert!(echo.said.lock().unwrap().contains("warning: no profile knows"), "a warning");
+    let warned = || echo.said.lock().unwrap().contains("warning: no profile knows");
+    wait_until("a warning", warned);
     let (mut one, mut two) = (echo.client(), echo.client());
     one.send("hello");
     assert_eq!(one.answer(), "ok hello");

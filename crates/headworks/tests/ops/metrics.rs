@@ -273,7 +273,9 @@ fn a_reload_whose_port_is_taken_says_what_is_in_force_and_what_is_not() {
     assert!(echo.run.ok(["status", "--name", NAME]).contains("Metrics are not served where"));
     ask(TcpStream::connect(first).unwrap(), "GET /metrics");
     drop(other);
-    echo.run.ok(["reload", "--name", NAME]);
+    // A child that another test forks has the listener for a moment, too.
+    let reload = || echo.run.headworks(["reload", "--name", NAME]).output().unwrap();
+    wait_until("the port is free", || reload().status.success());
     assert!(echo.run.status(NAME)["metrics_error"].is_null());
     ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
     TcpStream::connect(first).unwrap_err();
@@ -288,7 +290,9 @@ fn a_port_that_is_taken_at_the_start_is_shown_until_it_is_free() {
     let shown = || echo.run.status(NAME)["metrics_error"].as_str().map(str::to_owned);
     assert!(shown().unwrap().contains(&taken.to_string()));
     drop(other);
-    echo.run.ok(["reload", "--name", NAME]);
+    // A child that another test forks has the listener for a moment, too.
+    let reload = || echo.run.headworks(["reload", "--name", NAME]).output().unwrap();
+    wait_until("the port is free", || reload().status.success());
     assert_eq!(shown(), None);
     ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
 }

@@ -39,6 +39,27 @@ fn every_call_on_files_is_what_it_is_without_a_scheduler() {
     let _ = std::fs::remove_dir_all(&dir);
 }
 
+/// A writer that has used up all that it may for a quarter of an hour.
+#[test]
+fn a_batch_is_held_for_as_long_as_one_call() {
+    const HOLD_MS: u64 = 1_500;
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("batchheld.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-held-{}", std::process::id()));
+    let run = RunDir::new();
+    let rules = "[[io.thread]]\nname = \"*\"\nbytes_per_s = 1000\n";
+    let config = run.file("io.toml", &format!("[io]\nio_hold_ms_max = {HOLD_MS}\n{rules}"));
+    let mut command = run.headworks(["run", "--name", "held", "--io", "split-token"]);
+    command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
+    command.arg(&config).arg("--").arg(&program);
+    let output = in_a_directory(&dir, "held", &mut command);
+    assert!(output.status.success(), "{output:?}");
+    let took_ms: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    // Each of its eight parts would have to wait.
+    assert!((HOLD_MS - 100..6 * HOLD_MS).contains(&took_ms), "{took_ms} ms");
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 /// Options for the compiler if both libraries can be linked without their headers.
 fn libraries() -> &'static [&'static str] {
     const WANTED: [&str; 2] = ["libaio.so.1", "liburing.so.2"];

@@ -74,7 +74,7 @@ fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
     rig.mount("c");
     let back = fs::read(rig.mnt().join("durable")).unwrap();
     assert_eq!(back, b"flushed before the crash");
-    rig.ok(&["umount", "c"]);
+    rig.umount("c");
     rig.assert_sound(&image);
     assert!(rig.ok(&["doctor"]).contains("nothing is left"));
 }

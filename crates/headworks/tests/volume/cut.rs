@@ -82,11 +82,11 @@ fn every_acknowledged_record_survives_power_cuts_under_load() {
             said.trim()
         );
         assert_eq!(rig.stat("p")["figures"]["power"]["on"], false);
-        rig.ok(&["umount", "p"]);
+        rig.umount("p");
         // The journal is played back at the mount.
         rig.mount("p");
         assert_records(&rig.mnt(), acknowledged.load(Ordering::SeqCst));
-        rig.ok(&["umount", "p"]);
+        rig.umount("p");
         rig.assert_sound(&image);
     }
 }
@@ -128,5 +128,5 @@ fn the_power_comes_back_to_a_raw_device() {
     file.read_exact_at(&mut block.0, 4096).unwrap();
     assert_eq!(block.0, [0; 4096]);
     drop(file);
-    rig.ok(&["umount", "p"]);
+    rig.umount("p");
 }

@@ -45,8 +45,8 @@ impl Drop for Running {
 }
 
 /// Overwrites a file again and again.
-fn overwrites(rig: &Rig, config: &str, file: &Path) -> Running {
-    let mut shell = governed(rig, "rcp", config);
+fn overwrites(rig: &Rig, scheduler: &str, config: &str, file: &Path) -> Running {
+    let mut shell = governed(rig, scheduler, config);
     let copy = format!(
         "while :; do dd if=/dev/zero of={} bs=4k count=16 conv=notrunc,fsync; sleep 0.1; done",
         file.display()
@@ -81,7 +81,7 @@ fn the_queue_of_a_volume_knows_whose_the_writes_are_and_who_waits_for_them() {
 
     // A rule says that clients wait for the program. The volume looks for it each second.
     let rule = |foreground| format!("[[io.thread]]\nname = \"*\"\nforeground = {foreground}\n");
-    let program = overwrites(&rig, &rule(true), &file);
+    let program = overwrites(&rig, "rcp", &rule(true), &file);
     until(&|| count("known") > 0 && count("awaited") > 0);
     assert!(causes()["trouble"].is_null());
     drop(program);
@@ -89,9 +89,32 @@ fn the_queue_of_a_volume_knows_whose_the_writes_are_and_who_waits_for_them() {
 
     // The same by a program for which nobody waits, in a new region.
     let (known, awaited) = (count("known"), count("awaited"));
-    let program = overwrites(&rig, &rule(false), &file);
+    let program = overwrites(&rig, "rcp", &rule(false), &file);
     until(&|| count("known") > known + 10);
     assert_eq!(count("awaited"), awaited);
+    drop(program);
+    assert_eq!(fs::read(&file).unwrap()[16 * 4096], 1);
+}
+
+#[test]
+fn the_queue_of_a_volume_charges_whoever_wrote() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    rig.ok(&["create", "v", "--size", "256M", "--backing", "memory", "--scheduler", "afq"]);
+    rig.ok(&["mount", "v", &rig.mnt().display().to_string(), "--io", "owners"]);
+    let file = rig.mnt().join("file");
+    fs::write(&file, vec![1; 1 << 20]).unwrap();
+    fs::File::open(&file).unwrap().sync_all().unwrap();
+    let program = overwrites(&rig, "afq", "", &file);
+    let causes = || rig.stat("v")["figures"]["causes"].clone();
+    let begun = Instant::now();
+    while causes()["known"] == 0 {
+        assert!(begun.elapsed() < DEADLINE, "{}", causes());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(causes()["awaited"], 0, "that is rcp's");
     drop(program);
     assert_eq!(fs::read(&file).unwrap()[16 * 4096], 1);
 }

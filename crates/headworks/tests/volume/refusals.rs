@@ -78,7 +78,7 @@ fn a_mount_that_cannot_be_leaves_nothing_behind() {
     let busy = rig.refused(&["umount", "v"]);
     assert!(busy.contains("fuser -vm"), "{busy}");
     drop(_held);
-    rig.ok(&["umount", "v"]);
+    rig.umount("v");
     // A backing that went away, or is in use, at the mount.
     let moved = format!("{image}.moved");
     fs::rename(&image, &moved).unwrap();
@@ -127,7 +127,7 @@ fn a_backing_that_is_read_only_or_mounted_is_refused() {
     let device = rig.stat("lower")["device"].as_str().unwrap().to_owned();
     let busy = rig.refused(&create("v", "1M", &device));
     assert!(busy.contains("mounted or in use"), "{busy}");
-    rig.ok(&["umount", "lower"]);
+    rig.umount("lower");
     assert!(!rig.ok(&["list"]).contains(" v "));
 }
 

@@ -21,7 +21,13 @@ pub(super) fn received(
     inner: &mut Inner,
     held: Holding,
 ) {
-    let Some(region) = process::region().filter(|_| !connection.is_left_alone()) else { return };
+    let Some(region) = process::region() else { return };
+    // Whether or not its requests are followed.
+    crate::locks::serves_clients();
+    crate::locks::serves(region, session_id);
+    if connection.is_left_alone() {
+        return;
+    }
     let Some(slot) = region.session(session_id) else { return };
     let (commands, passed) = inner.framing.commands();
     let fresh_passed = passed.wrapping_sub(inner.seen.1);
@@ -41,7 +47,6 @@ pub(super) fn received(
     slot.arrived_ns.store(now.0, Ordering::Relaxed);
     slot.thread.store(thread_id(), Ordering::Relaxed);
     blocked::serves(Some(session_id));
-    crate::locks::serves(region, session_id);
     region.end_gap(slot, now);
     match slot.state() {
         State::Running | State::Owed | State::Long => {}

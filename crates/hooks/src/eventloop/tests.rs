@@ -37,7 +37,9 @@ fn region() -> &'static Region {
         process::attach(region);
         std::thread::spawn(|| {
             loop {
-                region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                // Of the future, so that a busy machine may pause for a second.
+                let ahead = clock::now() + Nanos::from_millis(500);
+                region.heartbeat.alive_ns.store(ahead.0, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });

@@ -12,6 +12,7 @@
 use super::{DIRECTORY, FILES, File, account, governed, leave, wait};
 use crate::process::own_pid;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use headworks_policy::Nanos;
 use headworks_region::io::{CallKind, IoRegion};
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
@@ -29,8 +30,10 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// The parts are about to be submitted by one call.
+/// The parts are about to be submitted by one call. Together they are held for as long as one call
+/// at the most.
 pub fn before(parts: impl Iterator<Item = Part>) {
+    let mut held = Nanos(0);
     for part in parts {
         let Some(file) = governed(part.fd) else {
             if part.kind == CallKind::Fsync
@@ -52,9 +55,12 @@ pub fn before(parts: impl Iterator<Item = Part>) {
         let mut ticket = file.region.enter(kind, own, file.slot, part.bytes);
         if !file.region.is_admitted(&ticket) {
             keeping_errno(|| wait(file.region, &ticket, part.fd, file.slot));
-            file.region.admitted(&mut ticket);
+            held += file.region.admitted(&mut ticket);
         }
         file.region.release(ticket);
+        if held >= file.region.control.hold_max() {
+            return;
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //!   read, and no answer was ever seen, the connection passes from then on ([`read`]).
 //! * A server whose reads the hooks do not see: its connections pass, and are counted.
 
-use super::{Followed, never_hold, request_is_over};
+use super::{Followed, answers, never_hold, request_is_over};
 use crate::conn::{Use, Work};
 use headworks_region::layout::Counter;
 use headworks_region::{Pause, State, clock};
@@ -65,6 +65,7 @@ pub(super) fn wrote(it: &Followed, mut inner: Use<'_>, bytes: usize) {
     if bytes == 0 {
         return;
     }
+    answers(it);
     inner.generic.answer();
     let traffic = &mut inner.traffic;
     traffic.wrote(bytes);

@@ -267,6 +267,15 @@ impl Deadline {
             && call.bytes <= PIECE_BYTES * 2
     }
 
+    /// Whether others commit while this call's file, which has a long deadline, is written.
+    fn hurts(&self, now: Nanos, call: &Call) -> bool {
+        let own = u32::from(call.account) + 1;
+        let commits = |stream: &Stream| {
+            stream.account != 0 && stream.account != own && now.since(stream.last) < DESERTED
+        };
+        call.deadline >= LONG && self.streams.iter().any(commits)
+    }
+
     /// The place of an account, or the one that was used longest ago.
     fn stream(&mut self, account: Account) -> &mut Stream {
         let account = u32::from(account) + 1;
@@ -307,11 +316,12 @@ impl Deadline {
         took: Option<Nanos>,
         deadline: Nanos,
     ) -> bool {
-        let stream = self.stream(account);
-        if stream.running == 0 {
+        let number = u32::from(account) + 1;
+        let found = self.streams.iter_mut().find(|stream| stream.account == number);
+        let Some(stream) = found.filter(|stream| stream.running > 0) else {
             // A big one; or its stream was forgotten, as there were too many.
             return false;
-        }
+        };
         stream.running -= 1;
         stream.last = now;
         self.due = 1;
@@ -405,17 +415,18 @@ impl Scheduler for Deadline {
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        let own = u32::from(call.account) + 1;
-        let hurts = |stream: &Stream| {
-            stream.account != 0 && stream.account != own && now.since(stream.last) < DESERTED
-        };
-        if call.deadline < LONG
-            || call.pieces < self.settings.pieces_max
-            || !self.streams.iter().any(hurts)
-        {
+        if call.pieces < self.settings.pieces_max || !self.hurts(now, call) {
             return Entry::Go;
         }
         self.throttle(now, task, call);
+        Entry::Wait
+    }
+
+    fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if self.is_small(call) || !self.hurts(now, call) {
+            return Entry::Go;
+        }
+        self.wait_for_writeback(now, task, call);
         Entry::Wait
     }
 
@@ -526,6 +537,40 @@ mod tests {
             deadline: Nanos::from_millis(10_000),
             ..Call::default()
         }
+    }
+
+    #[test]
+    fn the_writeback_of_a_range_waits_while_others_commit() {
+        let mut deadline = Box::new(Deadline::default());
+        let range = big(100);
+        let now = Nanos::from_millis(1_000);
+        assert_eq!(deadline.range_entry(now, 1, &range), Entry::Go, "nobody commits");
+        assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
+        deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
+        assert_eq!(deadline.range_entry(now, 3, &range), Entry::Wait);
+        let log = Call { deadline: Nanos::from_millis(20), ..range };
+        assert_eq!(deadline.range_entry(now, 4, &log), Entry::Go, "its deadline is short");
+        let later = now + DESERTED;
+        assert_eq!(deadline.range_entry(later, 5, &range), Entry::Go, "nobody commits any more");
+    }
+
+    #[test]
+    fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
+        let mut deadline = Box::new(Deadline::default());
+        let now = Nanos::from_millis(1_000);
+        let all = STREAMS as Account + 10;
+        for account in 1..=all {
+            assert_eq!(deadline.fsync_entry(now, account, &small(account)), Entry::Go);
+        }
+        let known = |deadline: &Deadline| {
+            deadline.streams.iter().filter(|stream| stream.running > 0).count()
+        };
+        assert_eq!(known(&deadline), STREAMS);
+        // Ten of them were forgotten, whichever: their ends change nothing.
+        let ended = (1..=all)
+            .filter(|account| deadline.end_small(now, *account, None, Nanos::from_millis(100)));
+        assert_eq!(ended.count(), STREAMS);
+        assert_eq!(known(&deadline), 0);
     }
 
     /// What a simulated run gave.

@@ -322,6 +322,13 @@ impl Scheduler for Rcp {
         Entry::Wait
     }
 
+    fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        match call.urgency {
+            Urgency::Background => self.fsync_entry(now, task, call),
+            Urgency::Critical | Urgency::Guessed => Entry::Go,
+        }
+    }
+
     fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
         if is_critical(call) {
             self.end_critical(now);

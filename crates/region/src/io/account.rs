@@ -22,6 +22,9 @@ const USUAL_LEVEL: u8 = 4;
 /// The first account of a thread.
 const FIRST_THREAD: usize = RULES + 1;
 
+/// When all accounts are in use, nobody looks for one of a dead thread for so long.
+const FULL_FOR: Nanos = Nanos::from_millis(1_000);
+
 /// What a rule speaks of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
@@ -343,16 +346,20 @@ impl IoRegion {
             true => thread::with(|words| words.class.get()),
             false => 0,
         };
-        if let Some(slot) = self.accounts.get(usize::from(last))
-            && slot.tid.load(Relaxed) == me
-            && slot.rules.load(Relaxed) == version
-            && slot.class.load(Relaxed) == u32::from(class)
-        {
+        let own = self.accounts.get(usize::from(last)).filter(|slot| slot.tid.load(Relaxed) == me);
+        if own.is_some_and(|slot| {
+            slot.rules.load(Relaxed) == version && slot.class.load(Relaxed) == u32::from(class)
+        }) {
             return last;
         }
+        if own.is_none() && self.accounts_are_full() {
+            return 0;
+        }
         let names = names();
-        let found =
-            self.locked(|guarded| self.claim_account(guarded, me, last, &names)).unwrap_or(0);
+        let Some(found) = self.locked(|guarded| self.claim_account(guarded, me, last, &names))
+        else {
+            return if own.is_some() { last } else { 0 };
+        };
         if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
             slot.class.store(class.into(), Relaxed);
         }
@@ -376,22 +383,26 @@ impl IoRegion {
             let count = ACCOUNTS - FIRST_THREAD;
             let begin = guarded.next_account as usize % count;
             let in_turn = |step: usize| FIRST_THREAD + (begin + step) % count;
-            let free = (0..count).map(in_turn).find(|at| {
-                let tid = self.accounts[*at].tid.load(Relaxed);
-                tid == 0 || tid == me
-            });
+            // One that it lost sight of, because the lock was busy.
+            let known = self.account_of(me).map(usize::from).filter(|at| threads.contains(at));
+            let unused = |at: &usize| self.accounts[*at].tid.load(Relaxed) == 0;
+            let free = known.or_else(|| (0..count).map(in_turn).find(unused));
             // Threads end without a word: their accounts are looked for when all are in use.
-            let free = free.or_else(|| {
-                (0..count)
-                    .map(in_turn)
-                    .find(|at| !thread_exists(self.accounts[*at].tid.load(Relaxed)))
+            let ended = |at: &usize| !thread_exists(self.accounts[*at].tid.load(Relaxed));
+            let free = free.or_else(|| match self.accounts_are_full() {
+                true => None,
+                false => (0..count).map(in_turn).find(ended),
             });
             guarded.next_account =
                 free.map_or(guarded.next_account, |at| (at - FIRST_THREAD + 1) as u32);
             free
         };
         let Some(at) = at else {
-            self.control.accounts_full.fetch_add(1, Relaxed);
+            if !self.accounts_are_full() {
+                self.control.accounts_full.fetch_add(1, Relaxed);
+                let until = clock::now() + FULL_FOR;
+                self.control.accounts_full_until_ns.store(until.0, Relaxed);
+            }
             return 0;
         };
         let slot = &self.accounts[at];
@@ -419,6 +430,13 @@ impl IoRegion {
         at as Account
     }
 
+    /// All accounts were in use a moment ago.
+    fn accounts_are_full(&self) -> bool {
+        let until = Nanos(self.control.accounts_full_until_ns.load(Relaxed));
+        let left = until.since(clock::now());
+        left > Nanos(0) && left <= FULL_FOR
+    }
+
     /// Whether rules speak of control groups.
     pub fn asks_for_cgroups(&self) -> bool {
         self.rules.speaks_of(Subject::Cgroup)
@@ -426,8 +444,9 @@ impl IoRegion {
 
     /// Priority of an account, 0 (highest) to 7.
     pub fn level(&self, account: Account) -> u8 {
-        let level = self.accounts.get(usize::from(account)).map(|slot| slot.level.load(Relaxed));
-        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(4).min(7)
+        let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
+        let level = own.map(|slot| slot.level.load(Relaxed));
+        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(USUAL_LEVEL).min(7)
     }
 }
 

@@ -21,7 +21,7 @@
 //! too early, or leave it held as long as the scheduler would hold it anyway. A wrong verdict on a
 //! guess lets calls on one file go for some time (`policy::split::trust`).
 
-use super::{AccountSlot, IoRegion, RUNNING, SplitKind, end_wait};
+use super::{AccountSlot, IoRegion, SplitKind};
 use crate::{clock, lock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -293,8 +293,13 @@ impl IoRegion {
             let (began, cause) = (Nanos(slot.blocked_ns.load(Relaxed)), (blocked & 0xFF) as usize);
             self.note_lock_wait(account, cause, began, by, done);
         }
+        let others = |slot: &AccountSlot| {
+            slot.blocked_by.load(Relaxed) == by && slot.blocked.load(Relaxed) & CRITICAL != 0
+        };
         if let Some(holder) = self.account_of(by)
             && let Some(holder) = self.accounts.get(usize::from(holder))
+            && holder.inherits_until_ns.load(Relaxed) != 0
+            && !self.accounts.iter().any(others)
         {
             holder.inherits_until_ns.store(0, Relaxed);
         }
@@ -330,12 +335,7 @@ impl IoRegion {
     ) -> bool {
         let Some(slot) = self.tasks.get(usize::from(task)) else { return false };
         let goes = self.locked(|guarded| {
-            let goes = agrees(guarded.split.scheduler());
-            if goes {
-                slot.since_ns.store(now.0, Relaxed);
-                end_wait(slot, RUNNING);
-            }
-            goes
+            agrees(guarded.split.scheduler()) && self.goes(guarded, now, task, slot)
         });
         if goes == Some(true) {
             self.inheritance.promoted.fetch_add(1, Relaxed);
@@ -438,6 +438,27 @@ fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
 mod tests {
     use super::*;
     use crate::io::{IoMapping, Names};
+
+    #[test]
+    fn who_gives_up_does_not_take_the_inheritance_of_others() {
+        let path = std::env::temp_dir().join(format!("headworks-gives-up-{}", std::process::id()));
+        let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let region = IoMapping::create(&path, None).unwrap().region();
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+        region.start(SplitKind::Rcp, true);
+        let thread = || {
+            let work = || (region.account(Names::default), lock::thread_id());
+            std::thread::spawn(work).join().unwrap()
+        };
+        let [(holder, tid), (waits, _), (gives_up, _)] = [(); 3].map(|()| thread());
+        region.blocks(waits, Blocker::Mutex, Some(tid), true);
+        region.blocks(gives_up, Blocker::Condition, Some(tid), false);
+        let until = || region.accounts[usize::from(holder)].inherits_until_ns.load(Relaxed);
+        region.unblocks(gives_up);
+        assert_ne!(until(), 0);
+        region.unblocks(waits);
+        assert_eq!(until(), 0);
+    }
 
     #[test]
     fn a_thread_that_died_while_it_waited_is_not_counted_for_ever() {

@@ -328,7 +328,7 @@ pub(super) fn returned(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{IoMapping, RUNNING, STATE, SUSPECT_AFTER};
+    use super::super::{IoMapping, Order, RUNNING, STATE, SUSPECT_AFTER};
     use super::*;
     use headworks_policy::split::{Entry, SplitKind};
     use std::time::Duration;
@@ -359,5 +359,40 @@ mod tests {
             assert_eq!(entry, Entry::Go, "the depth of two is free again");
         });
         assert_eq!(region.tasks[0].word.load(Relaxed), FREE);
+    }
+
+    #[test]
+    fn the_turn_of_a_call_that_passed_without_the_lock_is_given_back() {
+        let path = format!("/dev/shm/headworks-io-passed-{}", std::process::id());
+        let name = std::ffi::CString::new(path.clone()).unwrap();
+        let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
+        std::fs::remove_file(path).unwrap();
+        region.start(SplitKind::Afq, true);
+        region.set_hold_max(Nanos::from_millis(1));
+        let file = region.file(1, 1, |_| 0).unwrap().0;
+        let tickets = [0; 4].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
+        let [first, second, third, fourth] = tickets;
+        assert!(region.is_admitted(&second) && !region.is_admitted(&third));
+        let held = region.lock.acquire(|_| false).unwrap();
+        // By other threads: this one has the lock.
+        let passes = [third, fourth].map(|ticket| {
+            std::thread::spawn(move || {
+                assert_eq!(region.next_order(&ticket, false), Order::Go);
+                ticket
+            })
+        });
+        let passed = passes.map(|thread| thread.join().unwrap());
+        drop(held);
+        // The device has room again, and the scheduler gives it to those that passed.
+        region.leave(first, None);
+        region.leave(second, None);
+        for ticket in passed {
+            region.leave(ticket, None);
+        }
+        let next = [0; 2].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
+        assert!(next.iter().all(|ticket| region.is_admitted(ticket)), "the depth of two is free");
+        for ticket in next {
+            region.leave(ticket, None);
+        }
     }
 }

@@ -212,3 +212,86 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_policy::block::{Afq, Rcp, afq};
+    use std::sync::{Arc, Mutex};
+
+    const MIB: u64 = 1 << 20;
+    const NOW: Nanos = Nanos::from_millis(1_000);
+
+    /// Writes below this place are of cause 1 and have the highest level. Others are of cause 2 and
+    /// have the lowest.
+    const BORDER_MIB: u64 = 500;
+
+    /// With the causes that are urgent.
+    #[derive(Clone, Default)]
+    struct Halves(Arc<Mutex<Vec<u32>>>);
+
+    impl Causes for Halves {
+        fn complete(&mut self, _: Nanos, request: &mut Request) {
+            let low = request.sector * 512 < BORDER_MIB * MIB;
+            (request.cause, request.level) = if low { (1, 0) } else { (2, 7) };
+        }
+
+        fn have_changed(&mut self, _: Nanos) -> bool {
+            true
+        }
+
+        fn is_urgent(&self, cause: u32) -> bool {
+            self.0.lock().unwrap().contains(&cause)
+        }
+    }
+
+    fn add(queue: &mut Queue, operation: Operation, at_mib: u64) {
+        let submission = Submission::new(operation, at_mib * MIB, 4096, Box::new(|_| ()));
+        queue.add(NOW, Part { submission, came: NOW, fault: None, result: Ok(()) });
+    }
+
+    /// The place of the request that goes to the device, in MiB, and its index.
+    fn next(queue: &mut Queue) -> Option<(u64, Option<Index>)> {
+        match queue.next(NOW) {
+            Next::Start(job) => Some((job.first.submission.offset_bytes / MIB, job.index)),
+            Next::Wait(_) | Next::Idle => None,
+        }
+    }
+
+    #[test]
+    fn queued_writes_for_which_a_client_begins_to_wait_go_at_once() {
+        let mut queue = Queue::new(Box::new(Rcp::default()), None);
+        let causes = Halves::default();
+        queue.set_causes(Box::new(causes.clone()));
+        // While a client reads, one write of the background is with the device.
+        add(&mut queue, Operation::Read, 700);
+        assert_eq!(next(&mut queue).unwrap().0, 700);
+        for at in [0, 10, 20, BORDER_MIB, BORDER_MIB + 10] {
+            add(&mut queue, Operation::Write, at);
+        }
+        assert_eq!(next(&mut queue).unwrap().0, 0);
+        assert!(next(&mut queue).is_none());
+        causes.0.lock().unwrap().push(2);
+        assert_eq!(next(&mut queue).unwrap().0, BORDER_MIB);
+        assert_eq!(next(&mut queue).unwrap().0, BORDER_MIB + 10);
+        assert!(next(&mut queue).is_none());
+    }
+
+    #[test]
+    fn writes_are_charged_to_whom_they_are_said_to_be_of() {
+        let mut queue = Queue::new(Box::new(Afq::new(afq::Settings::flash())), None);
+        queue.set_causes(Box::<Halves>::default());
+        for at in 0..90 {
+            add(&mut queue, Operation::Write, BORDER_MIB + at);
+            add(&mut queue, Operation::Write, at);
+        }
+        // Tickets are 8 to 1.
+        let mut high = 0;
+        for _ in 0..90 {
+            let (at, index) = next(&mut queue).unwrap();
+            high += u64::from(at < BORDER_MIB);
+            queue.finish(NOW, index, NOW);
+        }
+        assert!((78..=82).contains(&high), "{high}");
+    }
+}

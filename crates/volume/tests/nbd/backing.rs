@@ -304,7 +304,7 @@ fn writes_that_were_not_flushed_may_be_lost_so_everything_fails() {
 fn a_server_that_stays_away_or_says_nothing_gives_errors() {
     let mut server = Again::new();
     server.start();
-    let patience = Duration::from_millis(300);
+    let patience = Duration::from_secs(2);
     let store = Nbd::open_with(address(&server.path, "data"), MIB, 512, patience).unwrap();
     server.end();
     assert_eq!(store.read(0, &mut [0; 512]).unwrap_err().raw_os_error(), Some(libc::EIO));

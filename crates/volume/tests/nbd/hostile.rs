@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::raw::{Client, MODES, hello, request};
-use crate::served::{MIB, Served, impatient, memory};
+use crate::served::{MIB, Served, memory};
 
 /// What a hostile client sends.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
@@ -45,7 +45,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn hostile_clients_harm_nobody() {
     let exports = vec![Export::new("prey", memory(MIB)), Export::new("safe", memory(MIB))];
-    let served = Served::with(exports, impatient());
+    let served = Served::new(exports);
     let whole = vec![0x77; MIB as usize];
     let good = RefCell::new(Client::new(&served.path, Mode::Structured, "safe"));
     good.borrow_mut().write(0, &whole);

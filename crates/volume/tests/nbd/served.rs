@@ -164,8 +164,7 @@ pub fn held(limits: Limits) -> (Served, Arc<Held>) {
 
 /// Patience that a test can wait for.
 pub fn impatient() -> Limits {
-    let patience = Duration::from_millis(300);
-    Limits { patience, handshake: patience, ..Limits::default() }
+    Limits { patience: Duration::from_millis(300), ..Limits::default() }
 }
 
 /// The socket of a server that is over is gone.
