@@ -90,7 +90,12 @@ impl Plan<'_> {
     /// Copies a database's data to the disk. Nothing but the server's own writes is on its way to
     /// the device then.
     pub(super) fn copy(&self, template: &Path, disk: &Disk) -> Result<PathBuf> {
-        let data = disk.dir().join("data");
+        self.copy_as(template, disk, "data")
+    }
+
+    /// The same, under this name.
+    pub(super) fn copy_as(&self, template: &Path, disk: &Disk, name: &str) -> Result<PathBuf> {
+        let data = disk.dir().join(name);
         let copied = Command::new("cp").arg("-a").arg(template).arg(&data).status()?;
         ensure!(copied.success(), "cannot copy the data to {}", data.display());
         let synced = Command::new("sync").arg("-f").arg(&data).status()?;

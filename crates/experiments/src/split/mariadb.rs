@@ -41,7 +41,7 @@ const SETTINGS: &[&str] = &[
     "--innodb-adaptive-flushing=OFF",
 ];
 
-fn builder(data: &Path) -> ServerBuilder {
+pub(super) fn builder(data: &Path) -> ServerBuilder {
     Server::builder().data_directory(data).options(SETTINGS)
 }
 
@@ -91,23 +91,19 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
 }
 
 /// Requests a second in a closed loop, while nothing else goes on.
-pub(super) fn closed_loop(plan: &Plan<'_>, arm: &Arm, data: &Path, workload: Oltp) -> Result<f64> {
-    let (builder, gate) = plan.behind(arm, builder(data))?;
-    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
-    server.ensure_gated(gate.is_some())?;
-    let database = database(&server)?;
+pub(super) fn closed_loop(server: &Server, workload: Oltp, seconds: u64) -> Result<f64> {
+    let database = database(server)?;
     let (tables, popularity) = (tables()?, Popularity::Uniform);
     let user = UserOptions { workload, popularity, tables, seed: SEED };
     let options = RunOptions {
         users: 8,
-        warm_up: Duration::from_secs(plan.warm_up_s),
-        window: Duration::from_secs(plan.window_s),
+        warm_up: Duration::from_millis(100),
+        window: Duration::from_secs(seconds),
         ..RunOptions::default()
     };
     let connect = |number: usize| User::connect(&database, &user, number);
     let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {})
         .context("cannot run the load")?;
-    server.stop(Duration::from_secs(120))?;
     Ok(report.per_s)
 }
 

@@ -143,24 +143,12 @@ pub(super) fn quiet(data: &Path) -> PostgresBuilder {
 }
 
 /// Transactions a second in a closed loop. `built_in`: pgbench's script.
-pub(super) fn closed_loop(
-    plan: &Plan<'_>,
-    arm: &Arm,
-    server: PostgresBuilder,
-    built_in: &str,
-) -> Result<f64> {
-    let (builder, gate) = plan.behind(arm, server)?;
-    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
-    server.ensure_gated(gate.is_some())?;
-    let mut said = String::new();
-    for seconds in [plan.warm_up_s, plan.window_s] {
-        let mut load = pgbench(server.port())?;
-        load.args(["-n", "-b", built_in, "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()]);
-        let output = load.output()?;
-        ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
-    }
-    server.stop(Duration::from_secs(120))?;
+pub(super) fn closed_loop(server: &PostgresServer, built_in: &str, seconds: u64) -> Result<f64> {
+    let mut load = pgbench(server.port())?;
+    load.args(["-n", "-b", built_in, "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()]);
+    let output = load.output()?;
+    ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
     let rate = said.lines().find_map(|line| line.strip_prefix("tps = "));
     let rate = rate.and_then(|line| line.split_whitespace().next()?.parse().ok());
     rate.with_context(|| format!("pgbench tells no rate:\n{said}"))
@@ -182,7 +170,12 @@ fn templates(work: &Path) -> Result<PathBuf> {
 
 fn as_fast_as_it_can(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let data = plan.copy(&of_scale(&plan.template, at), disk)?;
-    let per_s = closed_loop(plan, arm, builder(&data, PAPER), "simple-update")?;
+    let (builder, gate) = plan.behind(arm, builder(&data, PAPER))?;
+    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
+    server.ensure_gated(gate.is_some())?;
+    closed_loop(&server, "simple-update", plan.warm_up_s)?;
+    let per_s = closed_loop(&server, "simple-update", plan.window_s)?;
+    server.stop(Duration::from_secs(120))?;
     Ok(named([("per_s", per_s)]))
 }
 
