@@ -42,7 +42,7 @@ test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
 
 test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) build --workspace
-	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
+	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks -p headworks-tad
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
 	HEADWORKS_VOLUME_OPERATIONS=1000000 $(CARGO) test --release -p headworks-volume --test engine
 	HEADWORKS_VOLUME_CUTS=50 $(CARGO) test --release -p headworks --test volume databases

@@ -164,7 +164,7 @@ fn cased(word: &str, bits: u64) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 768, failure_persistence: Some(Box::new(FAILURES)), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: Some(Box::new(FAILURES)), ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_in_any_chunking_keep_the_invariants(

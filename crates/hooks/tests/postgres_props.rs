@@ -142,7 +142,7 @@ fn converse(conversation: &[(Vec<u8>, Vec<u8>)], chunks: &[usize]) -> (Vec<Strin
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 768, failure_persistence: Some(Box::new(FAILURES)), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: Some(Box::new(FAILURES)), ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_keep_the_invariants_and_chunks_do_not_matter(

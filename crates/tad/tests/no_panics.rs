@@ -154,8 +154,6 @@ fn try_system(text: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn any_text(text in any::<String>()) {
         try_system(&text)?;

@@ -143,7 +143,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
         #[test]
         fn the_general_machine_agrees_with_every_glance(
             keyword in select(vec![
