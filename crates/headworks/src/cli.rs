@@ -91,7 +91,8 @@ pub enum Command {
     /// The scheduler of a program's files (`headworks run --io …`): watch it and change it
     ///
     /// It decides when writes, `fsync`s and reads go on: by priority (afq), by deadline
-    /// (split-deadline), or up to a rate (split-token). What is durable, and when, is not changed.
+    /// (split-deadline), up to a rate (split-token), or what a client waits for first (rcp). What is
+    /// durable, and when, is not changed.
     Io(Io),
     /// Start the daemon of a running instance again
     ///
@@ -250,8 +251,8 @@ pub enum ExplainWhat {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  headworks run -- mariadbd --user=mysql\n  \
     headworks run --parallelism 32 --config headworks.toml -- mariadbd --defaults-file=/etc/mysql/my.cnf\n  \
-    headworks run --mode dry-run -- mariadbd        # hold no session, tell what it would change\n  \
-    headworks run -- postgres -D /var/lib/postgresql/15/main   # by root: becomes the data's owner")]
+    headworks run --mode dry-run --parallelism 32 -- mariadbd   # queue no session, tell what P = 32 would change\n  \
+    headworks run -- postgres -D /srv/pg   # by root: becomes the data's owner")]
 pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
@@ -282,7 +283,8 @@ pub struct Run {
     /// where that is missing, everything else goes on (`headworks doctor` says what is missing).
     #[arg(long)]
     pub cgroups: bool,
-    /// Scheduler of the program's files: noop, afq, split-deadline, split-token or scs-token
+    /// Scheduler of the program's files: noop, afq, split-deadline, split-token, rcp or
+    /// scs-token
     /// [default: as the configuration's `[io]` section says]
     #[arg(long, value_name = "SCHEDULER")]
     pub io: Option<headworks_policy::split::SplitKind>,
@@ -368,13 +370,13 @@ pub struct Set {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub hold_ms_max: Option<u64>,
     /// How long a client may idle inside a transaction before its permit is lent out
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub idle_in_transaction_ms: Option<u64>,
     /// How long a session inside its quota is waited for, in microseconds
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub anticipation_us: Option<u64>,
     /// How long nothing may complete before one more session is admitted
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub stall_ms: Option<u64>,
 }
 

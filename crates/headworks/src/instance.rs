@@ -352,7 +352,7 @@ impl Instance {
         if !path.exists() {
             bail!(
                 "the files of instance `{}` are not governed\n  \
-                 start it with a scheduler: headworks run --io split-deadline -- …",
+                 start it with a scheduler: headworks run --io split-deadline -- … (a service: headworks enable --io)",
                 self.name
             );
         }

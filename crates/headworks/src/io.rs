@@ -1,9 +1,9 @@
 //! `headworks io`: shows and changes the scheduler of a program's files while it runs.
 
 use crate::cli::{IoCommand, IoDevice, IoSet, IoTop};
-use crate::config;
+use crate::config::{self, io::IoConfig};
 use crate::instance::Instance;
-use crate::profile::Profile;
+use crate::profile::{GENERIC, Profile};
 use anyhow::Result;
 use headworks_policy::split::SplitKind;
 use headworks_region::io::criticality::BLOCKER_NAMES;
@@ -34,6 +34,30 @@ pub fn rotational(path: &Path) -> bool {
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok())
         .is_some_and(|text| text.trim() == "1")
+}
+
+/// Makes the region of the scheduler for the files of a server of this profile. Where the
+/// configuration does not name the device, it is that of the current directory.
+pub fn prepare(
+    instance: &Instance,
+    owner: Option<(u32, u32)>,
+    config: &IoConfig,
+    profile: &Profile,
+) -> Result<()> {
+    let region = instance.create_io(owner)?;
+    let mut config = config.clone();
+    // The file's own sections decide first.
+    config.rules.extend(profile.io.iter().copied());
+    // Without calls by which it receives, a program has no clients. One that nobody knows shows by
+    // its first answer that it has.
+    let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
+        && profile.name != GENERIC
+        && !profile.calls.receive.is_empty();
+    if tells {
+        region.control.gate_learns();
+    }
+    config.apply(&region, rotational(Path::new(".")));
+    Ok(())
 }
 
 /// Runs `headworks io`.

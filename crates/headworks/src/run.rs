@@ -15,7 +15,6 @@ use crate::preflight::{self, Binary, ServerSettings};
 use crate::process::{pipe, wait_readable};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
-use headworks_policy::split::SplitKind;
 use headworks_region::clock;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -67,6 +66,7 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         None => Config::default(),
     };
     override_settings(&mut config, args);
+    let scheduled = config.io.choose(args.io);
     let program = &args.command[0];
     let profiles = Profiles::read()?;
     refuse_starter(&profiles, Path::new(program))?;
@@ -95,7 +95,7 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,
         RunAs::Caller => None,
     };
-    let plan = Plan { args, config, profile, binary, settings, shim, instance, owner };
+    let plan = Plan { args, config, scheduled, profile, binary, settings, shim, instance, owner };
     let result = plan.start();
     // The exec failed: the database was not started. The daemon sees this process end, and ends
     // too.
@@ -140,9 +140,6 @@ fn override_settings(config: &mut Config, args: &Run) {
         settings.count = count.into();
     }
     config.cpu_weights |= args.cgroups;
-    if let Some(kind) = args.io {
-        config.io.kind = kind;
-    }
     if let Some(device) = args.io_device {
         config.io.rotational = Some(device == IoDevice::Disk);
     }
@@ -338,6 +335,8 @@ fn become_user(uid: u32, gid: u32) -> Result<()> {
 struct Plan<'a> {
     args: &'a Run,
     config: Config,
+    /// Whether its files have a scheduler.
+    scheduled: bool,
     profile: Profile,
     binary: Binary,
     settings: Option<ServerSettings>,
@@ -349,7 +348,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     /// Makes the instance, starts its daemon and becomes the database.
     fn start(&self) -> Result<Infallible> {
-        let Plan { args, profile, binary, instance, owner, .. } = self;
+        let Plan { args, scheduled, profile, binary, instance, owner, .. } = self;
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
         region.declare_locks(&profile.locks);
@@ -359,21 +358,8 @@ impl Plan<'_> {
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
         region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
-        let io = args.io.is_some() || self.config.io.kind != SplitKind::Noop;
-        if io {
-            let region = instance.create_io(*owner)?;
-            let mut config = self.config.io.clone();
-            // The file's own sections decide first.
-            config.rules.extend(profile.io.iter().copied());
-            // Without calls by which it receives, a program has no clients. One that nobody knows
-            // shows by its first answer that it has.
-            let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
-                && profile.name != GENERIC
-                && !profile.calls.receive.is_empty();
-            if tells {
-                region.control.gate_learns();
-            }
-            config.apply(&region, io::rotational(Path::new(".")));
+        if *scheduled {
+            io::prepare(instance, *owner, &self.config.io, profile)?;
         }
         instance.hand_over(*owner)?;
         spawn_daemon(instance, *owner, false)?;
@@ -398,7 +384,7 @@ impl Plan<'_> {
             .args(&args.command[1..])
             .env("LD_PRELOAD", preload)
             .env("HEADWORKS_REGION", instance.region_path());
-        if io {
+        if *scheduled {
             eprintln!(
                 "headworks: its files are governed by {}; watch them: headworks io top --name {}",
                 self.config.io.kind, instance.name

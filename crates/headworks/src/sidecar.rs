@@ -11,6 +11,7 @@ use crate::cli::Attend;
 use crate::config::{self, Config};
 use crate::daemon::{self, apply_config};
 use crate::instance::{Instance, Note, started_ticks};
+use crate::io;
 use crate::profile::Profiles;
 use anyhow::Result;
 use headworks_region::Mapping;
@@ -20,10 +21,11 @@ use std::sync::atomic::Ordering;
 /// Makes the gate ready and serves it until it is told to end.
 pub fn run(args: &Attend) -> Result<()> {
     daemon::prefer();
-    let config = match &args.config {
+    let mut config = match &args.config {
         Some(path) => config::load(path)?,
         None => Config::default(),
     };
+    let scheduled = config.io.choose(args.io);
     let profile = Profiles::read()?.asked(&args.profile)?;
     let instance = Instance::named(&args.name)?;
     let region = region(&instance)?;
@@ -47,6 +49,12 @@ pub fn run(args: &Attend) -> Result<()> {
     };
     instance.rewrite_note(&note)?;
     apply_config(&region, &config, note.extra_port, &profile.bypass);
+    // A server that uses one keeps it, with what was set meanwhile.
+    let kept = || instance.mapped_by().is_some() && instance.open_io().is_ok();
+    if scheduled && !kept() {
+        let _ = std::fs::remove_file(instance.io_path());
+        io::prepare(&instance, None, &config.io, &profile)?;
+    }
     println!(
         "headworks: the gate of `{}` is ready (profile {}, region {})",
         instance.name,

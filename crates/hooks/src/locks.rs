@@ -51,9 +51,15 @@ pub fn signals(address: usize) {
 /// The calling thread serves clients, unless the program has declared otherwise.
 #[inline]
 pub(crate) fn serves_clients() {
+    marks(thread::SERVES_CLIENTS);
+}
+
+#[inline]
+fn marks(ground: u8) {
     thread::with(|words| {
-        if words.ground.get() == 0 {
-            words.ground.set(1);
+        let own = words.ground.get();
+        if own != thread::DECLARED_FOREGROUND && own != thread::DECLARED_BACKGROUND {
+            words.ground.set(ground);
         }
     });
 }
@@ -61,18 +67,36 @@ pub(crate) fn serves_clients() {
 /// The calling thread serves this session from now on.
 #[inline]
 pub(crate) fn serves(region: &Region, session_id: u32) {
+    serves_clients();
     let class = region.class_of(session_id);
+    let background = class.is_some_and(|(_, background)| background);
     thread::with(|words| {
-        words.background.set(class.is_some_and(|(_, background)| background));
+        words.session.set(session_id + 1);
+        words.background.set(background);
         words.class.set(class.map_or(0, |(number, _)| number + 1));
     });
+    if background && let Some(region) = files::region() {
+        region.turns_to_background();
+    }
 }
 
-/// The calling thread serves no session any more.
+/// As [`serves`], for a session whose requests are not followed, or a request that is not.
+#[inline]
+pub(crate) fn serves_unseen(region: &Region, session_id: u32) {
+    serves(region, session_id);
+    marks(thread::SERVES_UNSEEN);
+}
+
+/// The calling thread serves no session any more. It may be asked to undo what the last one did:
+/// it stays one for which clients wait.
 pub(crate) fn serves_none() {
     thread::with(|words| {
+        words.session.set(0);
         words.background.set(false);
         words.class.set(0);
+        if words.ground.get() == thread::SERVES_UNSEEN {
+            words.ground.set(thread::SERVES_CLIENTS);
+        }
     });
 }
 
@@ -80,6 +104,7 @@ pub(crate) fn serves_none() {
 pub fn forked() {
     thread::with(|words| {
         words.ground.set(0);
+        words.session.set(0);
         words.background.set(false);
         words.class.set(0);
         words.blocks_read.set(0);
@@ -88,7 +113,8 @@ pub fn forked() {
 
 /// The program declares whether clients wait for the calling thread.
 pub fn says_foreground(foreground: bool) {
-    thread::with(|words| words.ground.set(if foreground { 1 } else { 2 }));
+    let ground = if foreground { thread::DECLARED_FOREGROUND } else { thread::DECLARED_BACKGROUND };
+    thread::with(|words| words.ground.set(ground));
 }
 
 #[cfg(test)]
@@ -99,12 +125,12 @@ mod tests {
     fn a_child_does_not_take_over_what_was_declared_for_its_parent() {
         let ground = || thread::with(|words| words.ground.get());
         serves_clients();
-        assert_eq!(ground(), 1);
+        assert_eq!(ground(), thread::SERVES_CLIENTS);
         forked();
         assert_eq!(ground(), 0);
         // A declaration of the program stands above what is seen.
         says_foreground(false);
         serves_clients();
-        assert_eq!(ground(), 2);
+        assert_eq!(ground(), thread::DECLARED_BACKGROUND);
     }
 }

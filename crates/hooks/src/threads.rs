@@ -463,12 +463,12 @@ pub(crate) fn abandon(conn: &'static Conn) {
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
-    crate::locks::serves_clients();
     crate::locks::serves(it.region, it.session_id);
     let slot = it.slot;
     it.conn.set_anticipating(false);
     match class {
         RequestClass::Pass(reason) => {
+            crate::locks::serves_unseen(it.region, it.session_id);
             it.conn.set_work(Work::Passed);
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
@@ -528,8 +528,7 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 
 #[cold]
 fn stop_following(it: &Followed, inner: &mut Use<'_>) {
-    crate::locks::serves_clients();
-    crate::locks::serves(it.region, it.session_id);
+    crate::locks::serves_unseen(it.region, it.session_id);
     if inner.left_alone {
         return;
     }

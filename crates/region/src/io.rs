@@ -621,7 +621,7 @@ impl IoRegion {
                 return Order::WriteBack(orders);
             }
             let now = clock::now();
-            if self.may_block_clients(now, task) {
+            if self.may_block_clients(now, ticket.call.account, task) {
                 return Order::Go;
             }
             if busy {

@@ -19,7 +19,7 @@ pub struct Words {
     pub serving: Cell<u32>,
     /// Its account for I/O, if that account names it.
     pub account: Cell<u16>,
-    /// What the program said of it by `headworks_foreground`: 1 for foreground, 2 for background.
+    /// What is known of it: one of the constants below, or zero.
     pub ground: Cell<u8>,
     /// The session that it serves, or served last, is of a background class.
     pub background: Cell<bool>,
@@ -27,7 +27,18 @@ pub struct Words {
     pub class: Cell<u8>,
     /// Blocks of 512 bytes that devices had read for it when it last looked.
     pub blocks_read: Cell<u32>,
+    /// The session of the connection that it serves, plus one; zero for none.
+    pub session: Cell<u32>,
 }
+
+/// In [`Words::ground`]: the program said (`headworks_foreground`) that clients wait for the thread.
+pub const DECLARED_FOREGROUND: u8 = 1;
+/// The program said that they do not.
+pub const DECLARED_BACKGROUND: u8 = 2;
+/// The gate saw that the thread serves clients, and the program has said nothing.
+pub const SERVES_CLIENTS: u8 = 3;
+/// The same, but the gate does not see when the request that it serves is over.
+pub const SERVES_UNSEEN: u8 = 4;
 
 #[cfg(target_arch = "x86_64")]
 mod place {
@@ -39,13 +50,13 @@ mod place {
         ".globl headworks_thread_words",
         ".hidden headworks_thread_words",
         ".type headworks_thread_words, @object",
-        ".size headworks_thread_words, 24",
+        ".size headworks_thread_words, 32",
         "headworks_thread_words:",
-        ".zero 24",
+        ".zero 32",
         ".popsection",
     );
 
-    const _: () = assert!(size_of::<Words>() <= 24 && align_of::<Words>() <= 8);
+    const _: () = assert!(size_of::<Words>() <= 32 && align_of::<Words>() <= 8);
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
@@ -59,7 +70,7 @@ mod place {
                 options(pure, readonly, nostack),
             );
         }
-        // SAFETY: 24 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // SAFETY: 32 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
         // The reference does not outlive the call, so it stays in the thread.
         work(unsafe { &*place })
     }
@@ -81,6 +92,7 @@ mod place {
                 background: Cell::new(false),
                 class: Cell::new(0),
                 blocks_read: Cell::new(0),
+                session: Cell::new(0),
             }
         };
     }

@@ -9,6 +9,7 @@ use headworks_region::io::{
     Written,
 };
 use headworks_region::text::Text;
+use headworks_region::thread;
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
@@ -498,4 +499,41 @@ fn a_file_whose_held_calls_make_clients_wait_is_not_held_any_more() {
         thread.join().unwrap();
         region.unblocks(client);
     }
+}
+
+#[test]
+fn a_client_that_waits_for_work_is_not_stuck() {
+    let region = region(SplitKind::Rcp);
+    region.set_hold_max(Nanos::from_millis(600_000));
+    background(region);
+    let client = account(region, "client");
+    let (thread, hear) = held_in_the_background(region);
+    hear.recv().unwrap();
+    // A thread between two connections.
+    region.control.gate_learns();
+    thread::with(|words| words.ground.set(thread::SERVES_CLIENTS));
+    region.blocks(client, Blocker::Condition, None, false);
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(!thread.is_finished(), "the call goes on though nobody waits for it");
+    region.unblocks(client);
+    // The same wait in the middle of a request.
+    thread::with(|words| words.serving.set(1));
+    region.blocks(client, Blocker::Condition, None, false);
+    thread.join().unwrap();
+    region.unblocks(client);
+}
+
+#[test]
+fn a_call_goes_on_though_the_lock_had_another_owner_when_the_wait_began() {
+    let region = region(SplitKind::Rcp);
+    region.set_hold_max(Nanos::from_millis(600_000));
+    background(region);
+    let client = account(region, "client");
+    let (thread, hear) = held_in_the_background(region);
+    hear.recv().unwrap();
+    // SAFETY: no preconditions.
+    let owner = unsafe { libc::gettid() } as u32;
+    region.blocks(client, Blocker::Mutex, Some(owner), true);
+    thread.join().unwrap();
+    region.unblocks(client);
 }

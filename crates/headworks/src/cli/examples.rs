@@ -33,15 +33,9 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("man", &["headworks man target/man && man target/man/headworks-run.1"]),
-    (
-        "io",
-        &[
-            "headworks run --io split-deadline -- postgres -D /var/lib/postgresql/15/main",
-            "headworks io top",
-        ],
-    ),
+    ("io", &["headworks run --io split-deadline -- postgres -D /srv/pg", "headworks io top"]),
     ("io top", &["headworks io top", "headworks io top --name postgres --json"]),
-    ("io waits", &["headworks io waits", "headworks io waits --name mariadb --count 100"]),
+    ("io waits", &["headworks io waits", "headworks io waits --name mariadbd --count 100"]),
     (
         "io set",
         &[
@@ -54,7 +48,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         "volume mount",
         &[
             "sudo headworks volume mount db /mnt/db",
-            "sudo headworks volume mount db /mnt/db --io mariadb   # its queue knows whose the writes are",
+            "sudo headworks volume mount db /mnt/db --io mariadbd   # its queue knows whose the writes are",
         ],
     ),
     ("volume umount", &["sudo headworks volume umount db"]),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
     sudo headworks enable mariadb           # says which commands put it in force\n  \
     sudo headworks enable postgresql@15-main --now\n  \
     sudo headworks enable mariadb@shop --config /etc/headworks/shop.toml\n  \
+    sudo headworks enable postgresql@15-main --io rcp   # its files, too\n  \
     sudo headworks enable postgresql --all\n  \
     headworks enable mariadb --root ./image    # an image of a machine"
 )]
@@ -29,6 +30,10 @@ pub struct Enable {
     /// Configuration of the gate [default: /etc/headworks/INSTANCE.toml, if it is there]
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Scheduler of the server's files, as `run --io` has it [default: as the configuration's
+    /// `[io]` section says]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub io: Option<headworks_policy::split::SplitKind>,
     /// Profile [default: by the service's program]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
@@ -79,6 +84,10 @@ pub struct Attend {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Scheduler of the server's files, as `run --io` has it [default: as the configuration's
+    /// `[io]` section says]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub io: Option<headworks_policy::split::SplitKind>,
     /// Port on which administrators pass
     #[arg(long, value_name = "PORT")]
     pub extra_port: Option<u16>,

@@ -18,8 +18,7 @@ pub struct IoConfig {
     pub rotational: Option<bool>,
     /// Longest time without progress; zero for the usual one.
     pub hold_max: Nanos,
-    /// Part of the memory that the background may dirty before its writes wait; zero for the
-    /// scheduler's own default.
+    /// Part of the memory that the background may dirty before its writes wait.
     pub background_dirty_percent: u64,
     /// With `rcp`: reads of the background at a time while clients read or commit; zero for the
     /// scheduler's own default.
@@ -36,7 +35,7 @@ impl Default for IoConfig {
             kind: SplitKind::Noop,
             rotational: None,
             hold_max: Nanos(0),
-            background_dirty_percent: 0,
+            background_dirty_percent: 1,
             background_reads: 0,
             inheritance: true,
             rules: Vec::new(),
@@ -45,6 +44,13 @@ impl Default for IoConfig {
 }
 
 impl IoConfig {
+    /// Takes the scheduler that a command names, if it names one. Says whether files are to be
+    /// scheduled.
+    pub fn choose(&mut self, named: Option<SplitKind>) -> bool {
+        self.kind = named.unwrap_or(self.kind);
+        named.is_some() || self.kind != SplitKind::Noop
+    }
+
     /// Writes it into a region. Those of a profile come last: there may be too many of them.
     pub fn apply(&self, region: &IoRegion, rotational: bool) {
         let beyond = self.rules.len().saturating_sub(RULES);

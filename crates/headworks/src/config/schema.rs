@@ -91,9 +91,9 @@ pub(super) struct GateSection {
     /// that were admitted, whatever they do. Default `working`.
     pub count: Words,
     /// P: sessions inside the database at once, 1 to 1024, or "auto" to look for the best. Default
-    /// "auto", beginning at 8 for each core. Smaller: shorter
-    /// service times and less contention, but cores may idle while sessions wait for I/O. Larger:
-    /// the other way round, up to no gate at all.
+    /// "auto", beginning with the open gate (1024). Smaller: shorter service times and less
+    /// contention, but cores may idle while sessions wait for I/O. Larger: the other way round, up
+    /// to no gate at all.
     pub parallelism: Option<Spanned<NumberOrAuto>>,
     /// ζ: requests of a round over all sessions, 0 to 1048576. Default 0, the minimum that the
     /// weights allow. Smaller: fairer, shorter waits. Larger: a session keeps its turn for longer,

@@ -4,6 +4,7 @@ use super::unit::Unit;
 use super::write::Change;
 use super::{forking_check, notes};
 use crate::cli::Enable;
+use crate::config::Config;
 use crate::preflight::{ServerSettings, mariadb_settings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
 use crate::run::{has_pool, shim_path};
@@ -126,6 +127,9 @@ impl Plan {
         let instance = instance_of(&unit);
         let forks = forking_check::check(place, &unit, &profile, &instance)?;
         let config = config_of(place, args, &instance)?;
+        let mut io = config.as_ref().map(|(_, config)| config.io.clone()).unwrap_or_default();
+        let scheduled = io.choose(args.io);
+        let config = config.map(|(path, _)| path);
         let words = unit.words();
         let server = words.iter().map(Path::new).find(|path| profile.knows(path));
         let settings = server.and_then(|server| settings_of(place, &unit, &profile, server));
@@ -134,7 +138,7 @@ impl Plan {
             add_settings(&mut command, &settings);
         }
         let companion = companion(&unit, &profile, &instance, &command);
-        let drop_in = drop_in(place, &unit, &instance);
+        let drop_in = drop_in(place, &unit, &variables(&instance, scheduled));
         let mut changes = Vec::new();
         for (path, body) in [
             (format!("/etc/systemd/system/{}", companion_of(&instance)), companion),
@@ -147,14 +151,23 @@ impl Plan {
         if let Some(file) = cluster_environment(&unit) {
             let path = place.below(&file);
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let with = with_block(&text, &environment_block(place, &instance))
-                .with_context(|| format!("{}; nothing was changed", path.display()))?;
+            let with =
+                with_block(&text, &environment_block(place, &variables(&instance, scheduled)))
+                    .with_context(|| format!("{}; nothing was changed", path.display()))?;
             changes.extend(Change::to(path, Some(with))?);
         }
         let mut notes = notes::all(place, &unit, server, &instance);
         if config.is_none() {
             notes.push(format!(
                 "without a configuration file all users are alike; with one: /etc/headworks/{instance}.toml, then enable again"
+            ));
+        }
+        if scheduled && io.rotational.is_none() {
+            notes.push(format!(
+                "its files are scheduled by {} as for the device of {}; if its data lie on another kind, write `device = \"disk\"` or \"flash\" \
+                 into [io] of the configuration",
+                io.kind,
+                place.root.display()
             ));
         }
         notes.extend(forks);
@@ -268,20 +281,29 @@ fn reachable(place: &Place, unit: &Unit) -> Result<()> {
 }
 
 /// The configuration file, as a path of the machine.
-fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<PathBuf>> {
+fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<(PathBuf, Config)>> {
     let Some(path) = &args.config else {
         let usual = format!("/etc/headworks/{instance}.toml");
         let there = place.below(&usual);
         if !there.exists() {
             return Ok(None);
         }
-        crate::config::load(&there)?;
-        return Ok(Some(usual.into()));
+        let config = crate::config::load(&there)?;
+        return Ok(Some((usual.into(), config)));
     };
     let path = std::path::absolute(path)?;
     let there = place.below(&path.to_string_lossy());
-    crate::config::load(&there)?;
-    Ok(Some(path))
+    let config = crate::config::load(&there)?;
+    Ok(Some((path, config)))
+}
+
+/// Variables of the server's environment that name our regions.
+fn variables(instance: &str, io: bool) -> Vec<(&'static str, String)> {
+    let mut variables = vec![("HEADWORKS_REGION", format!("{RUN_DIRECTORY}/{instance}/region"))];
+    if io {
+        variables.push(("HEADWORKS_IO", format!("{RUN_DIRECTORY}/{instance}/io")));
+    }
+    variables
 }
 
 /// The settings that the service's server reports; only on this machine.
@@ -316,6 +338,9 @@ fn attend(
         format!("{} attend --name {instance} --profile {asked}", place.program.display());
     if let Some(config) = config {
         let _ = write!(command, " --config {}", config.display());
+    }
+    if let Some(scheduler) = args.io {
+        let _ = write!(command, " --io {scheduler}");
     }
     command
 }
@@ -363,8 +388,9 @@ fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> S
     )
 }
 
-fn drop_in(place: &Place, unit: &Unit, instance: &str) -> String {
-    let companion = companion_of(instance);
+fn drop_in(place: &Place, unit: &Unit, variables: &[(&str, String)]) -> String {
+    let instance = instance_of(unit);
+    let companion = companion_of(&instance);
     let mut text = format!(
         "[Unit]\n\
          # Not required: without its companion the service starts without the gate.\n\
@@ -374,7 +400,9 @@ fn drop_in(place: &Place, unit: &Unit, instance: &str) -> String {
     let mut service = String::new();
     if cluster_environment(unit).is_none() {
         let _ = writeln!(service, "Environment=LD_PRELOAD={}", preload(place, unit));
-        let _ = writeln!(service, "Environment=HEADWORKS_REGION={RUN_DIRECTORY}/{instance}/region");
+        for (name, value) in variables {
+            let _ = writeln!(service, "Environment={name}={value}");
+        }
     }
     if unit.last("ProtectSystem") == Some("strict") {
         let _ = writeln!(service, "ReadWritePaths=-{RUN_DIRECTORY}/{instance}");
@@ -402,18 +430,19 @@ fn preload(place: &Place, unit: &Unit) -> String {
     preload
 }
 
-fn environment_block(place: &Place, instance: &str) -> String {
-    format!(
-        "{BLOCK_BEGIN}\nLD_PRELOAD = '{}'\nHEADWORKS_REGION = '{RUN_DIRECTORY}/{instance}/region'\n{BLOCK_END}\n",
-        place.library.display()
-    )
+fn environment_block(place: &Place, variables: &[(&str, String)]) -> String {
+    let mut block = format!("{BLOCK_BEGIN}\nLD_PRELOAD = '{}'\n", place.library.display());
+    for (name, value) in variables {
+        let _ = writeln!(block, "{name} = '{value}'");
+    }
+    block + BLOCK_END + "\n"
 }
 
 fn with_block(text: &str, block: &str) -> Result<String> {
     let mut text = without_block(text);
     let taken = |line: &str| {
         let name = line.split(['=', ' ', '\t']).next().unwrap_or_default();
-        ["LD_PRELOAD", "HEADWORKS_REGION"].contains(&name)
+        ["LD_PRELOAD", "HEADWORKS_REGION", "HEADWORKS_IO"].contains(&name)
     };
     if let Some(line) = text.lines().map(str::trim_start).find(|line| taken(line)) {
         bail!(

@@ -167,6 +167,29 @@ fn enable_writes_a_companion_and_a_drop_in_and_disable_removes_just_that() {
 }
 
 #[test]
+fn a_service_is_enabled_with_a_scheduler_of_its_files() {
+    let image = Image::new("mariadb");
+    let companion = || image.read(&format!("{SYSTEM}/headworks-mariadb.service"));
+    let drop_in = || image.read(&format!("{SYSTEM}/mariadb.service.d/{DROP_IN}"));
+    let names_it =
+        |text: &str| text.contains("Environment=HEADWORKS_IO=/run/headworks/mariadb/io\n");
+    image.run(&["enable", "mariadb"]).unwrap();
+    assert!(!drop_in().contains("HEADWORKS_IO") && !companion().contains("--io"));
+    image.run(&["enable", "mariadb", "--io", "rcp"]).unwrap();
+    assert!(names_it(&drop_in()) && companion().contains("--profile mariadb --io rcp\n"));
+    image.write("etc/headworks/mariadb.toml", "[io]\nscheduler = \"split-deadline\"\n");
+    image.run(&["enable", "mariadb"]).unwrap();
+    assert!(names_it(&drop_in()) && !companion().contains("--io"), "the companion reads the file");
+    let image = Image::new("postgresql");
+    image.run(&["enable", "postgresql", "--io", "rcp"]).unwrap();
+    let environment = image.read("etc/postgresql/15/main/environment");
+    assert!(environment.contains("HEADWORKS_IO = '/run/headworks/postgresql-15-main/io'\n"));
+    image.run(&["disable", "postgresql"]).unwrap();
+    let environment = image.read("etc/postgresql/15/main/environment");
+    assert!(!environment.contains("HEADWORKS"), "{environment}");
+}
+
+#[test]
 fn postgresqls_wrapper_stands_for_its_clusters() {
     let image = Image::new("postgresql");
     let before = image.all();

@@ -207,7 +207,7 @@ fn mend_of(key: &str, message: &str) -> String {
         key if message.ends_with("expected a string") => {
             format!("Write a text in quotes: `{key} = \"...\"`.")
         }
-        _ => "`headworks profile show mariadb --toml` shows every key.".to_owned(),
+        _ => "`headworks profile show mariadb --toml` shows the usual keys.".to_owned(),
     }
 }
 

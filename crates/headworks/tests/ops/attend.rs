@@ -121,6 +121,39 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
 }
 
 #[test]
+fn a_service_keeps_the_scheduler_of_its_files_when_its_companion_dies() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let io = ("HEADWORKS_IO", run.instance(NAME).join("io").display().to_string());
+    let environment = [&environment(&run)[..], &[io]].concat();
+    let start = || Companion::with(&run, "generic", "[io]\nscheduler = \"split-deadline\"\n");
+    let scheduler = || {
+        let output = run.headworks(["io", "top", "--json", "--name", NAME]).output().unwrap();
+        let top: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        top["scheduler"].as_str().unwrap().to_owned()
+    };
+    let mut companion = start();
+    assert_eq!(scheduler(), "split-deadline");
+    let server = Alone::start(&program, &go, &environment);
+    let mut client = server.client();
+    client.send("one");
+    assert_eq!(client.answer(), "ok one");
+    let set = ["io", "set", "--name", NAME, "--scheduler", "afq"];
+    assert!(run.headworks(set).status().unwrap().success());
+    companion.0.kill().unwrap();
+    companion.0.wait().unwrap();
+    let mut companion = start();
+    assert_eq!(scheduler(), "afq", "the server uses the region as it is");
+    drop((client, server));
+    companion.0.kill().unwrap();
+    companion.0.wait().unwrap();
+    let _companion = start();
+    assert_eq!(scheduler(), "split-deadline", "nobody used it any more");
+}
+
+#[test]
 fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.compile("echo.c", &[]);

@@ -63,6 +63,33 @@ impl Drop for Cluster {
     }
 }
 
+/// The name of Debian's cluster is a part of its processes' titles: the profile's rules fit them.
+fn files_are_scheduled(cluster: &Cluster, ask: &dyn Fn(&str) -> String) {
+    let of = |name: &str| {
+        let output = cluster.run(&cluster.own(), &["io", "top", "--json", "--name", NAME]);
+        let top: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let accounts = top["accounts"].as_array().unwrap().clone();
+        let calls =
+            accounts.iter().filter(|account| account["name"].as_str().unwrap().contains(name));
+        let count = |key: &str| calls.clone().map(|account| account[key].as_u64().unwrap()).sum();
+        let (critical, background): (u64, u64) = (count("critical"), count("background"));
+        (critical, background)
+    };
+    ask("CREATE TABLE numbers (n int)");
+    ask("CHECKPOINT");
+    let memory = cluster.run(Path::new("/usr/bin/stat"), &["-f", "-c", "%T", "/tmp"]);
+    if text(&memory).contains("tmpfs") {
+        println!("skipped: the cluster's files do not lie on storage (/tmp)");
+        return;
+    }
+    assert!(of("checkpointer").1 > 0, "nobody waits for a checkpoint");
+    wait_until("the log writer has made the log durable", || {
+        ask("SET synchronous_commit = off; INSERT INTO numbers SELECT generate_series(1, 1000)");
+        of("walwriter").0 > 0
+    });
+    assert_eq!(of("walwriter").1, 0, "commits wait for it");
+}
+
 #[test]
 fn a_cluster_of_debian_finds_its_gate_by_its_environment_file() {
     let (Some(create), Some(control), Some(postgres)) = (
@@ -122,15 +149,16 @@ fn a_cluster_of_debian_finds_its_gate_by_its_environment_file() {
     }
     // What `enable` writes there.
     let file = directory.join("conf").join(&cluster.version).join("main/environment");
-    let region = directory.join("run").join(NAME).join("region");
+    let instance = directory.join("run").join(NAME);
     let environment = fs::read_to_string(&file).unwrap()
         + &format!(
-            "LD_PRELOAD = '{}'\nHEADWORKS_REGION = '{}'\n",
+            "LD_PRELOAD = '{}'\nHEADWORKS_REGION = '{}'\nHEADWORKS_IO = '{}'\n",
             library.display(),
-            region.display()
+            instance.join("region").display(),
+            instance.join("io").display()
         );
     fs::write(&file, environment).unwrap();
-    let attend = ["attend", "--name", NAME, "--profile", "postgresql"];
+    let attend = ["attend", "--name", NAME, "--profile", "postgresql", "--io", "rcp"];
     cluster.companion = Some(cluster.command(&cluster.own(), &attend).spawn().unwrap());
     wait_until("the gate is ready", || cluster.status().is_some());
     let started = cluster.run(&control, &[&cluster.version, "main", "start"]);
@@ -150,6 +178,7 @@ fn a_cluster_of_debian_finds_its_gate_by_its_environment_file() {
                 && status["classes"][0]["requests"].as_u64() >= Some(1)
         })
     });
+    files_are_scheduled(&cluster, &ask);
     let stopped = cluster.run(&control, &[&cluster.version, "main", "-m", "fast", "stop"]);
     assert!(stopped.status.success(), "{}", text(&stopped));
     wait_until("the gate waits for the next one", || {

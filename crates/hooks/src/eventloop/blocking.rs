@@ -23,11 +23,11 @@ pub(super) fn received(
 ) {
     let Some(region) = process::region() else { return };
     // Whether or not its requests are followed.
-    crate::locks::serves_clients();
-    crate::locks::serves(region, session_id);
     if connection.is_left_alone() {
+        crate::locks::serves_unseen(region, session_id);
         return;
     }
+    crate::locks::serves(region, session_id);
     let Some(slot) = region.session(session_id) else { return };
     let (commands, passed) = inner.framing.commands();
     let fresh_passed = passed.wrapping_sub(inner.seen.1);

@@ -114,10 +114,10 @@ pub struct Rcp {
     dirty: Dirty,
     /// Critical `fsync`s and reads that run.
     critical: u32,
-    /// Critical writes that run.
-    writing: u32,
-    /// When the last of them began.
-    writing_since: Nanos,
+    /// A critical write that runs, plus one: the first that began after the last such one returned.
+    write: u32,
+    /// When it began.
+    write_since: Nanos,
     /// Reads of the background that may run now.
     slots: u32,
     /// When critical I/O was last seen.
@@ -140,8 +140,8 @@ crate::layout!(Rcp {
     background,
     dirty,
     critical,
-    writing,
-    writing_since,
+    write,
+    write_since,
     slots,
     critical_at,
     read_at,
@@ -184,8 +184,8 @@ impl Rcp {
             background: [0; ACCOUNTS / 64],
             dirty: Dirty::default(),
             critical: 0,
-            writing: 0,
-            writing_since: Nanos(0),
+            write: 0,
+            write_since: Nanos(0),
             slots: settings.slots,
             critical_at: Nanos(0),
             read_at: Nanos(0),
@@ -219,7 +219,7 @@ impl Rcp {
 
     /// A client's write waits in the kernel, usually for the journal.
     fn write_is_blocked(&self, now: Nanos) -> bool {
-        self.writing > 0 && now.since(self.writing_since) >= BLOCKED_AFTER
+        self.write > 0 && now.since(self.write_since) >= BLOCKED_AFTER
     }
 
     /// No critical I/O has been active for so long.
@@ -286,8 +286,11 @@ impl Scheduler for Rcp {
         let fits = self.dirty.at(now).saturating_add(call.bytes) <= self.settings.dirty_max
             && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
         if call.urgency != Urgency::Background {
-            self.writing = self.writing.saturating_add(1);
-            self.writing_since = now;
+            // One of them is enough: those that need the journal are blocked together.
+            if self.write == 0 || self.write == u32::from(task) + 1 {
+                self.write = u32::from(task) + 1;
+                self.write_since = now;
+            }
             return Entry::Go;
         }
         if fits || call.pieces == 0 {
@@ -297,12 +300,12 @@ impl Scheduler for Rcp {
         Entry::Wait
     }
 
-    fn write_return(&mut self, now: Nanos, _: Task, call: &Call) {
-        if call.urgency != Urgency::Background {
+    fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
+        if self.write == u32::from(task) + 1 {
             if self.write_is_blocked(now) {
                 self.critical_at = now;
             }
-            self.writing = self.writing.saturating_sub(1);
+            self.write = 0;
         }
     }
 
@@ -481,6 +484,7 @@ mod tests {
 
     const CLIENT: Account = 1;
     const CHECKPOINTER: Account = 2;
+    const OTHER: Account = 3;
     const MS: u64 = 1_000_000;
 
     fn call(account: Account, pieces: u32) -> Call {
@@ -696,6 +700,9 @@ mod tests {
         let mut ordered = 0;
         for _ in 0..1_000 {
             now += Nanos(MS);
+            // Another client's writes are quick.
+            assert_eq!(rcp.write_entry(now, 2, &call(OTHER, 1)), Entry::Go);
+            rcp.write_return(now, 2, &call(OTHER, 1));
             if let Step::Writeback { task, pieces } = rcp.dispatch(now) {
                 ordered += pieces;
                 rcp.written_back(now, task, pieces, 300 - ordered);

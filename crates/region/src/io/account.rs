@@ -238,18 +238,21 @@ pub struct AccountSlot {
     pub group: AtomicU32,
     /// Whether rules say that clients wait for it: a [`Ground`].
     pub ground: AtomicU32,
+    /// Whether clients waited for its last call, without inheritance.
+    pub(super) foreground: AtomicU32,
     /// The call of it that waits, plus one.
     pub(super) task: AtomicU32,
     /// What it waits for: a [`super::criticality::Blocker`].
     pub(super) blocked: AtomicU32,
     /// The thread that has it, as far as is known; zero for nobody.
     pub(super) blocked_by: AtomicU32,
-    /// Since when it waits.
-    pub(super) blocked_ns: AtomicU64,
     /// What was done about it: bits of [`super::waits`].
     pub(super) done: AtomicU32,
+    /// Since when it waits.
+    pub(super) blocked_ns: AtomicU64,
     /// Class of the session that it serves, plus one; zero for none.
     pub(super) class: AtomicU32,
+    _pad: AtomicU32,
     /// Until when it counts as a client's, because one waits for it.
     pub(super) inherits_until_ns: AtomicU64,
     /// Calls that a client waited for.
@@ -285,12 +288,14 @@ headworks_policy::layout!(AccountSlot {
     level,
     group,
     ground,
+    foreground,
     task,
     blocked,
     blocked_by,
-    blocked_ns,
     done,
+    blocked_ns,
     class,
+    _pad,
     inherits_until_ns,
     critical,
     background,
@@ -310,7 +315,14 @@ impl AccountSlot {
     /// Another thread has it from now on.
     pub(super) fn reset(&self, tid: u32, name: &[u8]) {
         self.name.set(name);
-        for word in [&self.ground, &self.task, &self.blocked, &self.blocked_by, &self.done] {
+        for word in [
+            &self.ground,
+            &self.foreground,
+            &self.task,
+            &self.blocked,
+            &self.blocked_by,
+            &self.done,
+        ] {
             word.store(0, Relaxed);
         }
         for counter in [

@@ -11,18 +11,28 @@
 //! these notes inherits: its calls are critical until [`INHERITED_FOR`] has passed or the wait
 //! ends, and a call of it that is held goes on at once.
 //!
-//! The holder may be unknown (readers of a lock, a semaphore, an inlined futex). A held thread
-//! therefore polls: when a client's thread has waited for [`STUCK_AFTER`] for an unknown holder,
-//! the scheduler may let the held call go ([`Scheduler::may_block_clients`]).
+//! A held thread polls. If a client waits for a lock that this thread holds, its call goes on. That
+//! finds what the note missed: a note written while the call was on its way to be held, or a lease
+//! that ended before the wait did.
+//!
+//! The holder may be unknown (readers of a lock, a semaphore, an inlined futex), or another thread
+//! than at the time of the note, because a lock went from hand to hand. When a client's thread has
+//! waited for [`STUCK_AFTER`], or for [`STUCK_THOUGH_KNOWN`] for a holder that was known, the
+//! scheduler may let the held call go ([`Scheduler::may_block_clients`]).
+//!
+//! A thread whose last call was its client's own inherits nothing: it has no need to, and the
+//! client that waits would look for others that wait for it, with the lock in its hands.
 //!
 //! # Invariants
-//! All of this is a hint. It is written without a lock, may be torn or late, and a thread that dies
-//! while it waits leaves notes that mislead for [`STUCK_FOR`] at most. Wrong notes let a call go
-//! too early, or leave it held as long as the scheduler would hold it anyway. A wrong verdict on a
-//! guess lets calls on one file go for some time (`policy::split::trust`).
+//! All of this is a hint. It is written without a lock, and may be torn or late. A thread that dies
+//! while it waits leaves a note that counts as a stuck client for [`STUCK_FOR`] at most, and keeps
+//! its holder's inheritance for [`INHERITED_FOR`]. Wrong notes let a call go too early, or leave it
+//! held as long as the scheduler would hold it anyway. A wrong verdict on a guess lets calls on one
+//! file go for some time (`policy::split::trust`).
 
 use super::{AccountSlot, IoRegion, SplitKind};
-use crate::{clock, lock, thread};
+use crate::lock::{self, thread_exists, thread_id};
+use crate::{clock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
@@ -36,6 +46,9 @@ pub const INHERITED_FOR: Nanos = Nanos::from_millis(10_000);
 
 /// A client's thread that waits for so long for an unknown holder is stuck.
 pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
+
+/// The same if the holder was known when it began to wait.
+pub const STUCK_THOUGH_KNOWN: Nanos = Nanos::from_millis(100);
 
 /// A guess was right if the client goes on within such a time after the call returned: the caller
 /// may have more to do before it releases the lock.
@@ -85,9 +98,9 @@ pub const BLOCKER_NAMES: [&str; BLOCKERS] =
 #[derive(Debug)]
 #[repr(C)]
 pub struct Inheritance {
-    /// Threads of clients that wait for an unknown holder: a hint, which is wrong if one was
+    /// Threads of clients that wait for a lock or its like: a hint, which is wrong if one was
     /// killed.
-    unknown: AtomicU32,
+    clients: AtomicU32,
     /// The longest chain that was followed.
     pub longest_chain: AtomicU32,
     /// Times a thread inherited, by what was waited for.
@@ -103,7 +116,7 @@ pub struct Inheritance {
 }
 
 headworks_policy::layout!(Inheritance {
-    unknown,
+    clients,
     longest_chain,
     by_blocker,
     promoted,
@@ -190,19 +203,42 @@ impl IoRegion {
     pub(super) fn is_foreground(&self, account: Account) -> bool {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return true };
         // The operator's rules stand above what the program says of itself.
-        let (serves, said) = thread::with(|words| {
-            let said = if words.background.get() { 2 } else { words.ground.get() };
-            (words.serving.get() != 0, said)
-        });
-        let ground = match Ground::from_word(slot.ground.load(Relaxed)) {
-            Ground::Unknown => Ground::from_word(said.into()),
-            rule => rule,
+        let (in_background, said) =
+            thread::with(|words| (words.background.get(), words.ground.get()));
+        match Ground::from_word(slot.ground.load(Relaxed)) {
+            Ground::Foreground => return true,
+            Ground::Background => return false,
+            Ground::Unknown => {}
+        }
+        match said {
+            _ if in_background => false,
+            thread::DECLARED_FOREGROUND | thread::SERVES_CLIENTS | thread::SERVES_UNSEEN => true,
+            thread::DECLARED_BACKGROUND => false,
+            // Without a gate that knows, only threads that are said to be are background. Threads
+            // beyond all accounts have no rules.
+            _ => account == 0 || !self.control.gate_knows(),
+        }
+    }
+
+    /// Whether the calling thread waits for work: a thread of the server's between two connections,
+    /// or one that a rule names between two jobs. A thread in the background works for somebody.
+    fn idles(&self, slot: &AccountSlot, on: Blocker) -> bool {
+        let (serving, said) = thread::with(|words| (words.serving.get() != 0, words.ground.get()));
+        let idle = match said {
+            thread::DECLARED_FOREGROUND | thread::SERVES_UNSEEN => false,
+            thread::SERVES_CLIENTS => !serving && self.control.gate_knows(),
+            _ => Ground::from_word(slot.ground.load(Relaxed)) == Ground::Foreground,
         };
-        match ground {
-            Ground::Foreground => true,
-            Ground::Background => false,
-            // Without a gate that knows, only threads that are said to be are background.
-            Ground::Unknown => serves || !self.control.gate_knows(),
+        idle && on == Blocker::Condition
+    }
+
+    /// The calling thread's session is one of the background: what is known of its last call does
+    /// not hold for the next one.
+    pub fn turns_to_background(&self) {
+        let account = thread::with(|words| words.account.get());
+        let own = |slot: &&AccountSlot| slot.tid.load(Relaxed) == thread_id();
+        if let Some(slot) = self.accounts.get(usize::from(account)).filter(own) {
+            slot.foreground.store(0, Relaxed);
         }
     }
 
@@ -223,14 +259,12 @@ impl IoRegion {
         slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
         slot.done.store(0, Relaxed);
-        let critical = self.urgency(account) != Urgency::Background;
-        let unknown = critical && !(exact && holder.is_some());
-        let flags = if critical { CRITICAL } else { 0 } | if unknown { UNKNOWN } else { 0 };
+        let critical = self.urgency(account) != Urgency::Background && !self.idles(slot, on);
+        let known = exact && holder.is_some();
+        let flags = if critical { CRITICAL } else { 0 } | if known { KNOWN } else { 0 };
         slot.blocked.store(on as u32 | flags, Relaxed);
-        if unknown {
-            self.inheritance.unknown.fetch_add(1, Relaxed);
-        }
         if critical {
+            self.inheritance.clients.fetch_add(1, Relaxed);
             self.inherit(now, account, on, exact);
         }
     }
@@ -242,7 +276,6 @@ impl IoRegion {
             self.account_of(self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed))
         };
         let Some(client) = self.accounts.get(usize::from(account)) else { return };
-        let until = lease(now, exact);
         let mut chain = [Account::MAX; CHAIN_MAX];
         let mut at = account;
         for link in 1..CHAIN_MAX {
@@ -250,13 +283,16 @@ impl IoRegion {
             // Notes that are guesses may go round.
             let Some(holder) = next(at).filter(|holder| !chain.contains(holder)) else { break };
             let Some(slot) = self.accounts.get(usize::from(holder)) else { break };
-            slot.inherits_until_ns.store(until, Relaxed);
+            at = holder;
+            if slot.foreground.load(Relaxed) != 0 && slot.task.load(Relaxed) == 0 {
+                continue;
+            }
+            slot.extend_lease(now, exact);
             slot.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
             self.inheritance.longest_chain.fetch_max(link as u32, Relaxed);
             let promoted = if self.promote(now, holder, exact) { PROMOTED } else { 0 };
             client.done.fetch_or(INHERITED | promoted, Relaxed);
-            at = holder;
         }
     }
 
@@ -296,20 +332,20 @@ impl IoRegion {
         let others = |slot: &AccountSlot| {
             slot.blocked_by.load(Relaxed) == by && slot.blocked.load(Relaxed) & CRITICAL != 0
         };
-        if let Some(holder) = self.account_of(by)
-            && let Some(holder) = self.accounts.get(usize::from(holder))
-            && holder.inherits_until_ns.load(Relaxed) != 0
-            && !self.accounts.iter().any(others)
-        {
-            holder.inherits_until_ns.store(0, Relaxed);
+        let holder = self.account_of(by).and_then(|at| self.accounts.get(usize::from(at)));
+        let Some(lease) = holder.map(|holder| &holder.inherits_until_ns) else { return };
+        let until = lease.load(Relaxed);
+        if until != 0 && !self.accounts.iter().any(others) {
+            // A client that has begun to wait meanwhile has extended it.
+            let _ = lease.compare_exchange(until, 0, Relaxed, Relaxed);
         }
     }
 
     /// The thread of this account does not wait any more, or is dead. Returns whom it waited for.
     pub(super) fn forget_wait(&self, slot: &AccountSlot) -> u32 {
-        if slot.blocked.swap(0, Relaxed) & UNKNOWN != 0 {
+        if slot.blocked.swap(0, Relaxed) & CRITICAL != 0 {
             let less = |count: u32| Some(count.saturating_sub(1));
-            let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
+            let _ = self.inheritance.clients.fetch_update(Relaxed, Relaxed, less);
         }
         slot.blocked_by.swap(0, Relaxed)
     }
@@ -318,6 +354,11 @@ impl IoRegion {
     fn promote(&self, now: Nanos, account: Account, sure: bool) -> bool {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return false };
         let Some(task) = slot.task.load(Relaxed).checked_sub(1) else { return false };
+        // Numbers of tasks are used again: this one may be another thread's by now.
+        let tid = self.tasks.get(task as usize).map(|task| task.tid.load(Relaxed));
+        if tid != Some(slot.tid.load(Relaxed)) {
+            return false;
+        }
         let promote = |scheduler: &mut dyn Scheduler| scheduler.promote(now, task as Task, sure);
         let goes = self.goes_on(now, task as Task, promote);
         if goes {
@@ -343,11 +384,26 @@ impl IoRegion {
         goes == Some(true)
     }
 
-    /// Lets this task go on if a client's thread has waited for [`STUCK_AFTER`] for an unknown
-    /// holder, which this task may be. Says whether it does.
-    pub(super) fn may_block_clients(&self, now: Nanos, task: Task) -> bool {
-        if self.inheritance.unknown.load(Relaxed) == 0 {
+    /// Lets this task of the calling thread go on if a client waits for it, or if a client's thread
+    /// is stuck and may wait for it. Says whether it does.
+    pub(super) fn may_block_clients(&self, now: Nanos, account: Account, task: Task) -> bool {
+        if self.inheritance.clients.load(Relaxed) == 0 {
             return false;
+        }
+        let me = thread_id();
+        let waits_for_me = |slot: &AccountSlot| {
+            slot.blocked_by.load(Relaxed) == me
+                && slot.blocked.load(Relaxed) & (CRITICAL | KNOWN) == CRITICAL | KNOWN
+                && thread_exists(slot.tid.load(Relaxed))
+        };
+        let client = self.accounts.iter().find(|slot| waits_for_me(slot));
+        if (client.is_some() || self.urgency(account) == Urgency::Critical)
+            && self.goes_on(now, task, |scheduler| scheduler.promote(now, task, true))
+        {
+            if let Some(client) = client {
+                client.done.fetch_or(PROMOTED, Relaxed);
+            }
+            return true;
         }
         let accounts = self.accounts.iter().zip(1..);
         let stuck = accounts.filter_map(|(slot, client)| Some((stuck_for(slot, now)?, client)));
@@ -407,14 +463,19 @@ impl IoRegion {
         }
         let Some(slot) = self.accounts.get(usize::from(call.account)) else { return };
         let background = call.urgency == Urgency::Background;
+        slot.foreground.store(self.is_foreground(call.account).into(), Relaxed);
+        if held.is_some() && call.account != 0 {
+            // Another thread's number may have taken its place in the table.
+            self.inheritance.note_thread(thread_id(), call.account);
+        }
         let counter = if background { &slot.background } else { &slot.critical };
         counter.fetch_add(1, Relaxed);
         slot.task.store(held.map_or(0, |task| u32::from(task) + 1), Relaxed);
     }
 }
 
-/// The holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
-const UNKNOWN: u32 = 1 << 8;
+/// The holder was known for sure when the wait began. Beside the kind in [`AccountSlot::blocked`].
+const KNOWN: u32 = 1 << 8;
 
 /// A client waits for the thread.
 const CRITICAL: u32 = 1 << 9;
@@ -427,33 +488,76 @@ fn lease(now: Nanos, exact: bool) -> u64 {
     (now + INHERITED_FOR).0 & !GUESSED | if exact { 0 } else { GUESSED }
 }
 
-/// For how long a client's thread has waited for an unknown holder, if it does.
+/// For how long a client's thread has been stuck, if it is.
 fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
     let waited = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
-    let stuck = slot.blocked.load(Relaxed) & UNKNOWN != 0;
-    (stuck && waited >= STUCK_AFTER && waited < STUCK_FOR).then_some(waited)
+    let blocked = slot.blocked.load(Relaxed);
+    let least = if blocked & KNOWN != 0 { STUCK_THOUGH_KNOWN } else { STUCK_AFTER };
+    (blocked & CRITICAL != 0 && waited >= least && waited < STUCK_FOR).then_some(waited)
+}
+
+impl AccountSlot {
+    /// It inherits from now on. A guess takes nothing from what is known for sure.
+    fn extend_lease(&self, now: Nanos, exact: bool) {
+        let extend = |until: u64| {
+            let known = until > now.0 && until & GUESSED == 0;
+            Some(lease(now, exact || known))
+        };
+        let _ = self.inherits_until_ns.fetch_update(Relaxed, Relaxed, extend);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::{IoMapping, Names};
+    use crate::io::{CallKind, IoMapping, IoRule, Names, Order, Subject, Ticket};
+    use crate::text::Text;
 
-    #[test]
-    fn who_gives_up_does_not_take_the_inheritance_of_others() {
-        let path = std::env::temp_dir().join(format!("headworks-gives-up-{}", std::process::id()));
+    fn region(name: &str) -> &'static IoRegion {
+        let path = std::env::temp_dir().join(format!("headworks-{name}-{}", std::process::id()));
         let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
         let region = IoMapping::create(&path, None).unwrap().region();
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
         region.start(SplitKind::Rcp, true);
-        let thread = || {
-            let work = || (region.account(Names::default), lock::thread_id());
-            std::thread::spawn(work).join().unwrap()
-        };
-        let [(holder, tid), (waits, _), (gives_up, _)] = [(); 3].map(|()| thread());
+        region.set_rules(&[IoRule {
+            subject: Subject::Thread,
+            pattern: Text::new(b"back*"),
+            deadline: Nanos(0),
+            level: None,
+            rate: 0,
+            burst: 0,
+            ground: Ground::Background,
+        }]);
+        region
+    }
+
+    /// An account of a thread that has ended, and that thread's number.
+    fn of_another_thread(region: &'static IoRegion) -> (Account, u32) {
+        let work = || (region.account(Names::default), lock::thread_id());
+        std::thread::spawn(work).join().unwrap()
+    }
+
+    /// The calling thread is background, and calls `fsync` with much to write: it is held.
+    fn held(region: &'static IoRegion, inode: u64) -> (u16, Ticket) {
+        let account = region.account(|| Names { name: Text::new(b"back"), ..Names::default() });
+        let (file, _) = region.file(1, inode, |_| 0).unwrap();
+        for page in 0..100 {
+            region.wrote(account, file, page << 20, 4096);
+        }
+        let ticket = region.enter(CallKind::Fsync, account, file, 0);
+        assert!(!region.is_admitted(&ticket));
+        (file, ticket)
+    }
+
+    #[test]
+    fn who_gives_up_does_not_take_the_inheritance_of_others() {
+        let region = region("gives-up");
+        let [(holder, tid), (waits, _), (gives_up, _)] =
+            [(); 3].map(|()| of_another_thread(region));
         region.blocks(waits, Blocker::Mutex, Some(tid), true);
-        region.blocks(gives_up, Blocker::Condition, Some(tid), false);
+        region.blocks(gives_up, Blocker::Semaphore, Some(tid), false);
         let until = || region.accounts[usize::from(holder)].inherits_until_ns.load(Relaxed);
+        assert_eq!(until() & GUESSED, 0, "a guess does not weaken what is known");
         region.unblocks(gives_up);
         assert_ne!(until(), 0);
         region.unblocks(waits);
@@ -461,11 +565,84 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_awaited_while_its_writer_inherits() {
+        let region = region("awaited");
+        let (client, _) = of_another_thread(region);
+        let (file, ticket) = held(region, 7);
+        assert!(!region.awaited().has(file));
+        region.blocks(client, Blocker::Mutex, Some(thread_id()), true);
+        assert!(region.is_admitted(&ticket));
+        assert!(region.awaited().has(file));
+        region.unblocks(client);
+        assert!(!region.awaited().has(file));
+        region.leave(ticket, None);
+    }
+
+    #[test]
+    fn a_held_thread_finds_who_waits_for_it_when_the_note_has_failed() {
+        let region = region("finds");
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (say, hear) = std::sync::mpsc::channel();
+        let client = std::thread::spawn(move || {
+            say.send(region.account(Names::default)).unwrap();
+            let _ = ends.recv();
+        });
+        let account = hear.recv().unwrap();
+        let own = region.account(|| Names { name: Text::new(b"back"), ..Names::default() });
+        region.blocks(account, Blocker::Mutex, Some(thread_id()), true);
+        // It ends before the wait does.
+        region.accounts[usize::from(own)].inherits_until_ns.store(0, Relaxed);
+        let (_, ticket) = held(region, 7);
+        assert!(matches!(region.next_order(&ticket, true), Order::WriteBack(_)));
+        assert_eq!(region.next_order(&ticket, true), Order::Go);
+        region.leave(ticket, None);
+        region.unblocks(account);
+        drop(end);
+        client.join().unwrap();
+    }
+
+    #[test]
+    fn a_chain_of_waits_goes_on_over_a_condition() {
+        let region = region("chain");
+        region.control.gate_learns();
+        let [(client, _), (holder, tid), (helper, helps)] =
+            [(); 3].map(|()| of_another_thread(region));
+        thread::with(|words| words.ground.set(thread::SERVES_CLIENTS));
+        region.blocks(client, Blocker::Mutex, Some(tid), true);
+        // From here on this thread stands for the holder, which serves no client.
+        thread::with(|words| words.ground.set(0));
+        region.blocks(holder, Blocker::Condition, Some(helps), false);
+        assert_ne!(region.accounts[usize::from(helper)].inherits_until_ns.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_number_that_another_threads_call_has_by_now_is_not_promoted() {
+        let region = region("number");
+        let (client, _) = of_another_thread(region);
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (say, hear) = std::sync::mpsc::channel();
+        let old = std::thread::spawn(move || {
+            let (_, ticket) = held(region, 7);
+            let task = ticket.task;
+            region.leave(ticket, None);
+            say.send((thread_id(), task)).unwrap();
+            let _ = ends.recv();
+        });
+        let (tid, task) = hear.recv().unwrap();
+        region.locked(|guarded| guarded.next_task = task.unwrap().into());
+        let (_, ticket) = held(region, 8);
+        assert_eq!(ticket.task, task);
+        region.blocks(client, Blocker::Mutex, Some(tid), true);
+        assert!(!region.is_admitted(&ticket));
+        region.unblocks(client);
+        region.leave(ticket, None);
+        drop(end);
+        old.join().unwrap();
+    }
+
+    #[test]
     fn a_thread_that_died_while_it_waited_is_not_counted_for_ever() {
-        let path = std::env::temp_dir().join(format!("headworks-waits-{}", std::process::id()));
-        let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
-        let region = IoMapping::create(&path, None).unwrap().region();
-        region.start(SplitKind::Rcp, true);
+        let region = region("waits");
         let account = || std::thread::spawn(|| region.account(Names::default)).join().unwrap();
         let dead = std::thread::spawn(|| {
             let account = region.account(Names::default);
@@ -475,9 +652,8 @@ mod tests {
             account
         });
         let dead = dead.join().unwrap();
-        assert_eq!(region.inheritance.unknown.load(Relaxed), 1);
+        assert_eq!(region.inheritance.clients.load(Relaxed), 1);
         while account() != dead {}
-        assert_eq!(region.inheritance.unknown.load(Relaxed), 0);
-        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+        assert_eq!(region.inheritance.clients.load(Relaxed), 0);
     }
 }

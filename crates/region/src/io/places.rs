@@ -19,7 +19,8 @@
 //! 8 bytes for 16 KiB of the device, 512 KiB in all: 1 GiB of places. Two places overwrite each
 //! other's marks if they are a multiple of that apart.
 
-use super::{CallKind, FILES, FREE, IoRegion, PASSED, STATE};
+use super::{CallKind, FILES, FREE, IoRegion, PASSED, RUNNING, STATE};
+use crate::clock;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
 use headworks_policy::split::{ACCOUNTS, Account, Urgency};
@@ -160,9 +161,15 @@ impl Awaited {
 
 impl IoRegion {
     /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
-    /// them or make them durable. A call that passed counts as a client's. Does not lock.
+    /// them or make them durable. A call that passed counts as a client's, and so does one whose
+    /// thread inherits. Does not lock.
     pub fn awaited(&self) -> Awaited {
         let mut awaited = Awaited::default();
+        let now = clock::now();
+        let inherits = |account: u32| {
+            let account = self.accounts.get(account as usize);
+            account.is_some_and(|account| account.inherits_until_ns.load(Relaxed) > now.0)
+        };
         for slot in &self.tasks {
             let state = slot.word.load(Relaxed) & STATE;
             if state == FREE {
@@ -173,7 +180,8 @@ impl IoRegion {
                 CallKind::Write | CallKind::Fsync | CallKind::Create | CallKind::MakeDirectory
             );
             let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
-            if writes && (state == PASSED || urgency == Urgency::Critical) {
+            let goes_on = state == RUNNING && inherits(slot.account.load(Relaxed));
+            if writes && (state == PASSED || urgency == Urgency::Critical || goes_on) {
                 awaited.insert(slot.file.load(Relaxed) as usize);
             }
         }

@@ -150,7 +150,7 @@ impl IoRegion {
     fn serves_client(&self, account: Account) -> bool {
         match self.control.kind() {
             SplitKind::Rcp => self.is_foreground(account),
-            _ => thread::with(|words| words.serving.get() != 0),
+            _ => thread::with(|words| words.session.get() != 0),
         }
     }
 
@@ -168,7 +168,7 @@ impl IoRegion {
             self.accounts.get(usize::from(account)).map_or(0, |slot| slot.tid.load(Relaxed));
         ClientWait {
             number: 0,
-            session: thread::with(|words| words.serving.get()).checked_sub(1),
+            session: thread::with(|words| words.session.get()).checked_sub(1),
             thread,
             cause: 0,
             holder: 0,
@@ -189,9 +189,8 @@ impl IoRegion {
         holder: u32,
         done: u32,
     ) {
-        // A thread that serves nobody at the moment waits for work.
-        let idle =
-            cause == Blocker::Condition as usize && thread::with(|words| words.serving.get() == 0);
+        let serves = thread::with(|words| words.serving.get() != 0);
+        let idle = cause == Blocker::Condition as usize && !serves;
         if cause >= BLOCKERS || idle || !self.serves_client(account) {
             return;
         }
