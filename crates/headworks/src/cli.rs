@@ -91,8 +91,8 @@ pub enum Command {
     /// The scheduler of a program's files (`headworks run --io …`): watch it and change it
     ///
     /// It decides when writes, `fsync`s and reads go on: by priority (afq), by deadline
-    /// (split-deadline), up to a rate (split-token), or what a client waits for first (rcp). What is
-    /// durable, and when, is not changed.
+    /// (split-deadline), up to a rate (split-token), or what a client waits for first (rcp). What
+    /// is durable, and when, is not changed.
     Io(Io),
     /// Start the daemon of a running instance again
     ///
@@ -283,8 +283,7 @@ pub struct Run {
     /// where that is missing, everything else goes on (`headworks doctor` says what is missing).
     #[arg(long)]
     pub cgroups: bool,
-    /// Scheduler of the program's files: noop, afq, split-deadline, split-token, rcp or
-    /// scs-token
+    /// Scheduler of the program's files: noop, afq, split-deadline, split-token, rcp or scs-token
     /// [default: as the configuration's `[io]` section says]
     #[arg(long, value_name = "SCHEDULER")]
     pub io: Option<headworks_policy::split::SplitKind>,

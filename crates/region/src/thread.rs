@@ -31,7 +31,7 @@ pub struct Words {
     pub session: Cell<u32>,
 }
 
-/// In [`Words::ground`]: the program said (`headworks_foreground`) that clients wait for the thread.
+/// In [`Words::ground`]: the program said (`headworks_foreground`) that clients wait for it.
 pub const DECLARED_FOREGROUND: u8 = 1;
 /// The program said that they do not.
 pub const DECLARED_BACKGROUND: u8 = 2;

@@ -420,7 +420,8 @@ impl IoRegion {
         let slot = &self.accounts[at];
         if slot.tid.load(Relaxed) != me {
             // A name that is the program's own says less than a title that was set.
-            let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
+            let first = title.split(|byte| *byte == b' ').next().unwrap_or(title);
+            let program = first.rsplit(|byte| *byte == b'/').next().unwrap_or(first);
             let own_name = !name.is_empty() && !program.starts_with(name);
             self.forget_wait(slot);
             slot.reset(me, if own_name || title.is_empty() { name } else { title });
