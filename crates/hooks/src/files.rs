@@ -25,7 +25,7 @@ mod places;
 
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
@@ -692,9 +692,22 @@ struct CacheState {
     nr_recently_evicted: u64,
 }
 
+/// Number of `cachestat(2)`, the same on all architectures.
+pub const SYS_CACHESTAT: libc::c_long = 451;
+
+/// The process would be killed for the call.
+static CACHESTAT_IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// From here on `cachestat` is not called.
+pub fn avoid_cachestat() {
+    CACHESTAT_IS_FORBIDDEN.store(true, Relaxed);
+}
+
 /// `None` where the kernel does not answer (before 6.5, or for a file of another user).
 fn cache_state(fd: c_int, offset: u64, bytes: u64) -> Option<CacheState> {
-    const SYS_CACHESTAT: libc::c_long = 451;
+    if CACHESTAT_IS_FORBIDDEN.load(Relaxed) {
+        return None;
+    }
     let range = [offset, bytes];
     let mut state = CacheState::default();
     // SAFETY: the range is two words, as the call wants it, and it writes no more than a state.

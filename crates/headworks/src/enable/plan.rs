@@ -138,7 +138,7 @@ impl Plan {
             add_settings(&mut command, &settings);
         }
         let companion = companion(&unit, &profile, &instance, &command);
-        let drop_in = drop_in(place, &unit, &variables(&instance, scheduled));
+        let drop_in = drop_in(place, &unit, &instance, scheduled);
         let mut changes = Vec::new();
         for (path, body) in [
             (format!("/etc/systemd/system/{}", companion_of(&instance)), companion),
@@ -151,9 +151,8 @@ impl Plan {
         if let Some(file) = cluster_environment(&unit) {
             let path = place.below(&file);
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            let with =
-                with_block(&text, &environment_block(place, &variables(&instance, scheduled)))
-                    .with_context(|| format!("{}; nothing was changed", path.display()))?;
+            let with = with_block(&text, &environment_block(place, &instance, scheduled))
+                .with_context(|| format!("{}; nothing was changed", path.display()))?;
             changes.extend(Change::to(path, Some(with))?);
         }
         let mut notes = notes::all(place, &unit, server, &instance);
@@ -388,9 +387,8 @@ fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> S
     )
 }
 
-fn drop_in(place: &Place, unit: &Unit, variables: &[(&str, String)]) -> String {
-    let instance = instance_of(unit);
-    let companion = companion_of(&instance);
+fn drop_in(place: &Place, unit: &Unit, instance: &str, scheduled: bool) -> String {
+    let companion = companion_of(instance);
     let mut text = format!(
         "[Unit]\n\
          # Not required: without its companion the service starts without the gate.\n\
@@ -400,12 +398,17 @@ fn drop_in(place: &Place, unit: &Unit, variables: &[(&str, String)]) -> String {
     let mut service = String::new();
     if cluster_environment(unit).is_none() {
         let _ = writeln!(service, "Environment=LD_PRELOAD={}", preload(place, unit));
-        for (name, value) in variables {
+        for (name, value) in variables(instance, scheduled) {
             let _ = writeln!(service, "Environment={name}={value}");
         }
     }
     if unit.last("ProtectSystem") == Some("strict") {
         let _ = writeln!(service, "ReadWritePaths=-{RUN_DIRECTORY}/{instance}");
+    }
+    // A list of what is allowed: the kernel would kill the server for all others.
+    let filter = unit.all("SystemCallFilter");
+    if scheduled && filter.first().is_some_and(|first| !first.starts_with('~')) {
+        let _ = writeln!(service, "SystemCallFilter=cachestat sync_file_range");
     }
     if !unit.all("NoExecPaths").is_empty() {
         let _ = writeln!(service, "ExecPaths={}", place.library.display());
@@ -430,9 +433,9 @@ fn preload(place: &Place, unit: &Unit) -> String {
     preload
 }
 
-fn environment_block(place: &Place, variables: &[(&str, String)]) -> String {
+fn environment_block(place: &Place, instance: &str, scheduled: bool) -> String {
     let mut block = format!("{BLOCK_BEGIN}\nLD_PRELOAD = '{}'\n", place.library.display());
-    for (name, value) in variables {
+    for (name, value) in variables(instance, scheduled) {
         let _ = writeln!(block, "{name} = '{value}'");
     }
     block + BLOCK_END + "\n"

@@ -180,6 +180,12 @@ fn a_service_is_enabled_with_a_scheduler_of_its_files() {
     image.write("etc/headworks/mariadb.toml", "[io]\nscheduler = \"split-deadline\"\n");
     image.run(&["enable", "mariadb"]).unwrap();
     assert!(names_it(&drop_in()) && !companion().contains("--io"), "the companion reads the file");
+    let filter = "SystemCallFilter=cachestat sync_file_range\n";
+    assert!(!drop_in().contains(filter));
+    let allowed = "[Service]\nSystemCallFilter=@system-service\nSystemCallFilter=~@resources\n";
+    image.write(&format!("{SYSTEM}/mariadb.service.d/10-filter.conf"), allowed);
+    image.run(&["enable", "mariadb"]).unwrap();
+    assert!(drop_in().contains(filter), "{}", drop_in());
     let image = Image::new("postgresql");
     image.run(&["enable", "postgresql", "--io", "rcp"]).unwrap();
     let environment = image.read("etc/postgresql/15/main/environment");

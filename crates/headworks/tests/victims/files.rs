@@ -3,6 +3,7 @@
 use crate::compile::Workshop;
 use crate::support::RunDir;
 use headworks_policy::split::SplitKind;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -35,6 +36,55 @@ fn every_call_on_files_is_what_it_is_without_a_scheduler() {
         let found = in_a_directory(&dir, kind.name(), &mut command);
         assert!(found.status.success(), "{kind}: {found:?}");
         assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted, "under {kind}");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Lets a filter of the kernel's (seccomp) kill the program, and all that it starts, for a system
+/// call. A service's `SystemCallFilter` does so.
+fn forbid(command: &mut Command, call: u32) {
+    const LOAD_NUMBER: libc::sock_filter = libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let is_it = libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: call };
+    let answer = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+    let mut filter = [
+        LOAD_NUMBER,
+        is_it,
+        answer(libc::SECCOMP_RET_KILL_PROCESS),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let install = move || {
+        let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+        // SAFETY: two system calls with what they ask for.
+        let failed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+                    != 0
+        };
+        if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: the closure makes system calls only.
+    unsafe { command.pre_exec(install) };
+}
+
+#[test]
+fn a_filter_that_kills_for_cachestat_kills_nobody() {
+    const CACHESTAT: u32 = 451;
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("files.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-filter-{}", std::process::id()));
+    let plain = in_a_directory(&dir, "plain", &mut Command::new(&program));
+    let run = RunDir::new();
+    let config = run.file("io.toml", RULES);
+    for kind in [SplitKind::Deadline, SplitKind::Rcp] {
+        let mut command = run.headworks(["run", "--name", kind.name(), "--io", kind.name()]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
+        command.arg(&config).arg("--").arg(&program);
+        forbid(&mut command, CACHESTAT);
+        let found = in_a_directory(&dir, kind.name(), &mut command);
+        assert!(found.status.success(), "{kind}: {found:?}");
+        assert_eq!(found.stdout, plain.stdout, "under {kind}");
+        let told = String::from_utf8(found.stderr).unwrap();
+        assert!(told.contains("forbids cachestat"), "{told}");
     }
     let _ = std::fs::remove_dir_all(&dir);
 }
