@@ -18,8 +18,9 @@
 //!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
 //! * **Reads** of the background that miss the cache wait in a queue, first come, first served.
 //!   While critical I/O is active, [`Settings::slots`] of them run at a time, and at least one
-//!   starts every [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], the slots double
-//!   with each further [`READ_EVERY`]; they fall back at the next critical I/O.
+//!   starts every [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], or for
+//!   [`QUIET_ALONE`] if the last one came after such a pause, the slots double with each further
+//!   [`READ_EVERY`]. They fall back at the next critical I/O.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
@@ -43,6 +44,9 @@ use crate::block::{IoClass, Operation, Request};
 
 /// Critical I/O that was last seen so long ago is not waited for.
 pub const QUIET: Nanos = Nanos::from_millis(100);
+
+/// The same for critical I/O that came alone: the next one will not come within [`QUIET`] either.
+pub const QUIET_ALONE: Nanos = Nanos::from_millis(20);
 
 /// A write to the cache takes microseconds. One that takes so long waits for the device.
 pub const BLOCKED_AFTER: Nanos = Nanos::from_millis(2);
@@ -122,6 +126,8 @@ pub struct Rcp {
     slots: u32,
     /// When critical I/O was last seen.
     critical_at: Nanos,
+    /// How long the next one is waited for.
+    quiet: Nanos,
     /// When a background read last started.
     read_at: Nanos,
     /// When the slots were last changed.
@@ -144,6 +150,7 @@ crate::layout!(Rcp {
     write_since,
     slots,
     critical_at,
+    quiet,
     read_at,
     slots_at,
     guessed_at,
@@ -188,6 +195,7 @@ impl Rcp {
             write_since: Nanos(0),
             slots: settings.slots,
             critical_at: Nanos(0),
+            quiet: QUIET,
             read_at: Nanos(0),
             slots_at: Nanos(0),
             guessed_at: Nanos(0),
@@ -207,6 +215,7 @@ impl Rcp {
     }
 
     fn begin_critical(&mut self, now: Nanos) {
+        self.quiet = if now.since(self.critical_at) > QUIET { QUIET_ALONE } else { QUIET };
         self.critical = self.critical.saturating_add(1);
         self.critical_at = now;
         self.slots = self.settings.slots;
@@ -267,7 +276,7 @@ impl Rcp {
 
     /// Whether a background read may start now.
     fn may_read(&mut self, now: Nanos) -> bool {
-        if self.is_quiet(now, QUIET) && now.since(self.slots_at) >= READ_EVERY {
+        if self.is_quiet(now, self.quiet) && now.since(self.slots_at) >= READ_EVERY {
             self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
             self.slots_at = now;
         }
@@ -591,6 +600,29 @@ mod tests {
         assert!((64..=84).contains(&started), "64 slots and one each 10 ms: {started}");
         assert_eq!(rcp.req_add(now, 400, &read(CLIENT)), Entry::Go);
         assert_eq!(rcp.slots, 1);
+    }
+
+    #[test]
+    fn the_next_read_of_a_client_is_waited_for_unless_they_come_alone() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        // The slots when a client's next read comes, after so long.
+        let mut after = |pause: Nanos| {
+            let end = now + pause;
+            let mut slots = rcp.slots;
+            while now < end {
+                let _ = rcp.may_read(now);
+                slots = rcp.slots;
+                now += READ_EVERY;
+            }
+            rcp.begin_critical(now);
+            rcp.end_critical(now);
+            slots
+        };
+        after(Nanos(2_000 * MS));
+        assert_eq!(after(Nanos(60 * MS)), 16, "it came alone: doubled after 20, 30, 40 and 50 ms");
+        assert_eq!(after(Nanos(60 * MS)), 1, "they come one after the other");
+        assert_eq!(after(Nanos(2_000 * MS)), SLOTS_MAX);
     }
 
     #[test]
