@@ -411,6 +411,17 @@ fn held_in_the_background(
     (thread, hear)
 }
 
+/// A region, a client's account, and a thread whose `fsync` is held in it.
+fn held_beside_a_client() -> (&'static IoRegion, Account, std::thread::JoinHandle<()>) {
+    let region = region(SplitKind::Rcp);
+    region.set_hold_max(Nanos::from_millis(600_000));
+    background(region);
+    let client = account(region, "client");
+    let (thread, hear) = held_in_the_background(region);
+    hear.recv().unwrap();
+    (region, client, thread)
+}
+
 #[test]
 fn a_call_goes_on_when_a_client_waits_for_its_thread() {
     let region = region(SplitKind::Rcp);
@@ -442,12 +453,7 @@ fn a_call_goes_on_when_a_client_waits_for_its_thread() {
 
 #[test]
 fn a_call_goes_on_when_clients_wait_for_nobody_knows_whom_and_none_of_them_does_io() {
-    let region = region(SplitKind::Rcp);
-    region.set_hold_max(Nanos::from_millis(600_000));
-    background(region);
-    let client = account(region, "client");
-    let (thread, hear) = held_in_the_background(region);
-    hear.recv().unwrap();
+    let (region, client, thread) = held_beside_a_client();
     region.blocks(client, Blocker::Semaphore, None, false);
     thread.join().unwrap();
     region.unblocks(client);
@@ -503,12 +509,7 @@ fn a_file_whose_held_calls_make_clients_wait_is_not_held_any_more() {
 
 #[test]
 fn a_client_that_waits_for_work_is_not_stuck() {
-    let region = region(SplitKind::Rcp);
-    region.set_hold_max(Nanos::from_millis(600_000));
-    background(region);
-    let client = account(region, "client");
-    let (thread, hear) = held_in_the_background(region);
-    hear.recv().unwrap();
+    let (region, client, thread) = held_beside_a_client();
     // A thread between two connections.
     region.control.gate_learns();
     thread::with(|words| words.ground.set(thread::SERVES_CLIENTS));
@@ -525,12 +526,7 @@ fn a_client_that_waits_for_work_is_not_stuck() {
 
 #[test]
 fn a_call_goes_on_though_the_lock_had_another_owner_when_the_wait_began() {
-    let region = region(SplitKind::Rcp);
-    region.set_hold_max(Nanos::from_millis(600_000));
-    background(region);
-    let client = account(region, "client");
-    let (thread, hear) = held_in_the_background(region);
-    hear.recv().unwrap();
+    let (region, client, thread) = held_beside_a_client();
     // SAFETY: no preconditions.
     let owner = unsafe { libc::gettid() } as u32;
     region.blocks(client, Blocker::Mutex, Some(owner), true);
