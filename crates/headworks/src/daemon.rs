@@ -312,9 +312,12 @@ pub fn run(
         }
         if pidfd < 0 {
             pidfd = daemon.look_for_server();
-            // A service manager stops the server first.
+            // A service manager stops the server first. One that has not accepted yet keeps its
+            // region.
             if pidfd < 0 && asked_to_end.is_some() {
-                daemon.remove_instance();
+                if daemon.instance.mapped_by().is_none() {
+                    daemon.remove_instance();
+                }
                 break;
             }
         }

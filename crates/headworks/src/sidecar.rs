@@ -25,7 +25,7 @@ pub fn run(args: &Attend) -> Result<()> {
         Some(path) => config::load(path)?,
         None => Config::default(),
     };
-    let scheduled = config.io.choose(args.io);
+    let scheduled = config.io.choose(args.io) || args.io_region;
     let profile = Profiles::read()?.asked(&args.profile)?;
     let instance = Instance::named(&args.name)?;
     let region = region(&instance)?;
@@ -50,7 +50,8 @@ pub fn run(args: &Attend) -> Result<()> {
     instance.rewrite_note(&note)?;
     apply_config(&region, &config, note.extra_port, &profile.bypass);
     // A server that uses one keeps it, with what was set meanwhile.
-    let kept = || instance.mapped_by().is_some() && instance.open_io().is_ok();
+    let lives = server_pid != 0 && started_ticks(server_pid).is_some();
+    let kept = || (lives || instance.mapped_by().is_some()) && instance.open_io().is_ok();
     if scheduled && !kept() {
         let _ = std::fs::remove_file(instance.io_path());
         io::prepare(&instance, None, &config.io, &profile)?;

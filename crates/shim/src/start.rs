@@ -39,11 +39,11 @@ extern "C" fn construct() {
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
             process::attach(mapping.region());
         }
-        Err(RegionError::PidNamespace { .. }) => say(
+        Err(RegionError::PidNamespace { .. }) => tell(
             b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database runs \
               without the gate. Run both in one, for example with: docker run --pid=container:NAME\n",
         ),
-        Err(_) => say(
+        Err(_) => tell(
             b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
               the gate. Start it through: headworks run\n",
         ),
@@ -75,24 +75,47 @@ fn attach_files() {
             unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
             if !may_call(files::SYS_CACHESTAT) {
                 files::avoid_cachestat();
-                say(b"headworks: a seccomp filter forbids cachestat: early writeback is not waited for, and reads are \
-                      not held. For a service, write SystemCallFilter=cachestat into its unit\n");
+                tell(b"headworks: a seccomp filter forbids cachestat: early writeback is not waited for, and reads are \
+                       not held\n");
             }
             files::attach(mapping.region());
         }
-        Err(RegionError::Layout { .. } | RegionError::Size { .. }) => say(
+        Err(RegionError::Layout { .. } | RegionError::Size { .. }) => tell(
             b"headworks: the region named by HEADWORKS_IO was made by another version of Headworks; \
               files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
         ),
         Err(_) => {
-            say(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
+            tell(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")
         }
     }
 }
 
-/// Whether a system call with an invalid descriptor returns. A filter (seccomp) may kill the process
-/// for it, so a child tries. Called while the process has one thread.
+/// Says something to whoever started the server. Programs that a service starts beside it have the
+/// library, too, and scripts read what they write: these say nothing.
+fn tell(line: &[u8]) {
+    // SAFETY: as above.
+    let stream = unsafe { libc::getenv(c"JOURNAL_STREAM".as_ptr()) };
+    // SAFETY: `getenv` returned a C string.
+    let stream = (!stream.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(stream) });
+    if stream.is_none_or(|stream| is_stderr(stream.to_bytes())) {
+        say(line);
+    }
+}
+
+/// Whether this is the device and inode of standard error, as `JOURNAL_STREAM` has it.
+fn is_stderr(stream: &[u8]) -> bool {
+    // SAFETY: made of integers, for which zero bytes are valid.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the call fills what it is given.
+    if unsafe { libc::fstat(2, &raw mut stat) } != 0 {
+        return false;
+    }
+    stream == format!("{}:{}", stat.st_dev, stat.st_ino).as_bytes()
+}
+
+/// Whether a system call with an invalid descriptor returns. A filter (seccomp) may kill the
+/// process for it, so a child tries. Called while the process has one thread.
 fn may_call(number: libc::c_long) -> bool {
     const FILTERED: i32 = 2;
     // SAFETY: only asks.

@@ -88,6 +88,9 @@ pub struct Attend {
     /// `[io]` section says]
     #[arg(long, value_name = "SCHEDULER")]
     pub io: Option<headworks_policy::split::SplitKind>,
+    /// Make the region of a scheduler of files in any case: the server's environment names it
+    #[arg(long)]
+    pub io_region: bool,
     /// Port on which administrators pass
     #[arg(long, value_name = "PORT")]
     pub extra_port: Option<u16>,

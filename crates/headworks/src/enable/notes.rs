@@ -5,12 +5,26 @@ use super::unit::Unit;
 use std::path::Path;
 
 /// What to know and to do beside the files.
-pub fn all(place: &Place, unit: &Unit, program: Option<&Path>, instance: &str) -> Vec<String> {
+pub fn all(
+    place: &Place,
+    unit: &Unit,
+    program: Option<&Path>,
+    instance: &str,
+    scheduled: bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(program) = program {
         notes.extend(apparmor(&place.root, program, &place.library, instance));
     }
     notes.extend(selinux(&place.root));
+    let filter = unit.all("SystemCallFilter");
+    if scheduled && filter.first().is_some_and(|first| !first.starts_with('~')) {
+        notes.push(
+            "SystemCallFilter: where it does not allow cachestat, early writeback is not waited for and reads are not \
+             held. Allow it if your systemd knows it (systemd-analyze syscall-filter @known)"
+                .to_owned(),
+        );
+    }
     for key in ["RootDirectory", "RootImage"] {
         if let Some(value) = unit.last(key) {
             notes.push(format!(

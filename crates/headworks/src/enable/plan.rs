@@ -13,8 +13,9 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Name of the drop-in. Late in the order, so that it sees what others set.
-pub const DROP_IN: &str = "90-headworks.conf";
+/// Name of the drop-in. systemd applies them by name: it comes after `override.conf`, which
+/// `systemctl edit` writes.
+pub const DROP_IN: &str = "zz-headworks.conf";
 
 /// First words of a file that is ours.
 const MARK: &str = "# Written by `headworks enable`; `headworks disable` removes it. Checksum ";
@@ -22,6 +23,9 @@ const MARK: &str = "# Written by `headworks enable`; `headworks disable` removes
 /// In a file that is not ours, our lines stand between these.
 const BLOCK_BEGIN: &str = "# headworks enable: begin";
 const BLOCK_END: &str = "# headworks enable: end";
+
+/// The capability to open files of other users.
+const OPENS_ALL: &str = "CAP_DAC_OVERRIDE";
 
 /// Where regions of services lie.
 const RUN_DIRECTORY: &str = "/run/headworks";
@@ -113,7 +117,9 @@ impl Plan {
         profiles: &Profiles,
     ) -> Result<Plan> {
         let asked = args.profile.as_ref().map(|asked| profiles.asked(asked)).transpose()?;
-        let found = asked.or_else(|| unit.profile(profiles).cloned());
+        // A unit that starts a script of its own is known by its name.
+        let by_name = || profiles.asked(&args.service).ok();
+        let found = asked.or_else(|| unit.profile(profiles).cloned()).or_else(by_name);
         let Some(profile) = found else {
             bail!(
                 "no profile knows what {} starts ({}); nothing was changed\n  \
@@ -124,6 +130,7 @@ impl Plan {
             );
         };
         reachable(place, &unit)?;
+        refuse_another_preload(place, &unit)?;
         let instance = instance_of(&unit);
         let forks = forking_check::check(place, &unit, &profile, &instance)?;
         let config = config_of(place, args, &instance)?;
@@ -134,6 +141,10 @@ impl Plan {
         let server = words.iter().map(Path::new).find(|path| profile.knows(path));
         let settings = server.and_then(|server| settings_of(place, &unit, &profile, server));
         let mut command = attend(place, &profile, args, &instance, config.as_deref());
+        if scheduled {
+            // The drop-in names the region, whatever the file says later.
+            command.push_str(" --io-region");
+        }
         if let Some(settings) = settings {
             add_settings(&mut command, &settings);
         }
@@ -155,7 +166,7 @@ impl Plan {
                 .with_context(|| format!("{}; nothing was changed", path.display()))?;
             changes.extend(Change::to(path, Some(with))?);
         }
-        let mut notes = notes::all(place, &unit, server, &instance);
+        let mut notes = notes::all(place, &unit, server, &instance, scheduled);
         if config.is_none() {
             notes.push(format!(
                 "without a configuration file all users are alike; with one: /etc/headworks/{instance}.toml, then enable again"
@@ -211,6 +222,9 @@ impl Plan {
         if let Some(companion) = &self.companion {
             // Its file is gone, and with it its binding to the service; it would run on.
             commands.push(command(&["systemctl", "stop", companion]));
+        } else {
+            let companion = companion_of(&instance_of(&self.unit));
+            commands.push(command(&["systemctl", "is-active", &companion]));
         }
         commands
     }
@@ -305,6 +319,23 @@ fn variables(instance: &str, io: bool) -> Vec<(&'static str, String)> {
     variables
 }
 
+/// Refuses a unit whose environment files preload another library: they stand above our drop-in.
+fn refuse_another_preload(place: &Place, unit: &Unit) -> Result<()> {
+    for file in unit.all("EnvironmentFile") {
+        let path = place.below(file.trim_start_matches('-'));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        if text.lines().any(|line| line.trim_start().starts_with("LD_PRELOAD=")) {
+            bail!(
+                "{} sets LD_PRELOAD, and would replace our library by it; nothing was changed\n  \
+                 move that line into the unit: systemctl edit {}   # [Service] Environment=LD_PRELOAD=…",
+                path.display(),
+                unit.name
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The settings that the service's server reports; only on this machine.
 fn settings_of(
     place: &Place,
@@ -330,7 +361,10 @@ fn attend(
     config: Option<&Path>,
 ) -> String {
     let asked = match &profile.file {
-        Some(file) if args.profile.is_some() => file.display().to_string(),
+        // The companion has another directory and reads it by itself.
+        Some(file) if args.profile.is_some() => {
+            std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
+        }
         _ => profile.name.clone(),
     };
     let mut command =
@@ -374,8 +408,9 @@ fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> S
          {group}\
          RuntimeDirectory=headworks/{instance}\n\
          RuntimeDirectoryMode=0700\n\
-         # A daemon that is started again takes over the region that the server uses.\n\
-         RuntimeDirectoryPreserve=restart\n\
+         # A daemon that is started again takes over the region that the server uses. The daemon\n\
+         # itself empties the directory.\n\
+         RuntimeDirectoryPreserve=yes\n\
          Environment=HEADWORKS_RUN_DIR={RUN_DIRECTORY}\n\
          Restart=always\n\
          RestartSec=1\n\
@@ -405,13 +440,13 @@ fn drop_in(place: &Place, unit: &Unit, instance: &str, scheduled: bool) -> Strin
     if unit.last("ProtectSystem") == Some("strict") {
         let _ = writeln!(service, "ReadWritePaths=-{RUN_DIRECTORY}/{instance}");
     }
-    // A list of what is allowed: the kernel would kill the server for all others.
-    let filter = unit.all("SystemCallFilter");
-    if scheduled && filter.first().is_some_and(|first| !first.starts_with('~')) {
-        let _ = writeln!(service, "SystemCallFilter=cachestat sync_file_range");
+    // The library is loaded by root, who may not open another user's files without it.
+    let bound = unit.all("CapabilityBoundingSet");
+    if unit.last("User").is_none() && !bound.is_empty() && !bound.join(" ").contains(OPENS_ALL) {
+        let _ = writeln!(service, "CapabilityBoundingSet={OPENS_ALL}");
     }
     if !unit.all("NoExecPaths").is_empty() {
-        let _ = writeln!(service, "ExecPaths={}", place.library.display());
+        let _ = writeln!(service, "ExecPaths=-{}", place.library.display());
     }
     if !service.is_empty() {
         let _ = write!(text, "\n[Service]\n{service}");

@@ -176,16 +176,21 @@ fn a_service_is_enabled_with_a_scheduler_of_its_files() {
     image.run(&["enable", "mariadb"]).unwrap();
     assert!(!drop_in().contains("HEADWORKS_IO") && !companion().contains("--io"));
     image.run(&["enable", "mariadb", "--io", "rcp"]).unwrap();
-    assert!(names_it(&drop_in()) && companion().contains("--profile mariadb --io rcp\n"));
+    assert!(
+        names_it(&drop_in()) && companion().contains("--profile mariadb --io rcp --io-region\n")
+    );
     image.write("etc/headworks/mariadb.toml", "[io]\nscheduler = \"split-deadline\"\n");
     image.run(&["enable", "mariadb"]).unwrap();
-    assert!(names_it(&drop_in()) && !companion().contains("--io"), "the companion reads the file");
-    let filter = "SystemCallFilter=cachestat sync_file_range\n";
-    assert!(!drop_in().contains(filter));
+    assert!(
+        names_it(&drop_in()) && companion().contains("mariadb.toml --io-region\n"),
+        "the companion reads the file"
+    );
     let allowed = "[Service]\nSystemCallFilter=@system-service\nSystemCallFilter=~@resources\n";
     image.write(&format!("{SYSTEM}/mariadb.service.d/10-filter.conf"), allowed);
-    image.run(&["enable", "mariadb"]).unwrap();
-    assert!(drop_in().contains(filter), "{}", drop_in());
+    image.run(&["disable", "mariadb"]).unwrap();
+    let plan = image.run(&["enable", "mariadb"]).unwrap();
+    assert!(plan.contains("SystemCallFilter: where it does not allow cachestat"), "{plan}");
+    assert!(!drop_in().contains("SystemCallFilter"), "alone it would forbid all other calls");
     let image = Image::new("postgresql");
     image.run(&["enable", "postgresql", "--io", "rcp"]).unwrap();
     let environment = image.read("etc/postgresql/15/main/environment");
@@ -242,11 +247,12 @@ fn confined_services_and_instances_of_templates() {
     image.run(&["enable", "redis-server", "--profile", "generic"]).unwrap();
     let drop_in = image.read(&format!("{SYSTEM}/redis-server.service.d/{DROP_IN}"));
     assert!(drop_in.contains("ReadWritePaths=-/run/headworks/redis-server\n"), "{drop_in}");
-    assert!(drop_in.contains("ExecPaths=/usr/local/lib/headworks/libheadworks.so\n"), "{drop_in}");
+    assert!(drop_in.contains("ExecPaths=-/usr/local/lib/headworks/libheadworks.so\n"), "{drop_in}");
     image.run(&["enable", "mariadb@shop"]).unwrap();
     let drop_in = image.read(&format!("{SYSTEM}/mariadb@shop.service.d/{DROP_IN}"));
     assert!(drop_in.contains("/run/headworks/mariadb-shop/region"), "{drop_in}");
-    // Other preloaded libraries stay, after ours.
+    // Other preloaded libraries stay, after ours. systemd reads `override.conf` before ours.
+    assert!(*"override.conf" < *DROP_IN);
     image.write(
         "etc/systemd/system/mariadb.service.d/malloc.conf",
         "[Service]\nEnvironment=\"LD_PRELOAD=/usr/lib/libjemalloc.so.2\"\n",
@@ -265,6 +271,34 @@ fn confined_services_and_instances_of_templates() {
     assert!(companion.contains("--config /etc/headworks/mariadb.toml\n"), "{companion}");
     image.run(&["disable", "mariadb"]).unwrap();
     assert!(image.0.join("etc/systemd/system/mariadb.service.d/malloc.conf").exists());
+}
+
+#[test]
+fn a_unit_without_the_right_to_open_our_files_gets_it() {
+    let image = Image::new("memcached");
+    image.write(
+        "lib/systemd/system/memcached.service",
+        "[Service]\nExecStart=/usr/share/memcached/scripts/systemd-memcached-wrapper /etc/memcached.conf\n\
+         CapabilityBoundingSet=CAP_SETGID CAP_SETUID CAP_SYS_RESOURCE\n",
+    );
+    // The script is no program that a profile knows.
+    image.run(&["enable", "memcached"]).unwrap();
+    let drop_in = image.read(&format!("{SYSTEM}/memcached.service.d/{DROP_IN}"));
+    assert!(drop_in.contains("CapabilityBoundingSet=CAP_DAC_OVERRIDE\n"), "{drop_in}");
+    let companion = image.read(&format!("{SYSTEM}/headworks-memcached.service"));
+    assert!(companion.contains("User=memcache\n") && companion.contains("--profile memcached\n"));
+}
+
+#[test]
+fn another_library_by_an_environment_file_is_refused() {
+    let image = Image::new("preload");
+    image.write("etc/default/mariadb", "LD_PRELOAD=/usr/lib/libjemalloc.so.2\n");
+    let unit = "[Service]\nEnvironmentFile=-/etc/default/mariadb\n";
+    image.write(&format!("{SYSTEM}/mariadb.service.d/env.conf"), unit);
+    let before = image.all();
+    let error = image.run(&["enable", "mariadb"]).unwrap_err();
+    assert!(error.contains("etc/default/mariadb sets LD_PRELOAD"), "{error}");
+    assert_eq!(image.all(), before);
 }
 
 #[test]
@@ -374,7 +408,7 @@ fn the_companion_is_told_of_a_pool_of_threads() {
 fn a_change_that_fails_undoes_those_before_it() {
     let image = Image::new("undone");
     // A directory where the new file would be written.
-    image.write("etc/systemd/system/mariadb.service.d/90-headworks.headworks-new/x", "");
+    image.write("etc/systemd/system/mariadb.service.d/zz-headworks.headworks-new/x", "");
     let before = image.all();
     let error = image.run(&["enable", "mariadb"]).unwrap_err();
     assert!(error.contains("nothing was changed"), "{error}");

@@ -154,6 +154,22 @@ fn a_service_keeps_the_scheduler_of_its_files_when_its_companion_dies() {
 }
 
 #[test]
+fn programs_beside_a_server_of_a_service_say_nothing() {
+    let run = RunDir::new();
+    let told = |stream: Option<&str>| {
+        let mut program = std::process::Command::new("true");
+        program.envs(environment(&run)).env_remove("JOURNAL_STREAM");
+        program.envs(stream.map(|stream| ("JOURNAL_STREAM", stream)));
+        let output = program.output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // There is no region. Debian's script takes any output of its checks for broken tables.
+    assert_eq!(told(Some("8:4711")), "");
+    assert!(told(None).contains("cannot use the region"));
+}
+
+#[test]
 fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.compile("echo.c", &[]);
