@@ -91,8 +91,8 @@ fn attach_files() {
     }
 }
 
-/// Says something to whoever started the server. Programs that a service starts beside it have the
-/// library, too, and scripts read what they write: these say nothing.
+/// Writes a message to standard error. systemd names the service's own stream in `JOURNAL_STREAM`.
+/// If standard error is another one, a script may read it, and nothing is written.
 fn tell(line: &[u8]) {
     // SAFETY: as above.
     let stream = unsafe { libc::getenv(c"JOURNAL_STREAM".as_ptr()) };

@@ -361,7 +361,7 @@ fn attend(
     config: Option<&Path>,
 ) -> String {
     let asked = match &profile.file {
-        // The companion has another directory and reads it by itself.
+        // The companion reads the profile itself, and runs in another directory.
         Some(file) if args.profile.is_some() => {
             std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
         }
