@@ -80,6 +80,7 @@ fn a_filter_that_kills_for_cachestat_kills_nobody() {
         command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
         command.arg(&config).arg("--").arg(&program);
         forbid(&mut command, CACHESTAT);
+        command.env_remove("JOURNAL_STREAM");
         let found = in_a_directory(&dir, kind.name(), &mut command);
         assert!(found.status.success(), "{kind}: {found:?}");
         assert_eq!(found.stdout, plain.stdout, "under {kind}");
