@@ -19,6 +19,7 @@
 //!   it.
 
 pub mod batch;
+pub mod entries;
 pub mod mapped;
 mod names;
 mod places;
@@ -30,6 +31,7 @@ use headworks_policy::Nanos;
 use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
 use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
+use headworks_region::lock::thread_id;
 use headworks_region::thread::{self, keeping_errno};
 use libc::c_int;
 
@@ -79,6 +81,8 @@ static NEXT_READ: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCR
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static IoRegion) {
+    // This program may have taken the place of another one, whose main thread was held.
+    region.begins_anew(thread_id());
     REGION.store(core::ptr::from_ref(region).cast_mut(), Release);
 }
 
@@ -198,9 +202,10 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> O
     // SAFETY: asks for flags, and changes nothing.
     let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
     let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
-    let known = if direct { GOVERNED | DIRECT } else { GOVERNED };
+    // A program may read each of many files once: the first read asks whether it is a hit.
+    let known = GOVERNED | MISSED | if direct { DIRECT } else { 0 };
     word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | known, Relaxed);
-    Some(File { region, slot, word, missed: false, streams: false, direct })
+    Some(File { region, slot, word, missed: true, streams: false, direct })
 }
 
 /// The end of a descriptor's path. Returns its length.
@@ -445,8 +450,12 @@ pub fn before_metadata(directory: bool) -> Option<Call> {
 pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
     let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
+    let asks = || {
+        // Streams of clients never wait, and each question would set the background back.
+        file.region.control.kind() != SplitKind::Rcp || is_background(&Call::of(file))
+    };
     let kind = match kind {
-        CallKind::Read if file.streams && file.region.holds(CallKind::ReadStream) => {
+        CallKind::Read if file.streams && file.region.holds(CallKind::ReadStream) && asks() => {
             CallKind::ReadStream
         }
         kind => kind,

@@ -269,6 +269,9 @@ pub trait Scheduler: Send {
     /// What configuration says of an account.
     fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {}
 
+    /// The account is another thread's from now on.
+    fn forget_account(&mut self, account: Account) {}
+
     /// System call: before a write of any kind.
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go

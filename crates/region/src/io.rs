@@ -47,6 +47,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hdwrkio\x01");
 /// A sleeper looks again after this time at the latest.
 const MAX_SLEEP: Nanos = Nanos::from_millis(100);
 
+/// After the lock was not to be had, calls wait for it for a short time only, for so long.
+const BUSY_FOR: Nanos = Nanos::from_millis(1_000);
+
 /// A task that runs for so long may have lost its thread.
 const SUSPECT_AFTER: Nanos = Nanos::from_millis(500);
 
@@ -87,6 +90,8 @@ pub struct IoControl {
     without_inheritance: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
     pub lock_busy: AtomicU64,
+    /// Until then the lock is waited for for a short time only.
+    lock_busy_until_ns: AtomicU64,
     /// Calls that passed because all tasks were in use.
     pub tasks_full: AtomicU64,
     /// Calls that passed because nothing happened for the longest hold.
@@ -114,6 +119,7 @@ headworks_policy::layout!(IoControl {
     gate_knows,
     without_inheritance,
     lock_busy,
+    lock_busy_until_ns,
     tasks_full,
     hold_limit,
     files_full,
@@ -361,8 +367,12 @@ pub struct Written {
 impl IoRegion {
     /// Everything under the lock; `None` if it is not to be had.
     fn locked<T>(&self, work: impl FnOnce(&mut Guarded) -> T) -> Option<T> {
-        let Some(held) = self.lock.acquire(|_| false) else {
+        let busy = &self.control.lock_busy_until_ns;
+        let was_busy = |now: Nanos| now < Nanos(busy.load(Relaxed));
+        let Some(held) = self.lock.acquire(was_busy) else {
             self.control.lock_busy.fetch_add(1, Relaxed);
+            // A process was stopped with the lock: the next calls do not wait for it as long.
+            busy.store((clock::now() + BUSY_FOR).0, Relaxed);
             return None;
         };
         // SAFETY: the lock is held, and every byte pattern is a valid `Guarded`: integers only.
@@ -426,8 +436,8 @@ impl IoRegion {
         self.control.without_inheritance.store((!on).into(), Relaxed);
     }
 
-    /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until
-    /// they are opened again.
+    /// Replaces the rules. Accounts follow at their next call; files when they are next opened or
+    /// synced.
     pub fn set_rules(&self, rules: &[IoRule]) {
         self.rules.set(rules);
     }
@@ -441,21 +451,24 @@ impl IoRegion {
         path: impl FnOnce(&mut [u8; 256]) -> usize,
     ) -> Option<(u16, u32)> {
         let now = clock::now();
+        let version = self.rules.version();
         let found = self.locked(|guarded| {
             let (at, fresh) = guarded.tally.file(device, inode, now)?;
-            let generation = guarded.tally.state(at)?.generation;
+            let state = guarded.tally.state(at)?;
+            let generation = state.generation;
+            let stale = fresh || state.rules != version;
             self.generations[at].store(generation, Relaxed);
             if fresh && guarded.split.scheduler().trusts(now, at as u32) {
                 // That was another file.
                 guarded.split.scheduler().guessed(now, at as u32, false);
             }
-            Some((at, fresh, generation))
+            Some((at, stale, generation))
         })?;
-        let Some((at, fresh, generation)) = found else {
+        let Some((at, stale, generation)) = found else {
             self.control.files_full.fetch_add(1, Relaxed);
             return None;
         };
-        if fresh {
+        if stale {
             let mut text = [0; 256];
             let length = path(&mut text).min(256);
             let deadline = self.rules.deadline(&text[..length]);
@@ -464,11 +477,34 @@ impl IoRegion {
                 if let Some(state) = guarded.tally.state_mut(at)
                     && state.generation == generation
                 {
-                    state.deadline = deadline;
+                    (state.deadline, state.rules) = (deadline, version);
                 }
             });
         }
         Some((at as u16, generation))
+    }
+
+    /// A file has lost its last name: nobody will write its dirty pages, unless it is still open.
+    pub fn removed(&self, device: u64, inode: u64) {
+        let Some(at) = self.locked(|guarded| guarded.tally.find_file(device, inode)).flatten()
+        else {
+            return;
+        };
+        self.freed(at as u16, 0, u64::MAX);
+        self.locked(|guarded| {
+            guarded.tally.give_up(at);
+            let generation = guarded.tally.state(at).map_or(0, |state| state.generation);
+            self.generations[at].store(generation, Relaxed);
+        });
+    }
+
+    /// A file has another name: other rules may be its own when it is next looked up.
+    pub fn renamed(&self, device: u64, inode: u64) {
+        self.locked(|guarded| {
+            let at = guarded.tally.find_file(device, inode)?;
+            guarded.tally.state_mut(at)?.rules = u32::MAX;
+            Some(())
+        });
     }
 
     /// Whether the slot is still that file's.
@@ -484,7 +520,9 @@ impl IoRegion {
         match kind {
             CallKind::Fsync | CallKind::Write => true,
             CallKind::WriteRange => matches!(scheduler, SplitKind::Rcp | SplitKind::Deadline),
-            CallKind::ReadStream => matches!(scheduler, SplitKind::Afq | SplitKind::Token),
+            CallKind::ReadStream => {
+                matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
+            }
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
             CallKind::Read => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
@@ -676,6 +714,14 @@ impl IoRegion {
                 returned(guarded, now, at as Task, kind, &call, Nanos(0));
             }
             slot.word.store(FREE, Release);
+        }
+    }
+
+    /// A program begins in this thread: what the thread had was another program's, which it was
+    /// before `exec`.
+    pub fn begins_anew(&self, tid: u32) {
+        for slot in self.tasks.iter().filter(|slot| slot.tid.load(Relaxed) == tid) {
+            slot.tid.store(NO_THREAD, Relaxed);
         }
     }
 

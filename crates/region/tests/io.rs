@@ -533,3 +533,140 @@ fn a_call_goes_on_though_the_lock_had_another_owner_when_the_wait_began() {
     thread.join().unwrap();
     region.unblocks(client);
 }
+
+#[test]
+fn a_long_sequential_file_is_charged_for_its_bytes_only() {
+    let region = region(SplitKind::Token);
+    limit(region, 100 << 20);
+    let me = account(region, "slow");
+    let at = file(region, 1);
+    let mut ticket = region.enter(CallKind::Write, me, at, 64 << 20);
+    region.admitted(&mut ticket);
+    region.wrote_and_left(ticket, 0, 64 << 20);
+    let charged = region.file_state(at).unwrap().charged;
+    let ticket = region.enter(CallKind::Fsync, me, at, 0);
+    let flushed = region.begins_flush(&ticket);
+    assert_eq!((flushed.pieces, flushed.charged), (256, charged));
+    region.leave(ticket, Some(flushed));
+    // 64 MB are owed, and a seek of 1 MB; 256 seeks would be 2.5 s more than the longest hold.
+    let start = Instant::now();
+    region.set_hold_max(Nanos::from_millis(20_000));
+    let ticket = region.enter(CallKind::Write, me, at, 4096);
+    wait(region, &ticket);
+    region.leave(ticket, None);
+    assert!(start.elapsed() < Duration::from_millis(2_000), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_read_that_passed_is_charged() {
+    let region = region(SplitKind::Token);
+    limit(region, 4 << 20);
+    region.set_hold_max(Nanos::from_millis(1));
+    let me = account(region, "slow");
+    let at = file(region, 1);
+    for _ in 0..5 {
+        let mut ticket = region.enter(CallKind::Read, me, at, 4096);
+        wait(region, &ticket);
+        region.admitted(&mut ticket);
+        std::thread::sleep(Duration::from_millis(10));
+        region.leave(ticket, None);
+    }
+    // Each costs a seek, a megabyte. The first one alone would be paid after 0.25 s.
+    region.set_hold_max(Nanos::from_millis(20_000));
+    let ticket = region.enter(CallKind::Read, me, at, 4096);
+    assert!(wait(region, &ticket) >= Duration::from_millis(700));
+    region.leave(ticket, None);
+}
+
+#[test]
+fn a_second_big_fsync_waits_while_the_first_makes_progress() {
+    let region = region(SplitKind::Deadline);
+    region.set_hold_max(Nanos::from_millis(300));
+    let me = account(region, "checkpointer");
+    let tickets = [1, 2].map(|inode| {
+        let at = file(region, inode);
+        for page in 0..200u64 {
+            region.wrote(me, at, page * (1 << 20), 4096);
+        }
+        region.enter(CallKind::Fsync, me, at, 0)
+    });
+    assert!(tickets.iter().all(|ticket| !region.is_admitted(ticket)));
+    let Order::WriteBack(pieces) = region.next_order(&tickets[0], false) else {
+        panic!("the first one has orders");
+    };
+    let begun = Instant::now();
+    for _ in 0..pieces.min(8) {
+        std::thread::sleep(Duration::from_millis(60));
+        region.cleaned(&tickets[0], &Written { pieces: 1, ..Written::default() });
+    }
+    assert!(begun.elapsed() > Duration::from_millis(400));
+    assert_eq!(region.next_order(&tickets[1], true), Order::Nothing, "held, and in its turn");
+    assert_eq!(region.control.hold_limit.load(std::sync::atomic::Ordering::Relaxed), 0);
+    region.start(SplitKind::Noop, true);
+    for ticket in tickets {
+        assert!(region.is_admitted(&ticket));
+        region.leave(ticket, None);
+    }
+}
+
+#[test]
+fn a_removed_file_owes_nothing_and_its_number_is_another_files() {
+    let region = region(SplitKind::Deadline);
+    let me = account(region, "sorter");
+    let (at, generation) = region.file(1, 7, |_| 0).unwrap();
+    region.wrote(me, at, 0, 1 << 20);
+    assert_eq!(region.file_state(at).unwrap().pages, 256);
+    region.removed(1, 7);
+    assert!(!region.is_current(at, generation));
+    let (again, next) = region.file(1, 7, |_| 0).unwrap();
+    assert_eq!(region.file_state(again).unwrap().pages, 0);
+    assert!(again != at || next != generation);
+}
+
+#[test]
+fn a_file_follows_other_rules_and_another_name() {
+    let region = region(SplitKind::Deadline);
+    let rule = |ms: u64| {
+        region.set_rules(&[IoRule {
+            subject: Subject::File,
+            pattern: Text::new(b"/data/log*"),
+            deadline: Nanos::from_millis(ms),
+            level: None,
+            rate: 0,
+            burst: 0,
+            ground: Ground::Unknown,
+        }]);
+    };
+    let named = |name: &'static str| {
+        let write = move |text: &mut [u8; 256]| {
+            text[..name.len()].copy_from_slice(name.as_bytes());
+            name.len()
+        };
+        let at = region.file(1, 7, write).unwrap().0;
+        region.file_state(at).unwrap().deadline
+    };
+    rule(20);
+    assert_eq!(named("/data/log.1"), Nanos::from_millis(20));
+    rule(50);
+    assert_eq!(named("/data/log.1"), Nanos::from_millis(50));
+    region.renamed(1, 7);
+    assert_eq!(named("/data/old.1"), Nanos(0));
+}
+
+#[test]
+fn a_program_that_begins_in_a_held_thread_takes_nobodys_room() {
+    let region = region(SplitKind::Afq);
+    let me = account(region, "shell");
+    let at = file(region, 1);
+    for _ in 0..2 {
+        // `exec` in another thread: this one never returns from its call.
+        let ticket = region.enter(CallKind::Fsync, me, at, 4096);
+        assert!(region.is_admitted(&ticket));
+    }
+    region.begins_anew(headworks_region::lock::thread_id());
+    std::thread::sleep(Duration::from_millis(600));
+    region.tidy();
+    let ticket = region.enter(CallKind::Fsync, me, at, 4096);
+    assert!(region.is_admitted(&ticket));
+    region.leave(ticket, None);
+}

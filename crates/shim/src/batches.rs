@@ -5,7 +5,7 @@
 
 use crate::real;
 use crate::{files, locks};
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
 use headworks_hooks::files::{self as ops, batch, batch::Part};
 use headworks_region::io::CallKind;
 use libc::{c_int, c_long, c_uint, iovec};
@@ -260,7 +260,11 @@ unsafe fn governed(number: c_long, args: [c_long; 6]) -> c_long {
         libc::SYS_fallocate => files::allocating(fd, b as c_int, c, d, narrow).into(),
         libc::SYS_sync_file_range => files::sync_range(fd, b, c, d as c_uint, narrow).into(),
         libc::SYS_futex => locks::futex(a as usize, b as c_int, real),
-        libc::SYS_renameat2 => files::metadata(false, narrow).into(),
+        libc::SYS_renameat2 if e as c_uint & libc::RENAME_EXCHANGE == 0 => {
+            let (from, to) = (b as *const c_char, d as *const c_char);
+            // SAFETY: the arguments are the caller's.
+            unsafe { files::renaming((fd, from), (c as c_int, to), narrow) }.into()
+        }
         // SAFETY: the arguments are the caller's.
         libc::SYS_copy_file_range => unsafe {
             files::positioned_write(c as c_int, d as *const i64, e as usize, || real() as isize)
@@ -269,7 +273,8 @@ unsafe fn governed(number: c_long, args: [c_long; 6]) -> c_long {
         libc::SYS_openat2 => {
             // SAFETY: what is to be opened is null, or the caller's.
             let flags = unsafe { (c as *const u64).as_ref() }.map_or(0, |flags| *flags as c_int);
-            files::opening(flags, narrow).into()
+            // SAFETY: the arguments are the caller's.
+            unsafe { files::opening(fd, b as *const c_char, flags, narrow) }.into()
         }
         _ => real(),
     }

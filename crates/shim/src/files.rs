@@ -4,7 +4,7 @@
 use crate::real;
 use core::ffi::{c_char, c_void};
 use core::panic::AssertUnwindSafe;
-use headworks_hooks::files::{self, Call};
+use headworks_hooks::files::{self, Call, entries};
 use headworks_hooks::process::InHook;
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
@@ -82,9 +82,18 @@ pub(crate) fn writing(
     between(|| files::before_write(fd, bytes()), real, after)
 }
 
-pub(crate) fn opening(flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    let makes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
-    let before = || if makes { files::before_metadata(false) } else { None };
+/// # Safety
+/// `path` is what the caller gives to the C library's function.
+pub(crate) unsafe fn opening(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let may_change = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+    // SAFETY: the caller's duty.
+    let changes = || may_change && unsafe { entries::opening_changes(dir, path, flags) };
+    let before = || if changes() { files::before_metadata(false) } else { None };
     let fd = between(before, real, |call, _| files::leave(call));
     files::forget(fd);
     if flags & libc::O_TRUNC != 0 && fd >= 0 && files::is_on() {
@@ -120,7 +129,7 @@ macro_rules! aliases {
 }
 
 // Behind the macros, which they use.
-mod entries;
+mod names;
 mod ranges;
 pub(crate) use ranges::{allocating, positioned_write, sync_range};
 
@@ -132,6 +141,46 @@ pub(crate) fn metadata(directory: bool, real: impl FnOnce() -> c_int) -> c_int {
     between(|| files::before_metadata(directory), real, |call, _| files::leave(call))
 }
 
+/// A call that takes a file's name away.
+///
+/// # Safety
+/// `path` is what the caller gives to the C library's function.
+unsafe fn removing(dir: c_int, path: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
+    let mut file = None;
+    if files::is_on() {
+        // SAFETY: the caller's duty.
+        guarded(|| file = unsafe { entries::named(dir, path) });
+    }
+    let result = metadata(false, real);
+    if let Some(file) = file.filter(|_| result == 0) {
+        guarded(|| entries::removed(file));
+    }
+    result
+}
+
+/// A call that gives a file another name, and may take it from another file.
+///
+/// # Safety
+/// The paths are what the caller gives to the C library's function.
+pub(crate) unsafe fn renaming(
+    (from_dir, from): (c_int, *const c_char),
+    (to_dir, to): (c_int, *const c_char),
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let (mut file, mut over) = (None, None);
+    if files::is_on() {
+        // SAFETY: the caller's duty.
+        guarded(|| unsafe {
+            (file, over) = (entries::named(from_dir, from), entries::named(to_dir, to))
+        });
+    }
+    let result = metadata(false, real);
+    if let Some(file) = file.filter(|_| result == 0) {
+        guarded(|| entries::renamed(file, over));
+    }
+    result
+}
+
 pub(crate) fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int) -> c_int {
     let result = metadata(false, real);
     if result == 0 && files::is_on() {
@@ -141,14 +190,23 @@ pub(crate) fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int)
 }
 
 hooks! {
-    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| opening(flags, real);
-    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| opening(flags, real);
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(libc::AT_FDCWD, path, flags, real) };
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(libc::AT_FDCWD, path, flags, real) };
     openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
-        |real| opening(flags, real);
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(dir, path, flags, real) };
     openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
-        |real| opening(flags, real);
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(dir, path, flags, real) };
     creat(path: *const c_char, mode: mode_t) -> c_int =
-        |real| opening(libc::O_CREAT | libc::O_TRUNC, real);
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe {
+            opening(libc::AT_FDCWD, path, libc::O_CREAT | libc::O_TRUNC, real)
+        };
     pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t =
         |real| reading(fd, Some(offset), || len, real);
     pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t =
@@ -161,16 +219,20 @@ hooks! {
         |real| writing(fd, Some(offset), || unsafe { length(parts, count) }, real);
     fsync(fd: c_int) -> c_int = |real| syncing(fd, real);
     fdatasync(fd: c_int) -> c_int = |real| syncing(fd, real);
-    rename(from: *const c_char, to: *const c_char) -> c_int = |real| metadata(false, real);
-    unlink(path: *const c_char) -> c_int = |real| metadata(false, real);
     mkdir(path: *const c_char, mode: mode_t) -> c_int = |real| metadata(true, real);
     ftruncate(fd: c_int, length: off_t) -> c_int = |real| truncating(fd, length, real);
-    __open_2(path: *const c_char, flags: c_int) -> c_int = |real| opening(flags, real);
-    __open64_2(path: *const c_char, flags: c_int) -> c_int = |real| opening(flags, real);
+    __open_2(path: *const c_char, flags: c_int) -> c_int =
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(libc::AT_FDCWD, path, flags, real) };
+    __open64_2(path: *const c_char, flags: c_int) -> c_int =
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(libc::AT_FDCWD, path, flags, real) };
     __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int =
-        |real| opening(flags, real);
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(dir, path, flags, real) };
     __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int =
-        |real| opening(flags, real);
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { opening(dir, path, flags, real) };
     fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int =
         |real| setting(fd, command, real);
     fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int =

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, threads};
+use headworks_hooks::{eventloop, files, threads};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -25,6 +25,8 @@ pub(crate) fn set_errno(error: c_int) {
 }
 
 fn accepted(client: c_int) {
+    // `fclose` closes by a call that no hook sees: the number may have been a file's.
+    files::forget(client);
     guarded_keeping_errno(Of::Process, || {
         threads::accepted(client);
         waits::accepted();

@@ -68,12 +68,17 @@ impl IoConfig {
     }
 }
 
-/// Bytes of memory of this machine.
+/// Bytes of memory of this machine, or of the container in which this runs.
 fn memory_bytes() -> u64 {
+    // The control group at the root has a limit inside a container only.
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(u64::MAX);
     // SAFETY: both have no preconditions.
     let (pages, bytes) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(bytes).unwrap_or(0)
+    limit.min(u64::try_from(pages).unwrap_or(0) * u64::try_from(bytes).unwrap_or(0))
 }
 
 const DEVICES: [&str; 2] = ["disk", "flash"];

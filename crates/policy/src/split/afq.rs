@@ -164,14 +164,18 @@ impl Afq {
         self.pass.get(usize::from(account)).copied().unwrap_or(u64::MAX)
     }
 
-    /// The least pass of those that use the device, and a little more.
-    fn pass_ahead(&self, now: Nanos) -> u64 {
+    /// The least pass of those that use the device.
+    fn least_pass(&self, now: Nanos) -> Option<u64> {
         let is_active = |at: &usize| {
             self.streams[at / 64] & 1 << (at % 64) != 0
                 || now.since(self.seen[*at]) <= self.settings.grace && self.seen[*at] > Nanos(0)
         };
-        let least = (0..ACCOUNTS).filter(is_active).map(|at| self.pass[at]).min();
-        least.unwrap_or(u64::MAX).saturating_add(AHEAD_PASS)
+        (0..ACCOUNTS).filter(is_active).map(|at| self.pass[at]).min()
+    }
+
+    /// How far ahead of the others a stream may be.
+    fn pass_ahead(&self, now: Nanos) -> u64 {
+        self.least_pass(now).unwrap_or(u64::MAX).saturating_add(AHEAD_PASS)
     }
 
     fn streams(&mut self, account: Account, runs: bool) {
@@ -202,7 +206,10 @@ impl Afq {
     fn enter(&mut self, now: Nanos, task: Task, call: &Call, kind: u64) -> Entry {
         let at = usize::from(call.account).min(ACCOUNTS - 1);
         if now.since(self.seen[at]) > self.settings.grace {
-            self.pass[at] = self.pass[at].max(self.reached);
+            // Whoever comes back has saved nothing, and has not lost anything either: a neighbour
+            // may be far ahead by one long call.
+            let floor = self.least_pass(now).map_or(self.reached, |least| least.min(self.reached));
+            self.pass[at] = self.pass[at].max(floor);
         }
         self.seen[at] = now;
         let may_stream = kind != STREAM || self.pass_of(call.account) <= self.pass_ahead(now);
@@ -253,6 +260,12 @@ impl Scheduler for Afq {
     fn set_account(&mut self, _: Nanos, account: Account, settings: &AccountSettings) {
         if let Some(level) = self.level.get_mut(usize::from(account)) {
             *level = settings.level.min(7);
+        }
+    }
+
+    fn forget_account(&mut self, account: Account) {
+        if let Some(pass) = self.pass.get_mut(usize::from(account)) {
+            (*pass, self.seen[usize::from(account)]) = (0, Nanos(0));
         }
     }
 
@@ -625,5 +638,30 @@ mod tests {
         // A write over dirty pages.
         afq.buffer_dirty(Nanos(1), &Dirtied { account: 1, ..Dirtied::default() });
         assert_eq!(afq.write_entry(Nanos(1), 5, &write(1)), Entry::Go);
+    }
+
+    #[test]
+    fn an_account_that_changes_hands_owes_nothing() {
+        let mut afq = afq(1, &[4, 4]);
+        let now = Nanos(1);
+        assert_eq!(afq.fsync_entry(now, 0, &call(0)), Entry::Go);
+        afq.charge(0, Nanos::from_millis(500));
+        afq.fsync_return(now, 0, &call(0), Nanos::from_millis(500));
+        assert!(afq.pass_of(0) > 0);
+        afq.forget_account(0);
+        assert_eq!(afq.pass_of(0), 0);
+    }
+
+    #[test]
+    fn whoever_comes_back_is_not_behind_all_for_one_long_call_of_a_neighbour() {
+        let mut afq = afq(2, &[0, 7, 4]);
+        let now = Nanos::from_millis(1_000);
+        // One of low priority was admitted after it had used much, another one all the time.
+        assert_eq!(afq.fsync_entry(now, 2, &call(2)), Entry::Go);
+        afq.charge(1, Nanos::from_millis(500));
+        assert_eq!(afq.fsync_entry(now, 1, &call(1)), Entry::Go);
+        assert!(afq.reached > afq.pass_of(2));
+        assert_eq!(afq.fsync_entry(now, 0, &call(0)), Entry::Wait);
+        assert!(afq.pass_of(0) <= afq.pass_of(2));
     }
 }

@@ -466,7 +466,11 @@ impl Scheduler for Deadline {
             .waiting
             .iter()
             .filter(|(_, waiter)| of_mark(waiter.mark).1 > 0)
-            .min_by_key(|(_, waiter)| waiter.arrived + deadline_of(&waiter.call))
+            .min_by_key(|(_, waiter)| {
+                // A throttled writer's few pieces do not wait behind an `fsync` of many.
+                let big = of_mark(waiter.mark).1 > WRITER_PIECES;
+                (big, waiter.arrived + deadline_of(&waiter.call))
+            })
             .map(|(task, waiter)| (task, *waiter));
         let Some((task, waiter)) = first else { return Step::Wait(now + ACTIVE) };
         let (in_flight, left) = of_mark(waiter.mark);
@@ -749,5 +753,15 @@ mod tests {
         assert_eq!(deadline.fsync_entry(Nanos(0), 0, &big(100)), Entry::Wait);
         assert_eq!(deadline.fsync_entry(Nanos(5), 1, &urgent), Entry::Wait);
         assert!(matches!(deadline.dispatch(Nanos(5)), Step::Writeback { task: 1, .. }));
+    }
+
+    #[test]
+    fn a_writers_few_pieces_go_before_those_of_a_big_fsync() {
+        let mut deadline = Box::new(Deadline::default());
+        let now = Nanos::from_millis(1_000);
+        assert_eq!(deadline.fsync_entry(now, 2, &big(1_000)), Entry::Wait);
+        deadline.throttle(now + Nanos(1), 3, &big(40));
+        let step = deadline.dispatch(now + Nanos(1));
+        assert_eq!(step, Step::Writeback { task: 3, pieces: WRITER_PIECES });
     }
 }

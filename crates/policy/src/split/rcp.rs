@@ -114,7 +114,9 @@ pub struct Rcp {
     reading: [u64; super::TASKS / 64],
     /// Accounts whose last write was one of the background.
     background: [u64; ACCOUNTS / 64],
-    /// Bytes that these accounts have dirtied.
+    /// Accounts some of whose bytes `dirty` may count.
+    dirtied: [u64; ACCOUNTS / 64],
+    /// Bytes that accounts have dirtied while they were background.
     dirty: Dirty,
     /// Critical `fsync`s and reads that run.
     critical: u32,
@@ -144,6 +146,7 @@ crate::layout!(Rcp {
     reads,
     reading,
     background,
+    dirtied,
     dirty,
     critical,
     write,
@@ -165,6 +168,11 @@ impl Default for Rcp {
 
 fn bit(at: usize) -> (usize, u64) {
     (at / 64, 1 << (at % 64))
+}
+
+fn has_bit(set: &[u64; ACCOUNTS / 64], account: Account) -> bool {
+    let (word, mask) = bit(usize::from(account));
+    set.get(word).is_some_and(|word| word & mask != 0)
 }
 
 /// Whether an `fsync` goes at once. If it has much to write, that takes more than a guess.
@@ -189,6 +197,7 @@ impl Rcp {
             reads: Waiting::default(),
             reading: [0; super::TASKS / 64],
             background: [0; ACCOUNTS / 64],
+            dirtied: [0; ACCOUNTS / 64],
             dirty: Dirty::default(),
             critical: 0,
             write: 0,
@@ -214,11 +223,16 @@ impl Rcp {
         self.slots = self.settings.slots;
     }
 
-    fn begin_critical(&mut self, now: Nanos) {
+    /// Critical I/O was seen: the slots fall back.
+    fn see_critical(&mut self, now: Nanos) {
         self.quiet = if now.since(self.critical_at) > QUIET { QUIET_ALONE } else { QUIET };
-        self.critical = self.critical.saturating_add(1);
         self.critical_at = now;
         self.slots = self.settings.slots;
+    }
+
+    fn begin_critical(&mut self, now: Nanos) {
+        self.see_critical(now);
+        self.critical = self.critical.saturating_add(1);
     }
 
     fn end_critical(&mut self, now: Nanos) {
@@ -236,11 +250,6 @@ impl Rcp {
         self.critical == 0 && now.since(self.critical_at) >= time && !self.write_is_blocked(now)
     }
 
-    fn is_background(&self, account: Account) -> bool {
-        let (word, mask) = bit(usize::from(account));
-        self.background.get(word).is_some_and(|word| word & mask != 0)
-    }
-
     fn note_account(&mut self, call: &Call) {
         let (word, mask) = bit(usize::from(call.account));
         if let Some(word) = self.background.get_mut(word) {
@@ -248,13 +257,17 @@ impl Rcp {
         }
     }
 
-    /// The part of the background in what is not dirty any more.
-    fn cleaned(&mut self, causes: super::CauseSet, bytes: u64) {
+    /// The part of the background in what is not dirty any more. An account may have become
+    /// critical since it dirtied that.
+    fn cleaned(&mut self, now: Nanos, causes: super::CauseSet, bytes: u64) {
         let mut gone = 0;
         causes.share(bytes, |account, part| {
-            gone += if self.is_background(account) { part } else { 0 }
+            gone += if has_bit(&self.dirtied, account) { part } else { 0 }
         });
         self.dirty.remove(gone);
+        if self.dirty.at(now) == 0 {
+            self.dirtied = [0; ACCOUNTS / 64];
+        }
     }
 
     /// An `fsync` with much left to write back.
@@ -280,7 +293,10 @@ impl Rcp {
             self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
             self.slots_at = now;
         }
-        self.reads_running() < self.slots || now.since(self.read_at) >= READ_EVERY
+        // One more than there are slots at the most: where the device needs longer than
+        // `READ_EVERY`, reads would start faster than they end.
+        let running = self.reads_running();
+        running < self.slots || running == self.slots && now.since(self.read_at) >= READ_EVERY
     }
 }
 
@@ -312,7 +328,7 @@ impl Scheduler for Rcp {
     fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
         if self.write == u32::from(task) + 1 {
             if self.write_is_blocked(now) {
-                self.critical_at = now;
+                self.see_critical(now);
             }
             self.write = 0;
         }
@@ -351,17 +367,19 @@ impl Scheduler for Rcp {
     }
 
     fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
-        if self.is_background(dirtied.account) {
+        if has_bit(&self.background, dirtied.account) && dirtied.new_bytes > 0 {
+            let (word, mask) = bit(usize::from(dirtied.account));
+            self.dirtied[word] |= mask;
             self.dirty.add(now, dirtied.new_bytes);
         }
     }
 
-    fn buffer_free(&mut self, _: Nanos, freed: &Freed) {
-        self.cleaned(freed.causes, freed.bytes);
+    fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
+        self.cleaned(now, freed.causes, freed.bytes);
     }
 
-    fn buffer_clean(&mut self, _: Nanos, cleaned: &Cleaned) {
-        self.cleaned(cleaned.causes, cleaned.bytes);
+    fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
+        self.cleaned(now, cleaned.causes, cleaned.bytes);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -390,7 +408,9 @@ impl Scheduler for Rcp {
         let (word, mask) = bit(usize::from(task));
         let Some(word) = self.reading.get_mut(word) else {
             // It did not ask before it went to the device.
-            self.critical_at = if critical { now } else { self.critical_at };
+            if critical {
+                self.see_critical(now);
+            }
             return;
         };
         if *word & mask != 0 {
@@ -418,7 +438,9 @@ impl Scheduler for Rcp {
         if self.reads.is_empty() {
             return step;
         }
+        // If too many run, the end of one asks by itself.
         let next_read = self.read_at + READ_EVERY;
+        let next_read = if next_read > now { next_read } else { now + READ_EVERY };
         match step {
             Step::Idle => Step::Wait(next_read),
             Step::Wait(until) => Step::Wait(until.min(next_read)),
@@ -435,10 +457,14 @@ impl Scheduler for Rcp {
             return false;
         }
         if self.reads.remove(task).is_some() {
+            self.see_critical(now);
             return true;
         }
         let holds = self.writeback.holds(task);
         self.writeback.cancel(now, task);
+        if holds {
+            self.see_critical(now);
+        }
         holds
     }
 
@@ -487,292 +513,4 @@ impl Scheduler for Rcp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::split::{CauseSet, dirty};
-
-    const CLIENT: Account = 1;
-    const CHECKPOINTER: Account = 2;
-    const OTHER: Account = 3;
-    const MS: u64 = 1_000_000;
-
-    fn call(account: Account, pieces: u32) -> Call {
-        Call {
-            account,
-            pieces,
-            bytes: u64::from(pieces) * 4096,
-            urgency: if account == CHECKPOINTER { Urgency::Background } else { Urgency::Critical },
-            ..Call::default()
-        }
-    }
-
-    fn read(account: Account) -> Request {
-        Request {
-            operation: Operation::Read,
-            sector: 0,
-            sectors: 16,
-            fua: false,
-            sync: true,
-            cause: account.into(),
-            class: if account == CHECKPOINTER { IoClass::Idle } else { IoClass::BestEffort },
-            level: 4,
-            deadline: None,
-        }
-    }
-
-    #[test]
-    fn critical_calls_never_wait() {
-        let mut rcp = Rcp::default();
-        for task in 0..100 {
-            let now = Nanos(u64::from(task) * MS);
-            assert_eq!(rcp.fsync_entry(now, task, &call(CLIENT, 9_000)), Entry::Go);
-            assert_eq!(rcp.write_entry(now, task, &call(CLIENT, 9_000)), Entry::Go);
-            assert_eq!(rcp.req_add(now, task, &read(CLIENT)), Entry::Go);
-        }
-        assert_eq!(rcp.waiting(), 0);
-    }
-
-    #[test]
-    fn a_checkpoint_writes_back_in_small_batches_while_clients_commit() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(0);
-        // The client's commit takes 10 ms alone and 2 ms more for each piece in flight.
-        assert_eq!(rcp.fsync_entry(now, 9, &call(CHECKPOINTER, 300)), Entry::Wait);
-        let (mut left, mut largest) = (300, 0);
-        for round in 0..200 {
-            assert_eq!(rcp.fsync_entry(now, 0, &call(CLIENT, 1)), Entry::Go);
-            let mut ordered = 0;
-            while let Step::Writeback { task: 9, pieces } = rcp.dispatch(now) {
-                ordered += pieces;
-            }
-            if round > 20 {
-                largest = largest.max(ordered);
-            }
-            let took = Nanos(10 * MS + u64::from(ordered) * 2 * MS);
-            now += took;
-            left -= ordered;
-            if ordered > 0 {
-                rcp.written_back(now, 9, ordered, left);
-            }
-            rcp.fsync_return(now, 0, &call(CLIENT, 1), took);
-            now += Nanos(MS);
-            if left == 0 {
-                break;
-            }
-        }
-        assert_eq!(left, 0, "the checkpoint makes progress");
-        assert!((1..=16).contains(&largest), "{largest} pieces in a batch");
-        assert_eq!(rcp.dispatch(now), Step::Admit(9));
-    }
-
-    #[test]
-    fn reads_of_the_background_have_one_slot_while_clients_read() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        assert_eq!(rcp.req_add(now, 0, &read(CLIENT)), Entry::Go);
-        assert_eq!(rcp.req_add(now, 1, &read(CHECKPOINTER)), Entry::Go);
-        assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Wait);
-        assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
-        assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
-        now += READ_EVERY;
-        assert_eq!(rcp.dispatch(now), Step::Admit(2), "one each 10 ms at least, in order");
-        assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
-        rcp.req_complete(now, 1, &read(CHECKPOINTER), Nanos(MS));
-        rcp.req_complete(now, 2, &read(CHECKPOINTER), Nanos(MS));
-        assert_eq!(rcp.dispatch(now), Step::Admit(3));
-    }
-
-    #[test]
-    fn slots_double_when_no_client_reads_and_fall_back_at_once() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        let mut started = 0;
-        for step in 0..20 {
-            now += READ_EVERY;
-            for task in 0..8 {
-                let task = step * 8 + task;
-                started += u32::from(rcp.req_add(now, task, &read(CHECKPOINTER)) == Entry::Go);
-            }
-            while let Step::Admit(_) = rcp.dispatch(now) {
-                started += 1;
-            }
-        }
-        assert!((64..=84).contains(&started), "64 slots and one each 10 ms: {started}");
-        assert_eq!(rcp.req_add(now, 400, &read(CLIENT)), Entry::Go);
-        assert_eq!(rcp.slots, 1);
-    }
-
-    #[test]
-    fn the_next_read_of_a_client_is_waited_for_unless_they_come_alone() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        // The slots when a client's next read comes, after so long.
-        let mut after = |pause: Nanos| {
-            let end = now + pause;
-            let mut slots = rcp.slots;
-            while now < end {
-                let _ = rcp.may_read(now);
-                slots = rcp.slots;
-                now += READ_EVERY;
-            }
-            rcp.begin_critical(now);
-            rcp.end_critical(now);
-            slots
-        };
-        after(Nanos(2_000 * MS));
-        assert_eq!(after(Nanos(60 * MS)), 16, "it came alone: doubled after 20, 30, 40 and 50 ms");
-        assert_eq!(after(Nanos(60 * MS)), 1, "they come one after the other");
-        assert_eq!(after(Nanos(2_000 * MS)), SLOTS_MAX);
-    }
-
-    #[test]
-    fn a_background_writer_is_held_beyond_its_part_of_the_memory() {
-        let mut rcp = Rcp::default();
-        rcp.set_dirty_max(1 << 20);
-        let now = Nanos(0);
-        let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
-        assert_eq!(rcp.write_entry(now, 0, &write(0)), Entry::Go);
-        let dirtied = Dirtied { account: CHECKPOINTER, new_bytes: 1 << 20, ..Dirtied::default() };
-        rcp.buffer_dirty(now, &dirtied);
-        assert_eq!(rcp.write_entry(now, 1, &write(9)), Entry::Wait);
-        assert_eq!(rcp.dispatch(now), Step::Writeback { task: 1, pieces: WRITER_PIECES });
-        let cleaned =
-            Cleaned { causes: CauseSet::of(CHECKPOINTER), bytes: 4 << 12, ..Cleaned::default() };
-        rcp.buffer_clean(now, &cleaned);
-        rcp.written_back(now, 1, WRITER_PIECES, 5);
-        assert_eq!(rcp.dispatch(now), Step::Admit(1));
-        assert_eq!(rcp.write_entry(now, 2, &write(5)), Entry::Go, "below again");
-        assert_eq!(rcp.write_entry(now, 3, &call(CLIENT, 9_000)), Entry::Go);
-    }
-
-    #[test]
-    fn a_file_has_few_dirty_pieces_while_clients_commit() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(0) + DESERTED;
-        let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
-        assert_eq!(rcp.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
-        assert_eq!(rcp.fsync_entry(now, 1, &call(CLIENT, 1)), Entry::Go);
-        assert_eq!(rcp.write_entry(now, 2, &write(31)), Entry::Go);
-        assert_eq!(rcp.write_entry(now, 3, &write(32)), Entry::Wait);
-        rcp.fsync_return(now, 1, &call(CLIENT, 1), Nanos(MS));
-        assert_eq!(rcp.dispatch(now), Step::Writeback { task: 3, pieces: 1 });
-        now += QUIET + QUIET;
-        assert_eq!(rcp.write_entry(now, 4, &write(32)), Entry::Wait, "clients think");
-        now += DESERTED;
-        assert_eq!(rcp.write_entry(now, 5, &write(32)), Entry::Go);
-    }
-
-    #[test]
-    fn held_calls_go_on_for_stuck_clients_one_at_a_time() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 2)), Entry::Wait);
-        assert_eq!(rcp.fsync_entry(now, 2, &call(CHECKPOINTER, 2)), Entry::Wait);
-        assert!(!rcp.may_block_clients(now, 1, Nanos(9 * MS)));
-        assert!(!rcp.may_block_clients(now, 0, Nanos(10 * MS)), "it has much to write");
-        now += GUESS_EVERY;
-        assert!(rcp.may_block_clients(now, 1, Nanos(10 * MS)), "no client does I/O");
-        assert!(!rcp.may_block_clients(now, 2, Nanos(10 * MS)));
-        now += GUESS_EVERY;
-        assert_eq!(rcp.fsync_entry(now, 3, &call(CLIENT, 1)), Entry::Go);
-        now += STUCK_CALL;
-        assert!(!rcp.may_block_clients(now, 2, Nanos(99 * MS)), "it may wait for that");
-        assert!(rcp.may_block_clients(now, 2, STUCK_CALL));
-        now += STUCK_BIG;
-        assert!(rcp.may_block_clients(now, 0, STUCK_BIG));
-    }
-
-    #[test]
-    fn a_call_is_not_let_go_for_what_a_client_waited_for_before_it() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        assert!(!rcp.may_block_clients(now, 0, STUCK_BIG));
-        now += STUCK_BIG_ALONE;
-        assert!(rcp.may_block_clients(now, 0, STUCK_BIG));
-        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        now += GUESS_EVERY;
-        assert!(!rcp.may_block_clients(now, 0, STUCK_BIG), "the next file of the same task");
-    }
-
-    #[test]
-    fn one_of_many_short_calls_is_let_go_for_a_client_that_has_waited_through_them() {
-        let mut rcp = Rcp::default();
-        let now = Nanos(1_000 * MS);
-        assert_eq!(rcp.fsync_entry(now, 3, &call(CLIENT, 1)), Entry::Go);
-        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        assert!(!rcp.may_block_clients(now, 0, Nanos(99 * MS)));
-        assert!(rcp.may_block_clients(now, 0, STUCK_CALL), "the holder has made others before");
-    }
-
-    #[test]
-    fn what_is_dirty_and_never_reported_clean_holds_nobody_for_ever() {
-        let mut rcp = Rcp::default();
-        rcp.set_dirty_max(1 << 20);
-        let mut now = Nanos(1_000 * MS);
-        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 0)), Entry::Go);
-        let dirtied = Dirtied { account: CHECKPOINTER, new_bytes: 1 << 30, ..Dirtied::default() };
-        rcp.buffer_dirty(now, &dirtied);
-        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Wait);
-        rcp.cancel(now, 0);
-        // The file is unlinked, or the kernel's flusher has visited it.
-        now += dirty::PERIOD + dirty::PERIOD;
-        assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Go);
-    }
-
-    #[test]
-    fn a_client_whose_write_is_blocked_paces_the_background() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        assert_eq!(rcp.fsync_entry(now, 9, &call(CLIENT, 1)), Entry::Go);
-        rcp.fsync_return(now, 9, &call(CLIENT, 1), Nanos(5 * MS));
-        assert_eq!(rcp.write_entry(now, 0, &Call { bytes: 8192, ..call(CLIENT, 1) }), Entry::Go);
-        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 300)), Entry::Wait);
-        let mut ordered = 0;
-        for _ in 0..1_000 {
-            now += Nanos(MS);
-            // Another client's writes are quick.
-            assert_eq!(rcp.write_entry(now, 2, &call(OTHER, 1)), Entry::Go);
-            rcp.write_return(now, 2, &call(OTHER, 1));
-            if let Step::Writeback { task, pieces } = rcp.dispatch(now) {
-                ordered += pieces;
-                rcp.written_back(now, task, pieces, 300 - ordered);
-            }
-        }
-        assert!(ordered <= 10, "{ordered} pieces within a second beside a client that waits");
-        rcp.write_return(now, 0, &call(CLIENT, 1));
-        now += deadline::ACTIVE;
-        let step = rcp.dispatch(now);
-        assert!(matches!(step, Step::Writeback { pieces: 11.., .. }), "{step:?}: nobody waits");
-    }
-
-    #[test]
-    fn a_long_commit_paces_the_background() {
-        let mut rcp = Rcp::default();
-        let mut now = Nanos(1_000 * MS);
-        let commit = Call { bytes: 1 << 20, ..call(CLIENT, 40) };
-        assert_eq!(rcp.fsync_entry(now, 0, &commit), Entry::Go);
-        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 300)), Entry::Wait);
-        now += deadline::ACTIVE;
-        let step = rcp.dispatch(now);
-        assert!(matches!(step, Step::Writeback { pieces: 1, .. }), "{step:?}");
-    }
-
-    #[test]
-    fn a_promoted_task_goes_on_at_once() {
-        let mut rcp = Rcp::default();
-        let now = Nanos(1_000 * MS);
-        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        assert!(!rcp.promote(now, 0, false), "a guess lets no big fsync go");
-        assert!(rcp.promote(now, 0, true));
-        assert!(!rcp.promote(now, 0, true), "it does not wait any more");
-        assert_eq!(rcp.req_add(now, 1, &read(CLIENT)), Entry::Go);
-        assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Go);
-        assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
-        assert!(rcp.promote(now, 3, false));
-        assert_eq!(rcp.waiting(), 0);
-        rcp.fsync_return(now, 0, &call(CHECKPOINTER, 0), Nanos(MS));
-        rcp.req_complete(now, 3, &read(CHECKPOINTER), Nanos(MS));
-    }
-}
+mod tests;

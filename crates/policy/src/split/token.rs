@@ -109,6 +109,13 @@ impl Buckets {
         }
     }
 
+    /// What a dead thread of the account owed is forgotten.
+    fn forget(&mut self, account: Account) {
+        if let Some(limited) = self.limited.get_mut(usize::from(account)) {
+            *limited = 0;
+        }
+    }
+
     fn take(&mut self, now: Nanos, account: Account, bytes: u64) {
         self.each(account, |bucket| {
             bucket.wait(now);
@@ -184,6 +191,10 @@ impl Scheduler for Token {
 
     fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
         self.buckets.set(now, account, settings);
+    }
+
+    fn forget_account(&mut self, account: Account) {
+        self.buckets.forget(account);
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -281,6 +292,10 @@ impl Scheduler for ScsToken {
 
     fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
         self.buckets.set(now, account, settings);
+    }
+
+    fn forget_account(&mut self, account: Account) {
+        self.buckets.forget(account);
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {

@@ -172,6 +172,11 @@ impl RuleTable {
         self.subjects.load(Relaxed) >> subject as u32 & 1 != 0
     }
 
+    /// Which rules these are; never that of no rules, `u32::MAX`.
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Relaxed) & !(1 << 31)
+    }
+
     /// Deadline of a file's `fsync`s; zero for none.
     pub(super) fn deadline(&self, path: &[u8]) -> Nanos {
         self.find(Subject::File, &[path])
@@ -426,6 +431,7 @@ impl IoRegion {
             self.forget_wait(slot);
             slot.reset(me, if own_name || title.is_empty() { name } else { title });
             self.inherit_at_first(me, slot);
+            guarded.split.scheduler().forget_account(at as Account);
         }
         slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
         let (settings, groups) = self.rules.thread(names);

@@ -309,7 +309,8 @@ impl IoRegion {
         };
         if let Some(client) = self.accounts.iter().find(waits) {
             let on = (client.blocked.load(Relaxed) & 0xFF) as usize;
-            new.inherits_until_ns.store(lease(now, true), Relaxed);
+            let exact = client.blocked.load(Relaxed) & KNOWN != 0;
+            new.inherits_until_ns.store(lease(now, exact), Relaxed);
             new.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on.min(BLOCKERS - 1)].fetch_add(1, Relaxed);
         }

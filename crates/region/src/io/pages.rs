@@ -1,12 +1,15 @@
 //! What calls did to pages, once they have returned.
 
-use super::{CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, Task, Ticket, Written, tally};
+use super::{
+    CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, STATE, Task, TaskSlot, Ticket, WAITING,
+    Written, tally,
+};
 use crate::clock;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, Urgency,
+    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, SplitKind, Urgency,
 };
 
 impl IoRegion {
@@ -33,6 +36,9 @@ impl IoRegion {
             if let Some(task) = ticket.task.filter(|_| is_known) {
                 self.note_return(now, task);
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
+            } else if matches!(ticket.kind, CallKind::Read | CallKind::ReadStream) {
+                // It passed, but the device has read for it.
+                returned(guarded, now, Task::MAX, ticket.kind, &ticket.call, took);
             }
             if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
                 self.clean(guarded, now, ticket.call.file, &taken);
@@ -95,7 +101,7 @@ impl IoRegion {
     ) -> bool {
         let device = DeviceCost::for_device(self.control.rotational());
         let end = offset.saturating_add(bytes);
-        let marked = guarded.tally.mark(usize::from(file), offset, end, account);
+        let marked = guarded.tally.mark(clock::now(), usize::from(file), offset, end, account);
         let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return false };
         let new_bytes = marked.new_pages * PAGE_BYTES;
         // A page that was written in part goes on where it ended.
@@ -138,9 +144,7 @@ impl IoRegion {
         if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
             slot.written_back.fetch_add(written.pieces.into(), Relaxed);
         }
-        if let Some(slot) = ticket.slot(self) {
-            slot.progress_ns.store(now.0, Relaxed);
-        }
+        self.note_progress(now, ticket);
         self.locked(|guarded| {
             self.clean(guarded, now, ticket.call.file, &written.taken);
             let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
@@ -153,6 +157,22 @@ impl IoRegion {
         });
     }
 
+    /// Pieces have landed. Under a scheduler that writes back for one call after the other, that is
+    /// progress of all that wait: a call that passed now would write its pieces all at once.
+    fn note_progress(&self, now: Nanos, ticket: &Ticket) {
+        let in_turn = matches!(self.control.kind(), SplitKind::Deadline | SplitKind::Rcp);
+        let waits = |slot: &&TaskSlot| {
+            slot.word.load(Relaxed) & STATE == WAITING
+                && matches!(
+                    CallKind::from_word(slot.kind.load(Relaxed)),
+                    CallKind::Fsync | CallKind::WriteRange | CallKind::Write
+                )
+        };
+        for slot in self.tasks.iter().filter(|_| in_turn).filter(waits).chain(ticket.slot(self)) {
+            slot.progress_ns.store(now.0, Relaxed);
+        }
+    }
+
     pub(super) fn clean(
         &self,
         guarded: &mut Guarded,
@@ -162,12 +182,14 @@ impl IoRegion {
     ) {
         let device = DeviceCost::for_device(self.control.rotational());
         let bytes = taken.pages * PAGE_BYTES;
+        // The tally cuts a long run at each end of a chunk; the device does not.
+        let runs = taken.pieces.saturating_sub(bytes / tally::CHUNK_BYTES).max(1);
         let cleaned = Cleaned {
             causes: taken.causes,
             file,
             bytes,
             charged: taken.charged,
-            cost: device.runs(taken.pieces, bytes),
+            cost: device.runs(runs, bytes),
         };
         guarded.split.scheduler().buffer_clean(now, &cleaned);
     }

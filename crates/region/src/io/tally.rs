@@ -37,6 +37,12 @@ pub const FILES: usize = 4096;
 /// Slots that a file may have.
 const FILE_WAYS: usize = 16;
 
+/// A file that is dirty keeps its slot for so long after its last use.
+const FORGOTTEN: Nanos = Nanos::from_millis(60_000);
+
+/// The kernel's flusher writes data that has been dirty for so long (`dirty_expire_centisecs`).
+const EXPIRES_S: u32 = 30;
+
 /// 64 pages of a file. All zero bytes: unused.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -46,10 +52,11 @@ struct Chunk {
     bits: u64,
     causes: CauseSet,
     epoch: u32,
-    _pad: u32,
+    /// Second at which its oldest dirty page was written.
+    since: u32,
 }
 
-headworks_policy::layout!(Chunk { key, bits, causes, epoch, _pad });
+headworks_policy::layout!(Chunk { key, bits, causes, epoch, since });
 
 /// A governed file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +89,9 @@ pub struct FileState {
     /// Counts the files that had the slot.
     pub generation: u32,
     /// Not zero: it was mapped, shared and writable.
-    pub mapped: u64,
+    pub mapped: u32,
+    /// Version of the rules from which its deadline is.
+    pub rules: u32,
 }
 
 headworks_policy::layout!(FileState {
@@ -99,7 +108,8 @@ headworks_policy::layout!(FileState {
     causes,
     epoch,
     generation,
-    mapped
+    mapped,
+    rules
 });
 
 /// What a write changed.
@@ -165,21 +175,36 @@ impl Tally {
     /// A file's slot, and whether it was claimed just now. `None` if the slots that it may have are
     /// all those of dirty files.
     pub fn file(&mut self, device: u64, inode: u64, now: Nanos) -> Option<(usize, bool)> {
-        let place = place_of(device.rotate_left(32) ^ inode) & (FILES - 1) & !(FILE_WAYS - 1);
-        let mut slots = place..place + FILE_WAYS;
-        let is_it = |at: &usize| self.files[*at].device == device && self.files[*at].inode == inode;
-        if let Some(at) = slots.find(is_it) {
+        if let Some(at) = self.find_file(device, inode) {
             self.files[at].used = now;
             return Some((at, false));
         }
+        let place = place_of(device.rotate_left(32) ^ inode) & (FILES - 1) & !(FILE_WAYS - 1);
+        // The kernel's flusher has visited a file that was last used so long ago.
+        let is_clean = |file: &FileState| file.pages == 0 || now.since(file.used) >= FORGOTTEN;
         let at = (place..place + FILE_WAYS)
-            .filter(|at| self.files[*at].pages == 0)
-            .min_by_key(|at| self.files[*at].used)?;
+            .filter(|at| is_clean(&self.files[*at]))
+            .min_by_key(|at| (self.files[*at].pages > 0, self.files[*at].used))?;
         let generation = self.files[at].generation.wrapping_add(1);
         let epoch = self.files[at].epoch.wrapping_add(1);
         self.files[at] =
             FileState { device, inode, used: now, generation, epoch, ..FileState::default() };
         Some((at, true))
+    }
+
+    /// The slot of a file that is known.
+    pub fn find_file(&self, device: u64, inode: u64) -> Option<usize> {
+        let place = place_of(device.rotate_left(32) ^ inode) & (FILES - 1) & !(FILE_WAYS - 1);
+        let is_it = |at: &usize| self.files[*at].device == device && self.files[*at].inode == inode;
+        (place..place + FILE_WAYS).find(is_it)
+    }
+
+    /// The file is gone: its number may be another file's soon. To be called when it is clean.
+    pub fn give_up(&mut self, file: usize) {
+        if let Some(state) = self.files.get_mut(file) {
+            let generation = state.generation.wrapping_add(1);
+            *state = FileState { generation, epoch: state.epoch, ..FileState::default() };
+        }
     }
 
     /// What is known of a file.
@@ -225,27 +250,39 @@ impl Tally {
         if let Some(file) = self.files.get_mut(file as usize)
             && file.epoch == chunk.epoch
         {
-            file.pages = file.pages.saturating_sub(u64::from(chunk.bits.count_ones()));
+            let pages = u64::from(chunk.bits.count_ones());
+            let part = (file.charged.0 / file.pages.max(1)).saturating_mul(pages);
+            file.charged = file.charged - Nanos(part);
+            file.pages = file.pages.saturating_sub(pages);
             file.pieces = file.pieces.saturating_sub(pieces(chunk.bits));
         }
     }
 
     /// A write of `[offset, end)` by `account`.
-    pub fn mark(&mut self, file: usize, offset: u64, end: u64, account: u16) -> Marked {
+    pub fn mark(&mut self, now: Nanos, file: usize, offset: u64, end: u64, account: u16) -> Marked {
         let mut marked = Marked::default();
         let Some(epoch) = self.files.get(file).map(|file| file.epoch) else { return marked };
         if end <= offset {
             return marked;
         }
         let (first, last) = (offset / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
+        let second = (now.0 / 1_000_000_000) as u32;
         let (mut more, mut fewer) = (0, 0);
         for number in first..=last {
             let at = self.claim(key_of(file, number));
+            let old = second.wrapping_sub(self.chunks[at].since) >= EXPIRES_S;
+            if old {
+                // The flusher has written its pages: this write makes them dirty anew.
+                self.forget(at);
+            }
             let chunk = &mut self.chunks[at];
-            if chunk.epoch != epoch {
+            if chunk.epoch != epoch || old {
                 chunk.bits = 0;
                 chunk.causes = CauseSet::default();
                 chunk.epoch = epoch;
+            }
+            if chunk.bits == 0 {
+                chunk.since = second;
             }
             let new = mask(number, offset, end) & !chunk.bits;
             marked.previous.union(chunk.causes);
@@ -390,15 +427,15 @@ mod tests {
     fn pages_are_counted_once_until_they_are_flushed() {
         let mut tally = tally();
         let file = file(&mut tally);
-        assert_eq!(tally.mark(file, 0, 8192, 3).new_pages, 2);
-        let again = tally.mark(file, 4096, 12_288, 4);
+        assert_eq!(tally.mark(Nanos(1), file, 0, 8192, 3).new_pages, 2);
+        let again = tally.mark(Nanos(1), file, 4096, 12_288, 4);
         assert_eq!((again.new_pages, again.previous), (1, CauseSet::of(3)));
-        assert_eq!(tally.mark(file, 1 << 30, (1 << 30) + 1, 3).new_pages, 1);
+        assert_eq!(tally.mark(Nanos(1), file, 1 << 30, (1 << 30) + 1, 3).new_pages, 1);
         let state = tally.state(file).unwrap();
         assert_eq!((state.pages, state.pieces), (4, 2));
         let flushed = tally.flush(file);
         assert_eq!((flushed.pages, flushed.pieces, flushed.causes.len()), (4, 2, 2));
-        assert_eq!(tally.mark(file, 0, 4096, 3).new_pages, 1, "clean after the flush");
+        assert_eq!(tally.mark(Nanos(1), file, 0, 4096, 3).new_pages, 1, "clean after the flush");
     }
 
     #[test]
@@ -406,7 +443,7 @@ mod tests {
         let mut tally = tally();
         let file = file(&mut tally);
         for page in [900u64, 3, 4, 5, 63, 64] {
-            tally.mark(file, page * 4096, page * 4096 + 4096, 1);
+            tally.mark(Nanos(1), file, page * 4096, page * 4096 + 4096, 1);
         }
         let mut offset = 0;
         let mut found = Vec::new();
@@ -428,7 +465,7 @@ mod tests {
     fn a_range_is_unmarked_by_whole_pages() {
         let mut tally = tally();
         let file = file(&mut tally);
-        tally.mark(file, 0, 100 * 4096, 3);
+        tally.mark(Nanos(1), file, 0, 100 * 4096, 3);
         let before = tally.state(file).unwrap().pieces;
         assert_eq!((before, tally.unmark(file, 1, 4096).pages), (2, 0));
         let taken = tally.unmark(file, 10 * 4096 - 1, 20 * 4096 + 1);
@@ -447,7 +484,9 @@ mod tests {
         let file = file(&mut tally);
         let mut marked = 0;
         for number in 0..2 * CHUNKS as u64 {
-            marked += tally.mark(file, number * CHUNK_BYTES, number * CHUNK_BYTES + 1, 1).new_pages;
+            marked += tally
+                .mark(Nanos(1), file, number * CHUNK_BYTES, number * CHUNK_BYTES + 1, 1)
+                .new_pages;
         }
         let state = *tally.state(file).unwrap();
         assert!(state.pages <= CHUNKS as u64 && state.pages > CHUNKS as u64 / 2);
@@ -471,11 +510,49 @@ mod tests {
     fn files_come_and_go_but_dirty_ones_stay() {
         let mut tally = tally();
         let first = tally.file(1, 1, Nanos(1)).unwrap().0;
-        tally.mark(first, 0, 1, 0);
+        tally.mark(Nanos(1), first, 0, 1, 0);
         for inode in 2..50_000u64 {
             let (at, fresh) = tally.file(1, inode, Nanos(inode)).unwrap();
             assert!(fresh && at != first);
         }
         assert_eq!(tally.file(1, 1, Nanos(9_000)).unwrap(), (first, false));
+    }
+
+    #[test]
+    fn what_the_flusher_has_written_is_made_dirty_anew() {
+        let mut tally = tally();
+        let file = file(&mut tally);
+        let at = |second: u64| Nanos(second * 1_000_000_000);
+        assert_eq!(tally.mark(at(9), file, 0, 8192, 1).new_pages, 2);
+        assert_eq!(tally.mark(at(38), file, 0, 8192, 1).new_pages, 0, "still dirty");
+        assert_eq!(tally.mark(at(39), file, 0, 4096, 1).new_pages, 1);
+        let state = tally.state(file).unwrap();
+        assert_eq!((state.pages, state.pieces), (1, 1));
+        assert_eq!(tally.mark(at(68), file, 4096, 8192, 1).new_pages, 1);
+        assert_eq!(tally.state(file).unwrap().pages, 2);
+    }
+
+    #[test]
+    fn dirty_files_that_nobody_uses_any_more_make_room() {
+        let mut tally = tally();
+        // Each is dirty, until all slots that one may have are those of others.
+        let refused = |inode: &u64| match tally.file(1, *inode, Nanos(*inode)) {
+            Some((at, _)) => tally.mark(Nanos(1), at, 0, 4096, 1).new_pages == u64::MAX,
+            None => true,
+        };
+        let next = (1..50_000).find(refused).expect("there are fewer slots");
+        let (at, fresh) = tally.file(1, next, FORGOTTEN + Nanos(next)).unwrap();
+        assert!(fresh && tally.state(at).unwrap().pages == 0);
+    }
+
+    #[test]
+    fn a_chunk_that_makes_room_takes_its_charge_with_it() {
+        let mut tally = tally();
+        let file = file(&mut tally);
+        tally.mark(Nanos(1), file, 0, 4096 * 4, 1);
+        tally.state_mut(file).unwrap().charged = Nanos(400);
+        let at = tally.find(key_of(file, 0)).unwrap();
+        tally.forget(at);
+        assert_eq!(tally.flush(file), Unmarked { causes: CauseSet::of(1), ..Unmarked::default() });
     }
 }
