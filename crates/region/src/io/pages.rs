@@ -417,4 +417,23 @@ mod tests {
             region.leave(ticket, None);
         }
     }
+
+    #[test]
+    fn calls_hardly_wait_for_a_lock_that_was_not_to_be_had() {
+        let path = format!("/dev/shm/headworks-io-stopped-{}", std::process::id());
+        let name = std::ffi::CString::new(path.clone()).unwrap();
+        let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
+        std::fs::remove_file(path).unwrap();
+        region.start(SplitKind::Afq, true);
+        let held = region.lock.acquire(|_| false).unwrap();
+        let waited = || {
+            let begun = std::time::Instant::now();
+            assert!(!region.wrote(40, 1, 0, 4096));
+            begun.elapsed()
+        };
+        // By another thread: this one has the lock.
+        let (first, second) = std::thread::spawn(move || (waited(), waited())).join().unwrap();
+        drop(held);
+        assert!(second < first, "{first:?}, then {second:?}");
+    }
 }
