@@ -77,7 +77,8 @@ pub const DESERTED: Nanos = Nanos::from_millis(5_000);
 /// Writes are held to files whose deadline is this long or longer: the file of a log is not.
 const LONG: Nanos = Nanos::from_millis(1_000);
 
-/// Pieces that a throttled writer writes back before it goes on.
+/// Pieces that a throttled writer writes back before it goes on: so many, or under
+/// `split-deadline` a whole batch if that is more.
 pub(super) const WRITER_PIECES: u32 = 4;
 
 /// Deadline of an `fsync` without one.
@@ -337,6 +338,11 @@ impl Deadline {
         self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
     }
 
+    /// Pieces that fit into one batch, and what a throttled writer has at least.
+    fn few(&self) -> u32 {
+        WRITER_PIECES.max(self.batch / QUARTERS)
+    }
+
     /// The writer waits until some pieces of its file are written back.
     pub(super) fn throttle(&mut self, now: Nanos, task: Task, call: &Call) {
         let pieces = call.pieces.min(WRITER_PIECES);
@@ -418,7 +424,8 @@ impl Scheduler for Deadline {
         if call.pieces < self.settings.pieces_max || !self.hurts(now, call) {
             return Entry::Go;
         }
-        self.throttle(now, task, call);
+        let pieces = call.pieces.min(self.few());
+        self.wait_for_writeback(now, task, &Call { pieces, ..*call });
         Entry::Wait
     }
 
@@ -462,13 +469,14 @@ impl Scheduler for Deadline {
             self.waiting.remove(task);
             return Step::Admit(task);
         }
+        let few = self.few();
         let first = self
             .waiting
             .iter()
             .filter(|(_, waiter)| of_mark(waiter.mark).1 > 0)
             .min_by_key(|(_, waiter)| {
                 // A throttled writer's few pieces do not wait behind an `fsync` of many.
-                let big = of_mark(waiter.mark).1 > WRITER_PIECES;
+                let big = of_mark(waiter.mark).1 > few;
                 (big, waiter.arrived + deadline_of(&waiter.call))
             })
             .map(|(task, waiter)| (task, *waiter));
@@ -763,5 +771,17 @@ mod tests {
         deadline.throttle(now + Nanos(1), 3, &big(40));
         let step = deadline.dispatch(now + Nanos(1));
         assert_eq!(step, Step::Writeback { task: 3, pieces: WRITER_PIECES });
+    }
+
+    #[test]
+    fn a_throttled_writer_writes_a_whole_batch_back() {
+        let mut deadline = Box::new(Deadline::default());
+        deadline.batch = 10 * QUARTERS;
+        let now = Nanos::from_millis(1_000);
+        assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
+        deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
+        assert_eq!(deadline.write_entry(now, 3, &big(40)), Entry::Wait);
+        let step = deadline.dispatch(now + ACTIVE);
+        assert_eq!(step, Step::Writeback { task: 3, pieces: 10 });
     }
 }
