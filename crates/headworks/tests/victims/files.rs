@@ -95,7 +95,8 @@ const HOLD_MS: u64 = 1_500;
 /// The milliseconds that a program prints which has used up all that it may for a quarter of an
 /// hour.
 fn out_of_tokens(source: &str) -> Option<Vec<u64>> {
-    let program = Workshop::open()?.compile(source, &[]);
+    let workshop = Workshop::open()?;
+    let program = workshop.compile(source, &[]);
     let dir = std::env::temp_dir().join(format!("headworks-{source}-{}", std::process::id()));
     let run = RunDir::new();
     let rules = "[[io.thread]]\nname = \"*\"\nbytes_per_s = 1000\n";
