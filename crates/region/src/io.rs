@@ -47,7 +47,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hdwrkio\x01");
 /// A sleeper looks again after this time at the latest.
 const MAX_SLEEP: Nanos = Nanos::from_millis(100);
 
-/// After the lock was not to be had, calls wait for it for a short time only, for so long.
+/// A call could not get the lock. During this time after it, other calls wait for the lock for 2 ms
+/// at most.
 const BUSY_FOR: Nanos = Nanos::from_millis(1_000);
 
 /// A task that runs for so long may have lost its thread.
@@ -90,7 +91,7 @@ pub struct IoControl {
     without_inheritance: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
     pub lock_busy: AtomicU64,
-    /// Until then the lock is waited for for a short time only.
+    /// Until this time, calls wait for the lock for 2 ms at most.
     lock_busy_until_ns: AtomicU64,
     /// Calls that passed because all tasks were in use.
     pub tasks_full: AtomicU64,
@@ -371,7 +372,7 @@ impl IoRegion {
         let was_busy = |now: Nanos| now < Nanos(busy.load(Relaxed));
         let Some(held) = self.lock.acquire(was_busy) else {
             self.control.lock_busy.fetch_add(1, Relaxed);
-            // A process was stopped with the lock: the next calls do not wait for it as long.
+            // A process was stopped while it held the lock. The next calls give up sooner.
             busy.store((clock::now() + BUSY_FOR).0, Relaxed);
             return None;
         };
@@ -717,8 +718,8 @@ impl IoRegion {
         }
     }
 
-    /// A program begins in this thread: what the thread had was another program's, which it was
-    /// before `exec`.
+    /// A program begins in this thread after `exec`. Calls that the program before it had not ended
+    /// are given up: nobody will report their end.
     pub fn begins_anew(&self, tid: u32) {
         for slot in self.tasks.iter().filter(|slot| slot.tid.load(Relaxed) == tid) {
             slot.tid.store(NO_THREAD, Relaxed);

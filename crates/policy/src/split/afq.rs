@@ -206,8 +206,9 @@ impl Afq {
     fn enter(&mut self, now: Nanos, task: Task, call: &Call, kind: u64) -> Entry {
         let at = usize::from(call.account).min(ACCOUNTS - 1);
         if now.since(self.seen[at]) > self.settings.grace {
-            // Whoever comes back has saved nothing, and has not lost anything either: a neighbour
-            // may be far ahead by one long call.
+            // An account that was idle saves up no share: its pass is at least the least pass of
+            // the active ones. It is not raised further: one long call may have put a neighbour's
+            // pass far ahead.
             let floor = self.least_pass(now).map_or(self.reached, |least| least.min(self.reached));
             self.pass[at] = self.pass[at].max(floor);
         }

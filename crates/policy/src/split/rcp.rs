@@ -438,7 +438,7 @@ impl Scheduler for Rcp {
         if self.reads.is_empty() {
             return step;
         }
-        // If too many run, the end of one asks by itself.
+        // If more reads run than there are slots, the next one to end calls `dispatch`.
         let next_read = self.read_at + READ_EVERY;
         let next_read = if next_read > now { next_read } else { now + READ_EVERY };
         match step {

@@ -355,13 +355,18 @@ mod tests {
     use headworks_policy::split::{Entry, SplitKind};
     use std::time::Duration;
 
-    #[test]
-    fn a_return_without_the_lock_is_told_later() {
-        let path = format!("/dev/shm/headworks-io-lock-{}", std::process::id());
+    fn region(called: &str) -> &'static IoRegion {
+        let path = format!("/dev/shm/headworks-io-{called}-{}", std::process::id());
         let name = std::ffi::CString::new(path.clone()).unwrap();
         let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
         std::fs::remove_file(path).unwrap();
         region.start(SplitKind::Afq, true);
+        region
+    }
+
+    #[test]
+    fn a_return_without_the_lock_is_told_later() {
+        let region = region("lock");
         let file = region.file(1, 1, |_| 0).unwrap().0;
         let tickets = [0, 1].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
         assert!(tickets.iter().all(|ticket| region.is_admitted(ticket)));
@@ -385,11 +390,7 @@ mod tests {
 
     #[test]
     fn the_turn_of_a_call_that_passed_without_the_lock_is_given_back() {
-        let path = format!("/dev/shm/headworks-io-passed-{}", std::process::id());
-        let name = std::ffi::CString::new(path.clone()).unwrap();
-        let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
-        std::fs::remove_file(path).unwrap();
-        region.start(SplitKind::Afq, true);
+        let region = region("passed");
         region.set_hold_max(Nanos::from_millis(1));
         let file = region.file(1, 1, |_| 0).unwrap().0;
         let tickets = [0; 4].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
@@ -420,11 +421,7 @@ mod tests {
 
     #[test]
     fn calls_hardly_wait_for_a_lock_that_was_not_to_be_had() {
-        let path = format!("/dev/shm/headworks-io-stopped-{}", std::process::id());
-        let name = std::ffi::CString::new(path.clone()).unwrap();
-        let region: &'static IoRegion = IoMapping::create(&name, None).unwrap().region();
-        std::fs::remove_file(path).unwrap();
-        region.start(SplitKind::Afq, true);
+        let region = region("stopped");
         let held = region.lock.acquire(|_| false).unwrap();
         let waited = || {
             let begun = std::time::Instant::now();
