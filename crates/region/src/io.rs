@@ -485,7 +485,8 @@ impl IoRegion {
         Some((at as u16, generation))
     }
 
-    /// A file has lost its last name: nobody will write its dirty pages, unless it is still open.
+    /// A file's last name was removed. Its dirty pages count as given up, also if it is still open:
+    /// then the charge for them is lost.
     pub fn removed(&self, device: u64, inode: u64) {
         let Some(at) = self.locked(|guarded| guarded.tally.find_file(device, inode)).flatten()
         else {

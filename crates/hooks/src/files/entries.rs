@@ -4,7 +4,7 @@
 use super::region;
 use libc::{c_char, c_int};
 
-/// A regular file, found by a name of its.
+/// A regular file, found by one of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     device: u64,

@@ -199,7 +199,8 @@ impl Tally {
         (place..place + FILE_WAYS).find(is_it)
     }
 
-    /// The file is gone: its number may be another file's soon. To be called when it is clean.
+    /// The file is removed, and its inode may be used again. Its slot is free from now on. The
+    /// caller has taken its dirty pages out before.
     pub fn give_up(&mut self, file: usize) {
         if let Some(state) = self.files.get_mut(file) {
             let generation = state.generation.wrapping_add(1);
