@@ -289,8 +289,9 @@ impl Call {
 pub fn before_write(fd: c_int, bytes: usize) -> Option<Call> {
     let file = governed(fd)?;
     let mut call = Call::of(file);
-    if file.region.holds(CallKind::Write) {
-        call.enter(CallKind::Write, fd, bytes as u64);
+    let kind = if file.direct { CallKind::WriteDirect } else { CallKind::Write };
+    if file.region.holds(kind) {
+        call.enter(kind, fd, bytes as u64);
     }
     Some(call)
 }

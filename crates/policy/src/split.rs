@@ -89,6 +89,7 @@ pub mod deadline;
 mod dirty;
 pub mod kind;
 pub mod rcp;
+mod strides;
 pub mod token;
 pub mod trust;
 mod waiting;
@@ -139,6 +140,15 @@ pub struct Call {
     pub deadline: Nanos,
     /// Whether a client's request waits for it.
     pub urgency: Urgency,
+    /// Not zero: the call is a write to the device itself (`O_DIRECT`).
+    pub direct: u32,
+}
+
+impl Call {
+    /// Whether it writes to the device itself.
+    pub fn is_direct(&self) -> bool {
+        self.direct != 0
+    }
 }
 
 /// Whether a client's request waits for a call (RCP, section 3).
@@ -169,7 +179,7 @@ impl Urgency {
     }
 }
 
-crate::layout!(Call { account, file, bytes, pieces, deadline, urgency });
+crate::layout!(Call { account, file, bytes, pieces, deadline, urgency, direct });
 
 /// Pages that a write made dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

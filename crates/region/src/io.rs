@@ -202,6 +202,8 @@ pub enum CallKind {
     WriteRange = 6,
     /// A read of a stream: the kernel has read ahead, or does so because of it.
     ReadStream = 7,
+    /// Writes to the device itself (`O_DIRECT`).
+    WriteDirect = 8,
 }
 
 impl CallKind {
@@ -214,7 +216,8 @@ impl CallKind {
             4 => CallKind::Read,
             5 => CallKind::ReadCall,
             6 => CallKind::WriteRange,
-            _ => CallKind::ReadStream,
+            7 => CallKind::ReadStream,
+            _ => CallKind::WriteDirect,
         }
     }
 }
@@ -263,14 +266,16 @@ headworks_policy::layout!(TaskSlot {
 impl TaskSlot {
     /// What was entered, as far as its return needs it.
     fn call(&self) -> (CallKind, Call) {
+        let kind = CallKind::from_word(self.kind.load(Relaxed));
         let call = Call {
             account: self.account.load(Relaxed) as Account,
             file: self.file.load(Relaxed),
             urgency: Urgency::from_word(self.urgency.load(Relaxed)),
             pieces: self.pieces.load(Relaxed),
+            direct: u32::from(kind == CallKind::WriteDirect),
             ..Call::default()
         };
-        (CallKind::from_word(self.kind.load(Relaxed)), call)
+        (kind, call)
     }
 }
 
@@ -520,7 +525,7 @@ impl IoRegion {
     pub fn holds(&self, kind: CallKind) -> bool {
         let scheduler = self.control.kind();
         match kind {
-            CallKind::Fsync | CallKind::Write => true,
+            CallKind::Fsync | CallKind::Write | CallKind::WriteDirect => true,
             CallKind::WriteRange => matches!(scheduler, SplitKind::Rcp | SplitKind::Deadline),
             CallKind::ReadStream => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
@@ -540,7 +545,8 @@ impl IoRegion {
     pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
         let now = clock::now();
         let urgency = self.urgency(account);
-        let call = Call { account, file: file.into(), bytes, urgency, ..Call::default() };
+        let direct = u32::from(kind == CallKind::WriteDirect);
+        let call = Call { account, file: file.into(), bytes, urgency, direct, ..Call::default() };
         let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
         self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
         ticket
@@ -548,7 +554,7 @@ impl IoRegion {
 
     fn enter_locked(&self, guarded: &mut Guarded, now: Nanos, ticket: &mut Ticket) {
         if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
-            ticket.call.deadline = file.deadline;
+            ticket.call.deadline = self.deadline(ticket.call.account, file.deadline);
             if matches!(ticket.kind, CallKind::Fsync | CallKind::WriteRange) {
                 // What was given are pages of a mapping, which the tally does not know.
                 ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
@@ -587,7 +593,7 @@ impl IoRegion {
         // A call that returned while the lock was busy may have left a waiter with this number.
         scheduler.cancel(now, task);
         let entry = match ticket.kind {
-            CallKind::Write => scheduler.write_entry(now, task, call),
+            CallKind::Write | CallKind::WriteDirect => scheduler.write_entry(now, task, call),
             CallKind::Fsync => scheduler.fsync_entry(now, task, call),
             CallKind::WriteRange => scheduler.range_entry(now, task, call),
             CallKind::Create => scheduler.creat_entry(now, task, call),

@@ -670,3 +670,33 @@ fn a_program_that_begins_in_a_held_thread_takes_nobodys_room() {
     assert!(region.is_admitted(&ticket));
     region.leave(ticket, None);
 }
+
+#[test]
+fn of_a_threads_deadline_and_a_files_the_shorter_holds() {
+    let region = region(SplitKind::Deadline);
+    let rule = |subject, pattern: &[u8], ms| IoRule {
+        subject,
+        pattern: Text::new(pattern),
+        deadline: Nanos::from_millis(ms),
+        level: None,
+        rate: 0,
+        burst: 0,
+        ground: Ground::Unknown,
+    };
+    region.set_rules(&[
+        rule(Subject::File, b"/data/1", 20),
+        rule(Subject::File, b"/data/2", 900),
+        rule(Subject::Thread, b"check*", 200),
+    ]);
+    let deadline = |me, at| {
+        let ticket = region.enter(CallKind::Fsync, me, at, 0);
+        let deadline = ticket.call.deadline;
+        region.leave(ticket, None);
+        deadline
+    };
+    let me = account(region, "checkpointer");
+    for (inode, ms) in [(1, 20), (2, 200), (3, 200)] {
+        assert_eq!(deadline(me, file(region, inode)), Nanos::from_millis(ms), "file {inode}");
+    }
+    assert_eq!(deadline(0, file(region, 3)), Nanos(0), "another thread");
+}

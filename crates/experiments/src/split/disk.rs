@@ -23,6 +23,8 @@ pub(super) struct Stack {
     pub linked: bool,
     /// The file system, as `headworks volume create --fs` has it.
     pub file_system: &'static str,
+    /// Whether the kernel throttles writeback as it does by itself.
+    pub throttle: bool,
 }
 
 /// A mounted volume, which goes with everything on it when it is dropped.
@@ -63,7 +65,8 @@ impl Disk {
             ("scheduler", "none"),
             ("nr_requests", QUEUE),
             ("scheduler", stack.kernel),
-            ("wbt_lat_usec", "0"),
+            // −1 is what the kernel takes for this device.
+            ("wbt_lat_usec", if stack.throttle { "-1" } else { "0" }),
         ] {
             let path = queue.join(file);
             // A kernel without the throttle has no such file.

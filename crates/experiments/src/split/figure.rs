@@ -220,7 +220,14 @@ impl Arm {
         device: &'static str,
         kernel: &'static str,
     ) -> Self {
-        let stack = Stack { device, kernel, volume: "noop", linked: false, file_system: "ext4" };
+        let stack = Stack {
+            device,
+            kernel,
+            volume: "noop",
+            linked: false,
+            file_system: "ext4",
+            throttle: false,
+        };
         Arm { label, stack, io: None, options: "", only: &[], quick: true }
     }
 
@@ -230,6 +237,11 @@ impl Arm {
 
     pub(super) const fn options(self, lines: &'static str) -> Self {
         Arm { options: lines, ..self }
+    }
+
+    /// The kernel's writeback throttle is on.
+    pub(super) const fn throttle(self) -> Self {
+        Arm { stack: Stack { throttle: true, ..self.stack }, ..self }
     }
 
     /// The scheduler of the volume's own queue.

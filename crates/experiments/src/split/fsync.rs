@@ -30,6 +30,10 @@ const ALONE_A: &str = "disk: A alone";
 const ALONE_B: &str = "disk: B alone";
 const DISK: &str = "disk: mq-deadline";
 const DISK_BFQ: &str = "disk: bfq";
+const DISK_NONE: &str = "disk: none";
+const DISK_KYBER: &str = "disk: kyber";
+const DISK_THROTTLE: &str = "disk: mq-deadline, throttle on";
+const DISK_SPLIT_THROTTLE: &str = "disk: split-deadline, throttle on";
 const DISK_SPLIT: &str = "disk: split-deadline";
 const DISK_SPLIT_B: &str = "disk: split-deadline, B alone";
 const FLASH_A: &str = "flash: A alone";
@@ -45,7 +49,7 @@ pub(super) const FIG_14: Figure = Figure {
     paper: PAPER,
     figure: "Figure 2.14; Table 2.4",
     about: "A appends a block of 4 KiB and calls fsync; B writes 1,024 blocks at random places of 1 GiB \
-            and calls fsync. Writeback throttle off.",
+            and calls fsync. Writeback throttle off, but where an arm has it.",
     axis: "A's pause, ms",
     times: TIMES,
     around_s: 15,
@@ -54,6 +58,13 @@ pub(super) const FIG_14: Figure = Figure {
         Arm::new(ALONE_B, "hdd", "mq-deadline").only(&["B"]).full_only(),
         Arm::new(DISK, "hdd", "mq-deadline"),
         Arm::new(DISK_BFQ, "hdd", "bfq").full_only(),
+        Arm::new(DISK_NONE, "hdd", "none").full_only(),
+        Arm::new(DISK_KYBER, "hdd", "kyber").full_only(),
+        Arm::new(DISK_THROTTLE, "hdd", "mq-deadline").throttle().full_only(),
+        Arm::new(DISK_SPLIT_THROTTLE, "hdd", "mq-deadline")
+            .throttle()
+            .io("split-deadline")
+            .full_only(),
         Arm::new(DISK_SPLIT, "hdd", "mq-deadline").io("split-deadline"),
         Arm::new(DISK_SPLIT_B, "hdd", "mq-deadline").io("split-deadline").only(&["B"]).full_only(),
         Arm::new(FLASH_A, "ssd-c", "mq-deadline").only(&["A"]).full_only(),

@@ -242,6 +242,13 @@ pub(super) const FIG_SPLIT: Figure = Figure {
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
         Arm::new(BFQ, "hdd", "bfq").full_only(),
+        Arm::new("none", "hdd", "none").full_only(),
+        Arm::new("kyber", "hdd", "kyber").full_only(),
+        Arm::new("mq-deadline, throttle on", "hdd", "mq-deadline").throttle().full_only(),
+        Arm::new("split-deadline, throttle on", "hdd", "mq-deadline")
+            .throttle()
+            .io("split-deadline")
+            .full_only(),
         Arm::new(SPLIT_DEADLINE, "hdd", "mq-deadline").io("split-deadline"),
     ],
     points: &[PAPER, DEFAULTS],

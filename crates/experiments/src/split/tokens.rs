@@ -114,7 +114,9 @@ fn load(at: f64, dir: &Path) -> Vec<Task> {
 pub(super) fn distance(seed: &Seed<'_>, arm: &str, limit_mb_per_s: f64) -> f64 {
     let target = seed.get(ALONE, READ_RANDOM, "a_mb_per_s") - limit_mb_per_s;
     let far = |at: &f64| (seed.get(arm, *at, "a_mb_per_s") / target - 1.0).abs() * 100.0;
-    LOADS.iter().map(far).fold(0.0, f64::max)
+    // What is not a number stays so: then there is nothing to compare.
+    let larger = |most: f64, far: f64| if far > most || far.is_nan() { far } else { most };
+    LOADS.iter().map(far).fold(0.0, larger)
 }
 
 fn of_free(seed: &Seed<'_>, at: f64) -> f64 {

@@ -154,7 +154,9 @@ pub(crate) fn threads(
             Some(true) => Ground::Foreground,
             Some(false) => Ground::Background,
         };
-        let rule = IoRule { subject, pattern, level, rate, burst, ground, ..EMPTY };
+        let deadline = thread.fsync_ms.as_ref().map(|ms| deadline(ms, place)).transpose()?;
+        let deadline = deadline.unwrap_or_default();
+        let rule = IoRule { subject, pattern, deadline, level, rate, burst, ground };
         rules.push((at, rule));
     }
     Ok(rules)
@@ -177,12 +179,16 @@ pub(crate) fn files(
                 "Add a deadline: `fsync_ms = 5`.".to_owned(),
             )
         })?;
-        let mend = "Write milliseconds from 0.1 to 600000.";
-        let ms = within("fsync_ms", ms, 0.1..=600_000.0, mend, place)?;
-        let deadline = Nanos((ms * 1e6) as u64);
+        let deadline = deadline(ms, place)?;
         rules.push((at, IoRule { subject: Subject::File, pattern, deadline, ..EMPTY }));
     }
     Ok(rules)
+}
+
+fn deadline(ms: &Spanned<f64>, place: &Place<'_>) -> Result<Nanos, ConfigError> {
+    let mend = "Write milliseconds from 0.1 to 600000.";
+    let ms = within("fsync_ms", ms, 0.1..=600_000.0, mend, place)?;
+    Ok(Nanos((ms * 1e6) as u64))
 }
 
 fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, ConfigError> {

@@ -75,6 +75,9 @@ pub(crate) struct IoThreadSection {
     pub bytes_per_s: Number,
     /// Normalized bytes that they may save up. Default: a second's worth.
     pub burst_bytes: Number,
+    /// Time within which an `fsync` by these threads should be over, 0.1 to 600000 ms. Of this one
+    /// and the file's the shorter one holds.
+    pub fsync_ms: Option<Spanned<f64>>,
     /// With `rcp`: whether clients wait for these threads. Default: what the gate sees.
     pub foreground: Option<bool>,
 }

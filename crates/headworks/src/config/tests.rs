@@ -110,7 +110,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     let config = parse(
         "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\ninheritance = false\nbackground_reads = 4\n\
          [[io.file]]\npath = \"*/wal\"\nfsync_ms = 2.5\n\
-         [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n\
+         [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\nfsync_ms = 200\n\
          [[io.thread]]\nclass = \"reports\"\n[[io.thread]]\ncgroup = \"*/b.slice/*\"\n",
     )
     .unwrap();
@@ -119,6 +119,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
     assert_eq!((io.hold_max, io.inheritance), (Nanos::from_millis(200), false));
     assert_eq!(io.background_reads, 4);
     assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
+    assert_eq!(io.rules[1].deadline, Nanos::from_millis(200));
     assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (Some(7), 1_000, 0));
     let subjects = io.rules[1..].iter().map(|rule| rule.subject);
     assert!(subjects.eq([Subject::Thread, Subject::Class, Subject::Cgroup]));
@@ -129,6 +130,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
         ("[[io.file]]\npath = \"a\"\n", "says nothing"),
         ("[[io.file]]\npath = \"a\"\nfsync_ms = 0\n", "out of range"),
         ("[[io.thread]]\nname = \"a\"\npriority = 8\n", "out of range"),
+        ("[[io.thread]]\nname = \"a\"\nfsync_ms = 0\n", "out of range"),
         ("[io]\nscheduler = \"cfq\"\n", "knows no \"cfq\""),
     ] {
         let (_, what) = refusal(text);

@@ -5,6 +5,9 @@ use crate::rig::{Rig, can_mount_or_skip};
 use headworks_rig::{PostgresServer, Server, mariadb_or_skip, postgres_or_skip, server_can_reach};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +34,7 @@ fn cuts() -> u64 {
 trait Database: Sized {
     type Client;
     /// Behind this I/O scheduler, if any.
-    fn start(data: &std::path::Path, io: &[OsString]) -> Self;
+    fn start(data: &Path, io: &[OsString]) -> Self;
     fn connect(&self) -> Self::Client;
     /// Runs a statement; whether it was acknowledged.
     fn run(client: &mut Self::Client, sql: &str) -> bool;
@@ -45,7 +48,7 @@ trait Database: Sized {
 impl Database for Server {
     type Client = headworks_rig::Client;
 
-    fn start(data: &std::path::Path, io: &[OsString]) -> Self {
+    fn start(data: &Path, io: &[OsString]) -> Self {
         Server::builder()
             .prefix(io)
             .data_directory(data)
@@ -87,7 +90,7 @@ impl Database for Server {
 impl Database for PostgresServer {
     type Client = postgres::Client;
 
-    fn start(data: &std::path::Path, io: &[OsString]) -> Self {
+    fn start(data: &Path, io: &[OsString]) -> Self {
         PostgresServer::builder()
             .prefix(io)
             .data_directory(data)
@@ -126,6 +129,108 @@ impl Database for PostgresServer {
 
     fn stop(mut self) {
         self.end(libc::SIGINT, Duration::from_secs(60)).unwrap();
+    }
+}
+
+/// A file and the programs that have it open. The first one does nothing but name the region of the
+/// others.
+struct Sqlite {
+    file: PathBuf,
+    first: Option<Child>,
+}
+
+/// A `sqlite3` of its own.
+struct SqliteShell {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl SqliteShell {
+    /// The answer's lines; none if the program has ended, as it does at an error.
+    fn ask(&mut self, sql: &str) -> Option<Vec<String>> {
+        const END: &str = "that is all";
+        self.to.write_all(format!("{sql};\nselect '{END}';\n").as_bytes()).ok()?;
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            match self.from.read_line(&mut line) {
+                Ok(0) | Err(_) => return None,
+                Ok(_) if line.trim_end() == END => return Some(lines),
+                Ok(_) => lines.push(line.trim_end().to_owned()),
+            }
+        }
+    }
+}
+
+impl Drop for SqliteShell {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Database for Sqlite {
+    type Client = SqliteShell;
+
+    fn start(data: &Path, io: &[OsString]) -> Self {
+        std::fs::create_dir_all(data).unwrap();
+        let first = io.split_first().map(|(program, words)| {
+            let mut command = Command::new(program);
+            command.args(words).args(["cat"]).stdin(Stdio::piped()).spawn().unwrap()
+        });
+        Sqlite { file: data.join("database"), first }
+    }
+
+    fn connect(&self) -> SqliteShell {
+        let mut command = Command::new("sqlite3");
+        if let Some(first) = &self.first {
+            let of_first = |what: &str| std::fs::read(format!("/proc/{}/{what}", first.id()));
+            let began = Instant::now();
+            while !of_first("comm").unwrap().starts_with(b"cat") {
+                assert!(began.elapsed() < Duration::from_secs(60), "it does not start");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let environment = String::from_utf8(of_first("environ").unwrap()).unwrap();
+            command.env_clear().envs(environment.split('\0').filter_map(|set| set.split_once('=')));
+        }
+        let mut process = command
+            .args(["-batch", "-bail"])
+            .arg(&self.file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let mut shell = SqliteShell { process, to, from: BufReader::new(from) };
+        // Checkpoints are frequent, so that cuts meet them, too.
+        let settings = "pragma journal_mode = wal; pragma synchronous = full; \
+            pragma wal_autocheckpoint = 20;\n.timeout 60000\nselect 1";
+        assert!(shell.ask(settings).is_some());
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", shell.process.id())).unwrap();
+        assert_eq!(maps.contains("libheadworks"), self.first.is_some());
+        shell
+    }
+
+    fn run(client: &mut SqliteShell, sql: &str) -> bool {
+        client.ask(sql).is_some()
+    }
+
+    fn identifiers(client: &mut SqliteShell) -> BTreeSet<u64> {
+        let lines = client.ask("select id from acknowledged").unwrap();
+        lines.iter().map(|id| id.parse().unwrap()).collect()
+    }
+
+    fn kill(self) {
+        self.stop();
+    }
+
+    fn stop(mut self) {
+        if let Some(first) = &mut self.first {
+            first.kill().unwrap();
+            first.wait().unwrap();
+        }
     }
 }
 
@@ -254,4 +359,15 @@ fn postgres_keeps_every_acknowledged_commit() {
     if can_mount_or_skip() && postgres_or_skip() {
         survives_power_cuts::<PostgresServer>("PostgreSQL", 22);
     }
+}
+
+#[test]
+fn sqlite_keeps_every_acknowledged_commit() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        return println!("skipped: needs sqlite3");
+    }
+    survives_power_cuts::<Sqlite>("SQLite", 23);
 }

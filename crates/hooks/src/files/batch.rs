@@ -46,6 +46,7 @@ pub fn before(parts: impl Iterator<Item = Part>) {
         };
         let kind = match part.kind {
             CallKind::Read if file.region.holds(CallKind::ReadCall) => CallKind::ReadCall,
+            CallKind::Write if file.direct => CallKind::WriteDirect,
             kind => kind,
         };
         if !file.region.holds(kind) {

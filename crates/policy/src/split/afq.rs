@@ -10,7 +10,8 @@
 //! hits never do. Writes and calls that cause them wait at the system call. Writes at the block
 //! level go at once.
 //!
-//! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time.
+//! * **Room.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run at
+//!   a time.
 //!   Buffered writes run while less than [`Settings::dirty_max`] of device time is dirty. Beyond,
 //!   the writer with the least pass first writes some pieces of its file back, as a writer does
 //!   that the kernel throttles. A writer whose last write was over dirty pages goes at once.
@@ -35,17 +36,14 @@
 
 use super::deadline::WRITER_PIECES;
 use super::dirty::Dirty;
+use super::strides::{STRIDE, Strides};
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
     Scheduler, Step, TASKS, Task,
 };
 use crate::Nanos;
-use crate::block::afq::weight;
 use crate::block::{Operation, Request, SECTOR_BYTES};
-
-/// Divisible by every weight, so that passes have no remainders.
-const STRIDE: u64 = 840;
 
 /// When to ask again while all who wait depend on others: those ask by themselves.
 const LATER: Nanos = Nanos::from_millis(200);
@@ -54,7 +52,8 @@ const LATER: Nanos = Nanos::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {
-    /// Reads, `fsync`s and metadata calls that run at a time. Default 2 for a disk, 8 for flash.
+    /// Reads, `fsync`s, direct writes and metadata calls that run at a time. Default 2 for a disk,
+    /// 8 for flash.
     pub depth: u32,
     /// Device time of what is dirty, beyond which buffered writes take turns: random pages are few
     /// megabytes and many seconds. Default 500 ms for a disk, 100 ms for flash.
@@ -99,8 +98,7 @@ const PIECE: u64 = 4;
 pub struct Afq {
     settings: Settings,
     waiting: Waiting,
-    pass: [u64; ACCOUNTS],
-    level: [u8; ACCOUNTS],
+    strides: Strides,
     seen: [Nanos; ACCOUNTS],
     /// The pass of the account that was admitted last.
     reached: u64,
@@ -119,8 +117,7 @@ pub struct Afq {
 crate::layout!(Afq {
     settings,
     waiting,
-    pass,
-    level,
+    strides,
     seen,
     reached,
     dirty,
@@ -142,8 +139,7 @@ impl Afq {
         Afq {
             settings,
             waiting: Waiting::default(),
-            pass: [0; ACCOUNTS],
-            level: [4; ACCOUNTS],
+            strides: Strides::default(),
             seen: [Nanos(0); ACCOUNTS],
             reached: 0,
             dirty: Dirty::default(),
@@ -155,13 +151,11 @@ impl Afq {
     }
 
     fn charge(&mut self, account: Account, cost: Nanos) {
-        let Some(pass) = self.pass.get_mut(usize::from(account)) else { return };
-        let weight = weight(self.level[usize::from(account)]);
-        *pass = pass.saturating_add(cost.0.saturating_mul(STRIDE) / weight);
+        self.strides.charge(account, cost);
     }
 
     fn pass_of(&self, account: Account) -> u64 {
-        self.pass.get(usize::from(account)).copied().unwrap_or(u64::MAX)
+        self.strides.pass_of(account)
     }
 
     /// The least pass of those that use the device.
@@ -170,7 +164,7 @@ impl Afq {
             self.streams[at / 64] & 1 << (at % 64) != 0
                 || now.since(self.seen[*at]) <= self.settings.grace && self.seen[*at] > Nanos(0)
         };
-        (0..ACCOUNTS).filter(is_active).map(|at| self.pass[at]).min()
+        (0..ACCOUNTS).filter(is_active).map(|at| self.pass_of(at as Account)).min()
     }
 
     /// How far ahead of the others a stream may be.
@@ -210,7 +204,7 @@ impl Afq {
             // the active ones. It is not raised further: one long call may have put a neighbour's
             // pass far ahead.
             let floor = self.least_pass(now).map_or(self.reached, |least| least.min(self.reached));
-            self.pass[at] = self.pass[at].max(floor);
+            self.strides.raise(call.account, floor);
         }
         self.seen[at] = now;
         let may_stream = kind != STREAM || self.pass_of(call.account) <= self.pass_ahead(now);
@@ -259,25 +253,27 @@ impl Scheduler for Afq {
     }
 
     fn set_account(&mut self, _: Nanos, account: Account, settings: &AccountSettings) {
-        if let Some(level) = self.level.get_mut(usize::from(account)) {
-            *level = settings.level.min(7);
-        }
+        self.strides.set_level(account, settings.level);
     }
 
     fn forget_account(&mut self, account: Account) {
-        if let Some(pass) = self.pass.get_mut(usize::from(account)) {
-            (*pass, self.seen[usize::from(account)]) = (0, Nanos(0));
+        self.strides.forget(account);
+        if let Some(seen) = self.seen.get_mut(usize::from(account)) {
+            *seen = Nanos(0);
         }
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if call.is_direct() {
+            return self.enter(now, task, call, OTHER);
+        }
         if self.makes_none_dirty(call) {
             return Entry::Go;
         }
         self.enter(now, task, call, WRITE)
     }
     fn write_return(&mut self, now: Nanos, _: Task, call: &Call) {
-        self.leave(now, call.account, WRITE);
+        self.leave(now, call.account, if call.is_direct() { OTHER } else { WRITE });
     }
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.enter(now, task, call, OTHER)
@@ -556,6 +552,30 @@ mod tests {
             afq.write_return(Nanos(5), 0, &call(1));
         }
         assert_eq!(afq.pass_of(1), 0);
+    }
+
+    #[test]
+    fn direct_writes_take_turns() {
+        let mut afq = afq(1, &[0, 4]);
+        let write = |account| Call { direct: 1, ..call(account) };
+        let mut served = [0; 2];
+        assert_eq!(afq.write_entry(Nanos(1), 0, &write(0)), Entry::Go);
+        assert_eq!(afq.write_entry(Nanos(1), 1, &write(1)), Entry::Wait);
+        let (mut now, mut running) = (Nanos(1), 0);
+        for _ in 0..300 {
+            now += Nanos::from_millis(8);
+            let cost = Nanos::from_millis(8);
+            let dirtied = Dirtied { account: running, new_bytes: 4096, cost, ..Dirtied::default() };
+            afq.buffer_dirty(now, &dirtied);
+            afq.buffer_clean(now, &Cleaned { charged: cost, ..Cleaned::default() });
+            afq.write_return(now, running, &write(running));
+            served[usize::from(running)] += 1;
+            if afq.write_entry(now, running, &write(running)) == Entry::Wait {
+                let Step::Admit(next) = afq.dispatch(now) else { panic!("the device is idle") };
+                running = next;
+            }
+        }
+        assert!(served[0] >= 198 && served[1] >= 98, "weights 8 and 4: {served:?}");
     }
 
     /// Writers without a pause; each piece takes 8 ms on the device. Returns the megabytes that

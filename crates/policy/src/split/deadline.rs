@@ -28,6 +28,8 @@
 //!   whatever we do, and writes all that is dirty in it at once. So a file with a deadline of
 //!   a second or more has [`Settings::pieces_max`] dirty pieces at most while others issue small
 //!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
+//! * **Direct writes** (`O_DIRECT`) go to the device at once. Those to files with a long deadline
+//!   are pieces of a batch, too: they wait at the call until there is room.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!
@@ -43,7 +45,7 @@
 //! `fsync`, until it is 10 and A takes 30 ms, within its target of 30 ms.
 
 use super::waiting::{Waiter, Waiting};
-use super::{Account, Call, Entry, PIECE_BYTES, Scheduler, Step, Task};
+use super::{Account, Call, Entry, PIECE_BYTES, Scheduler, Step, TASKS, Task};
 use crate::Nanos;
 
 /// A small `fsync` may take so many hundredths of what it takes undisturbed.
@@ -159,6 +161,12 @@ pub struct Deadline {
     /// In quarters of a piece.
     batch: u32,
     in_flight: u32,
+    /// Direct writes that run.
+    direct: [u64; TASKS / 64],
+    /// Direct writes that the last batch has room for.
+    open: u32,
+    /// Not zero: the last batch was one of direct writes.
+    was_direct: u32,
     /// Not zero: a small `fsync` has returned since the last batch was ordered.
     due: u32,
     /// Pieces of which the device may not have written all, in quarters, at the time `counted`.
@@ -179,6 +187,9 @@ crate::layout!(Deadline {
     streams,
     batch,
     in_flight,
+    direct,
+    open,
+    was_direct,
     due,
     backlog,
     piece,
@@ -215,6 +226,9 @@ impl Deadline {
             streams: [Stream::default(); STREAMS],
             batch: QUARTERS,
             in_flight: 0,
+            direct: [0; TASKS / 64],
+            open: 0,
+            was_direct: 0,
             due: 0,
             backlog: 0,
             piece: Nanos(0),
@@ -231,6 +245,12 @@ impl Deadline {
             .filter(move |stream| stream.is_active(now) && stream.account != u32::from(account) + 1)
     }
 
+    /// Pieces in writeback, and direct writes that run.
+    fn flying(&self) -> u32 {
+        let direct: u32 = self.direct.iter().map(|word| word.count_ones()).sum();
+        self.in_flight + direct
+    }
+
     /// The backlog now, in quarters of a piece.
     fn backlog(&self, now: Nanos) -> u32 {
         let quarter = self.piece.0 / u64::from(QUARTERS);
@@ -239,7 +259,20 @@ impl Deadline {
             quarter => now.since(self.counted).0 / quarter,
         };
         let left = u64::from(self.backlog).saturating_sub(written) as u32;
-        left.max(self.in_flight.saturating_mul(QUARTERS))
+        left.max(self.flying().saturating_mul(QUARTERS))
+    }
+
+    /// The last batch was ordered a short time ago.
+    fn is_patient(&self, now: Nanos) -> bool {
+        now.since(self.ordered) < PATIENCE
+    }
+
+    /// Undisturbed `fsync`s of others are waited for.
+    fn is_probed(&self, now: Nanos, account: Account) -> bool {
+        // Those whose `fsync`s a probe waits for may themselves wait for this task.
+        self.others(now, account).any(|stream| {
+            stream.probes > 0 && (stream.runs(now) || now.since(stream.last) < PROBE_PAUSE)
+        })
     }
 
     /// Pieces that may be ordered now for a task of this account.
@@ -247,15 +280,13 @@ impl Deadline {
         let most = self.settings.window_max.max(1);
         if self.others(now, account).next().is_none() {
             // Refilled by halves, so that the device has something to sort.
-            return if self.in_flight <= most / 2 { most - self.in_flight } else { 0 };
+            let flying = self.flying();
+            return if flying <= most / 2 { most - flying } else { 0 };
         }
-        let patient = now.since(self.ordered) < PATIENCE;
-        // Those whose `fsync`s a probe waits for may themselves wait for this task.
-        let probed = self.others(now, account).any(|stream| {
-            stream.probes > 0 && (stream.runs(now) || now.since(stream.last) < PROBE_PAUSE)
-        });
+        let patient = self.is_patient(now);
+        let probed = self.is_probed(now, account);
         let runs = self.others(now, account).any(|stream| stream.runs(now));
-        if self.in_flight > 0 || (patient && (probed || (runs && self.due == 0))) {
+        if self.flying() > 0 || (patient && (probed || (runs && self.due == 0))) {
             return 0;
         }
         let batch = ((self.batch / QUARTERS).max(1) << overdue).min(most);
@@ -299,6 +330,11 @@ impl Deadline {
         stream.last = now;
         stream.running = stream.running.saturating_add(1);
         stream.behind = behind;
+    }
+
+    /// When there may be room. Returns and pieces that land ask by themselves.
+    fn ask_again(&self, now: Nanos) -> Nanos {
+        now + self.piece.max(Nanos::from_millis(1)).min(PATIENCE)
     }
 
     /// Keeps active callers active: their clients wait for something other than a small `fsync`.
@@ -349,12 +385,65 @@ impl Deadline {
         self.wait_for_writeback(now, task, &Call { pieces, ..*call });
     }
 
+    /// A direct write waits until there is room for it.
+    pub(super) fn write_directly(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if self.waiting.is_empty() && self.has_room_for_direct(now, call.account) {
+            self.begin_direct(now, task, call);
+            return Entry::Go;
+        }
+        self.waiting.insert(task, Waiter { call: *call, arrived: now, mark: mark_of(0, 1) });
+        Entry::Wait
+    }
+
+    /// A direct write has returned, if the task is one.
+    pub(super) fn end_direct(&mut self, now: Nanos, task: Task) {
+        if let Some(word) = self.direct.get_mut(usize::from(task) / 64) {
+            let mask = 1 << (task % 64);
+            if *word & mask != 0 {
+                *word &= !mask;
+                self.disturbed = now;
+            }
+        }
+    }
+
+    fn has_room_for_direct(&mut self, now: Nanos, account: Account) -> bool {
+        if self.others(now, account).next().is_none() {
+            self.open = 0;
+            return self.room(now, account, 0) > 0;
+        }
+        if self.is_patient(now) && self.is_probed(now, account) {
+            return false;
+        }
+        if self.open == 0 {
+            self.open = self.room(now, account, 0);
+            if self.open > 0 {
+                (self.ordered, self.due, self.was_direct) = (now, 0, 1);
+            }
+        }
+        self.open > 0
+    }
+
+    fn begin_direct(&mut self, now: Nanos, task: Task, call: &Call) {
+        let pieces = u32::try_from(call.bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
+        self.open = self.open.saturating_sub(pieces.max(1));
+        self.backlog = self.backlog(now).saturating_add(pieces.saturating_mul(QUARTERS));
+        (self.counted, self.disturbed) = (now, now);
+        if let Some(word) = self.direct.get_mut(usize::from(task) / 64) {
+            *word |= 1 << (task % 64);
+        }
+    }
+
     /// Pieces that the task waits for here.
     pub(super) fn pieces_of(&self, task: Task) -> u32 {
         self.waiting.get(task).map_or(0, |waiter| {
             let (in_flight, left) = of_mark(waiter.mark);
             in_flight.saturating_add(left)
         })
+    }
+
+    /// Whose the task is that waits here.
+    pub(super) fn account_of(&self, task: Task) -> Option<Account> {
+        self.waiting.get(task).map(|waiter| waiter.call.account)
     }
 
     /// For how long the task has waited here; zero if it does not.
@@ -369,14 +458,76 @@ impl Deadline {
 
     /// What was written before is durable now: an `fsync` has returned.
     pub(super) fn flushed(&mut self, now: Nanos) {
-        (self.backlog, self.counted) = (self.in_flight.saturating_mul(QUARTERS), now);
+        (self.backlog, self.counted) = (self.flying().saturating_mul(QUARTERS), now);
+    }
+
+    /// The next step. Of accounts with calls alike, the one of the least `rank` goes first, and of
+    /// those of the same rank the call whose deadline is first.
+    pub(super) fn dispatch_by(&mut self, now: Nanos, rank: impl Fn(Account) -> u64) -> Step {
+        if self.waiting.is_empty() {
+            // Nothing that was ordered will be reported any more.
+            self.in_flight = 0;
+            return Step::Idle;
+        }
+        let done = self.waiting.iter().find(|(_, waiter)| {
+            let (in_flight, left) = of_mark(waiter.mark);
+            let period = deadline_of(&waiter.call);
+            (in_flight == 0 && left == 0)
+                || now.since(waiter.arrived).0 >= period.0.saturating_mul(1 + OVERDUE_MAX)
+        });
+        if let Some((task, waiter)) = done {
+            self.in_flight = self.in_flight.saturating_sub(of_mark(waiter.mark).0);
+            self.waiting.remove(task);
+            return Step::Admit(task);
+        }
+        let few = self.few();
+        let first = self
+            .waiting
+            .iter()
+            .filter(|(_, waiter)| of_mark(waiter.mark).1 > 0)
+            .min_by_key(|(_, waiter)| {
+                // A throttled writer's few pieces do not wait behind an `fsync` of many.
+                // Direct writes and the rest have batches in turn.
+                let big = match waiter.call.is_direct() {
+                    true => self.was_direct != 0,
+                    false => of_mark(waiter.mark).1 > few,
+                };
+                (big, rank(waiter.call.account), waiter.arrived + deadline_of(&waiter.call))
+            })
+            .map(|(task, waiter)| (task, *waiter));
+        let Some((task, waiter)) = first else { return Step::Wait(now + ACTIVE) };
+        if waiter.call.is_direct() {
+            if !self.has_room_for_direct(now, waiter.call.account) {
+                return Step::Wait(self.ask_again(now));
+            }
+            self.waiting.remove(task);
+            self.begin_direct(now, task, &waiter.call);
+            return Step::Admit(task);
+        }
+        let (in_flight, left) = of_mark(waiter.mark);
+        let period = deadline_of(&waiter.call).0.max(1);
+        let overdue = (now.since(waiter.arrived).0 / period).min(OVERDUE_MAX) as u32;
+        let pieces = self.room(now, waiter.call.account, overdue).min(left);
+        if pieces == 0 {
+            return Step::Wait(self.ask_again(now));
+        }
+        self.backlog = self.backlog(now) + pieces.saturating_mul(QUARTERS);
+        self.counted = now;
+        self.ordered = now;
+        (self.due, self.open, self.was_direct) = (0, 0, 0);
+        if let Some(waiter) = self.waiting.get_mut(task) {
+            waiter.mark = mark_of(in_flight + pieces, left - pieces);
+        }
+        self.in_flight += pieces;
+        self.disturbed = now;
+        Step::Writeback { task, pieces }
     }
 
     /// A small operation took so long: what that says of the batch.
     fn learn(&mut self, now: Nanos, account: Account, took: Nanos, deadline: Nanos) {
         let stream = self.stream(account);
         let behind = stream.behind;
-        let disturbed = behind > 0 || self.in_flight > 0 || now.since(self.disturbed) < took;
+        let disturbed = behind > 0 || self.flying() > 0 || now.since(self.disturbed) < took;
         let stream = self.stream(account);
         if now.since(stream.probed) >= PROBE_EVERY {
             (stream.probed, stream.probes) = (now, PROBES);
@@ -421,12 +572,19 @@ impl Scheduler for Deadline {
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if call.is_direct() && self.hurts(now, call) {
+            return self.write_directly(now, task, call);
+        }
         if call.pieces < self.settings.pieces_max || !self.hurts(now, call) {
             return Entry::Go;
         }
         let pieces = call.pieces.min(self.few());
         self.wait_for_writeback(now, task, &Call { pieces, ..*call });
         Entry::Wait
+    }
+
+    fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
+        self.end_direct(now, task);
     }
 
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -453,52 +611,7 @@ impl Scheduler for Deadline {
     }
 
     fn dispatch(&mut self, now: Nanos) -> Step {
-        if self.waiting.is_empty() {
-            // Nothing that was ordered will be reported any more.
-            self.in_flight = 0;
-            return Step::Idle;
-        }
-        let done = self.waiting.iter().find(|(_, waiter)| {
-            let (in_flight, left) = of_mark(waiter.mark);
-            let period = deadline_of(&waiter.call);
-            (in_flight == 0 && left == 0)
-                || now.since(waiter.arrived).0 >= period.0.saturating_mul(1 + OVERDUE_MAX)
-        });
-        if let Some((task, waiter)) = done {
-            self.in_flight = self.in_flight.saturating_sub(of_mark(waiter.mark).0);
-            self.waiting.remove(task);
-            return Step::Admit(task);
-        }
-        let few = self.few();
-        let first = self
-            .waiting
-            .iter()
-            .filter(|(_, waiter)| of_mark(waiter.mark).1 > 0)
-            .min_by_key(|(_, waiter)| {
-                // A throttled writer's few pieces do not wait behind an `fsync` of many.
-                let big = of_mark(waiter.mark).1 > few;
-                (big, waiter.arrived + deadline_of(&waiter.call))
-            })
-            .map(|(task, waiter)| (task, *waiter));
-        let Some((task, waiter)) = first else { return Step::Wait(now + ACTIVE) };
-        let (in_flight, left) = of_mark(waiter.mark);
-        let period = deadline_of(&waiter.call).0.max(1);
-        let overdue = (now.since(waiter.arrived).0 / period).min(OVERDUE_MAX) as u32;
-        let pieces = self.room(now, waiter.call.account, overdue).min(left);
-        if pieces == 0 {
-            // Returns and pieces that land ask by themselves.
-            return Step::Wait(now + self.piece.max(Nanos::from_millis(1)).min(PATIENCE));
-        }
-        self.backlog = self.backlog(now) + pieces.saturating_mul(QUARTERS);
-        self.counted = now;
-        self.ordered = now;
-        self.due = 0;
-        if let Some(waiter) = self.waiting.get_mut(task) {
-            waiter.mark = mark_of(in_flight + pieces, left - pieces);
-        }
-        self.in_flight += pieces;
-        self.disturbed = now;
-        Step::Writeback { task, pieces }
+        self.dispatch_by(now, |_| 0)
     }
 
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {
@@ -513,7 +626,8 @@ impl Scheduler for Deadline {
         }
     }
 
-    fn cancel(&mut self, _: Nanos, task: Task) {
+    fn cancel(&mut self, now: Nanos, task: Task) {
+        self.end_direct(now, task);
         if let Some(waiter) = self.waiting.remove(task) {
             self.in_flight = self.in_flight.saturating_sub(of_mark(waiter.mark).0);
         }
@@ -525,263 +639,4 @@ impl Scheduler for Deadline {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: Account = 1;
-    const B: Account = 2;
-
-    fn small(account: Account) -> Call {
-        Call {
-            account,
-            bytes: 4096,
-            pieces: 1,
-            deadline: Nanos::from_millis(100),
-            ..Call::default()
-        }
-    }
-
-    fn big(pieces: u32) -> Call {
-        Call {
-            account: B,
-            bytes: u64::from(pieces) * 4096,
-            pieces,
-            deadline: Nanos::from_millis(10_000),
-            ..Call::default()
-        }
-    }
-
-    #[test]
-    fn the_writeback_of_a_range_waits_while_others_commit() {
-        let mut deadline = Box::new(Deadline::default());
-        let range = big(100);
-        let now = Nanos::from_millis(1_000);
-        assert_eq!(deadline.range_entry(now, 1, &range), Entry::Go, "nobody commits");
-        assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
-        deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
-        assert_eq!(deadline.range_entry(now, 3, &range), Entry::Wait);
-        let log = Call { deadline: Nanos::from_millis(20), ..range };
-        assert_eq!(deadline.range_entry(now, 4, &log), Entry::Go, "its deadline is short");
-        let later = now + DESERTED;
-        assert_eq!(deadline.range_entry(later, 5, &range), Entry::Go, "nobody commits any more");
-    }
-
-    #[test]
-    fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
-        let mut deadline = Box::new(Deadline::default());
-        let now = Nanos::from_millis(1_000);
-        let all = STREAMS as Account + 10;
-        for account in 1..=all {
-            assert_eq!(deadline.fsync_entry(now, account, &small(account)), Entry::Go);
-        }
-        let known = |deadline: &Deadline| {
-            deadline.streams.iter().filter(|stream| stream.running > 0).count()
-        };
-        assert_eq!(known(&deadline), STREAMS);
-        // Ten of them were forgotten, whichever: their ends change nothing.
-        let ended = (1..=all)
-            .filter(|account| deadline.end_small(now, *account, None, Nanos::from_millis(100)));
-        assert_eq!(ended.count(), STREAMS);
-        assert_eq!(known(&deadline), 0);
-    }
-
-    /// What a simulated run gave.
-    struct Run {
-        /// Latencies of A's `fsync`s, sorted.
-        a: Vec<Nanos>,
-        /// Pieces of B that were written in a second.
-        b_per_s: f64,
-    }
-
-    impl Run {
-        fn p99(&self) -> Nanos {
-            self.a[self.a.len() * 99 / 100]
-        }
-    }
-
-    /// A disk serves one access after the other, in order of arrival: 4 ms for a piece of B's, 9 ms
-    /// for an `fsync` of A's. B always has an `fsync` of 1,000 pieces; A pauses between its own.
-    fn run(pause: Option<Nanos>, seconds: u64) -> Run {
-        let mut deadline = Box::new(Deadline::default());
-        let (piece, own) = (Nanos::from_millis(4), Nanos::from_millis(9));
-        let end = Nanos::from_millis(1_000 * seconds);
-        let mut now = Nanos(0);
-        let mut disk_free = Nanos(0);
-        // Completions of B's pieces, and of A's call.
-        let mut pieces: std::collections::VecDeque<Nanos> = Default::default();
-        let (mut left, mut written) = (1_000u32, 0u64);
-        let mut b_call = big(left);
-        let mut a_next = pause;
-        let mut a_started: Option<(Nanos, Nanos)> = None;
-        let mut a = Vec::new();
-        assert_eq!(deadline.fsync_entry(now, 0, &b_call), Entry::Wait);
-        while now < end {
-            loop {
-                match deadline.dispatch(now) {
-                    Step::Writeback { task, pieces: ordered } => {
-                        assert_eq!(task, 0);
-                        for _ in 0..ordered {
-                            disk_free = disk_free.max(now) + piece;
-                            pieces.push_back(disk_free);
-                        }
-                    }
-                    Step::Admit(_) => {
-                        // The rest, by the call itself.
-                        written += u64::from(left);
-                        disk_free = disk_free.max(now) + Nanos(piece.0 * u64::from(left)) + own;
-                        deadline.fsync_return(now, 0, &b_call, own);
-                        left = 1_000;
-                        b_call = big(left);
-                        assert_eq!(deadline.fsync_entry(now, 0, &b_call), Entry::Wait);
-                    }
-                    _ => break,
-                }
-            }
-            let next_b = pieces.front().copied().unwrap_or(Nanos(u64::MAX));
-            let next_a = a_started.map(|(_, end)| end).or(a_next).unwrap_or(Nanos(u64::MAX));
-            now = next_a.min(next_b);
-            if next_b <= next_a {
-                pieces.pop_front();
-                left -= 1;
-                written += 1;
-                deadline.written_back(now, 0, 1, left.saturating_sub(pieces.len() as u32));
-            } else if let Some((start, _)) = a_started.take() {
-                a.push(now - start);
-                deadline.fsync_return(now, 1, &small(A), now - start);
-                a_next = pause.map(|pause| now + pause);
-            } else {
-                assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
-                disk_free = disk_free.max(now) + own;
-                a_started = Some((now, disk_free));
-            }
-        }
-        a.sort();
-        Run { a, b_per_s: written as f64 / seconds as f64 }
-    }
-
-    #[test]
-    fn alone_the_big_one_has_the_device() {
-        let run = run(None, 60);
-        assert!(run.b_per_s > 0.95 * 250.0, "{}", run.b_per_s);
-    }
-
-    #[test]
-    fn in_a_closed_loop_the_small_one_is_short_and_the_big_one_goes_on() {
-        let run = run(Some(Nanos::from_micros(20)), 60);
-        assert!(run.p99() <= Nanos::from_millis(32), "{}: about three times its own", run.p99());
-        assert!(run.b_per_s > 0.4 * 250.0, "{}", run.b_per_s);
-    }
-
-    #[test]
-    fn beside_twenty_small_ones_a_second_the_big_one_has_the_rest() {
-        let run = run(Some(Nanos::from_millis(40)), 60);
-        assert!(run.p99() <= Nanos::from_millis(34), "{}: its own and a batch", run.p99());
-        // A needs 9 of 50 ms.
-        assert!(run.b_per_s > 0.9 * 0.82 * 250.0, "{}", run.b_per_s);
-    }
-
-    #[test]
-    fn more_callers_than_are_remembered_do_not_hide_one_that_runs() {
-        let mut deadline = Deadline::default();
-        let mut now = Nanos(10_000_000_000);
-        assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
-        for account in 3..3 + 2 * STREAMS as Account {
-            now += Nanos(1_000);
-            assert_eq!(deadline.fsync_entry(now, 1, &small(account)), Entry::Go);
-            deadline.fsync_return(now, 1, &small(account), Nanos(1_000));
-        }
-        assert!(deadline.end_small(now, A, None, Nanos(0)), "A's has not been forgotten");
-    }
-
-    #[test]
-    fn a_probe_does_not_wait_for_a_caller_that_is_silent() {
-        let mut deadline = Deadline::default();
-        let mut now = Nanos(10_000_000_000);
-        assert_eq!(deadline.fsync_entry(now, 0, &big(300)), Entry::Wait);
-        let Step::Writeback { pieces, .. } = deadline.dispatch(now) else { panic!("nobody else") };
-        // What A's takes undisturbed is not known yet.
-        assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
-        deadline.written_back(now, 0, pieces, 300 - pieces);
-        now += Nanos::from_millis(50);
-        deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(50));
-        now += Nanos::from_millis(1);
-        assert!(matches!(deadline.dispatch(now), Step::Wait(_)), "A is measured");
-        now += PROBE_PAUSE;
-        assert!(
-            matches!(deadline.dispatch(now), Step::Writeback { .. }),
-            "A may itself wait for B"
-        );
-    }
-
-    #[test]
-    fn a_file_with_a_long_deadline_has_few_dirty_pieces_while_others_commit() {
-        let mut deadline = Deadline::default();
-        let mut now = Nanos(10_000_000_000);
-        let write = |pieces| Call { deadline: Nanos::from_millis(20_000), ..big(pieces) };
-        assert_eq!(deadline.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
-        assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
-        deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(10));
-        assert_eq!(deadline.write_entry(now, 2, &write(31)), Entry::Go);
-        assert_eq!(deadline.write_entry(now, 3, &write(32)), Entry::Wait);
-        let urgent = Call { deadline: Nanos::from_millis(20), ..write(32) };
-        assert_eq!(deadline.write_entry(now, 4, &urgent), Entry::Go);
-        let step = deadline.dispatch(now);
-        assert!(matches!(step, Step::Writeback { task: 3, pieces: 1..=WRITER_PIECES }), "{step:?}");
-        now += DESERTED;
-        assert_eq!(deadline.write_entry(now, 5, &write(32)), Entry::Go);
-    }
-
-    #[test]
-    fn what_is_small_or_has_nothing_to_write_goes_at_once() {
-        let mut deadline = Box::new(Deadline::default());
-        assert_eq!(deadline.fsync_entry(Nanos(1), 0, &big(0)), Entry::Go);
-        assert_eq!(deadline.fsync_entry(Nanos(1), 1, &big(2)), Entry::Go, "small");
-        assert_eq!(deadline.fsync_entry(Nanos(1), 2, &big(33)), Entry::Wait);
-        assert_eq!(deadline.waiting(), 1);
-        deadline.cancel(Nanos(2), 2);
-        assert_eq!(deadline.dispatch(Nanos(3)), Step::Idle);
-    }
-
-    #[test]
-    fn a_call_is_issued_at_last_whatever_the_device_does() {
-        let mut deadline = Box::new(Deadline::default());
-        assert_eq!(deadline.fsync_entry(Nanos(0), 2, &big(500)), Entry::Wait);
-        assert!(matches!(deadline.dispatch(Nanos(0)), Step::Writeback { task: 2, pieces: 32 }));
-        assert!(matches!(deadline.dispatch(Nanos(0)), Step::Wait(_)));
-        let late = Nanos::from_millis(10_000 * (1 + OVERDUE_MAX));
-        assert_eq!(deadline.dispatch(late), Step::Admit(2));
-        assert_eq!(deadline.dispatch(late), Step::Idle);
-        deadline.written_back(late, 2, 32, 0);
-    }
-
-    #[test]
-    fn the_earlier_deadline_is_written_back_first() {
-        let mut deadline = Box::new(Deadline::default());
-        let urgent = Call { account: 3, deadline: Nanos::from_millis(200), ..big(100) };
-        assert_eq!(deadline.fsync_entry(Nanos(0), 0, &big(100)), Entry::Wait);
-        assert_eq!(deadline.fsync_entry(Nanos(5), 1, &urgent), Entry::Wait);
-        assert!(matches!(deadline.dispatch(Nanos(5)), Step::Writeback { task: 1, .. }));
-    }
-
-    #[test]
-    fn a_writers_few_pieces_go_before_those_of_a_big_fsync() {
-        let mut deadline = Box::new(Deadline::default());
-        let now = Nanos::from_millis(1_000);
-        assert_eq!(deadline.fsync_entry(now, 2, &big(1_000)), Entry::Wait);
-        deadline.throttle(now + Nanos(1), 3, &big(40));
-        let step = deadline.dispatch(now + Nanos(1));
-        assert_eq!(step, Step::Writeback { task: 3, pieces: WRITER_PIECES });
-    }
-
-    #[test]
-    fn a_throttled_writer_writes_a_whole_batch_back() {
-        let mut deadline = Box::new(Deadline::default());
-        deadline.batch = 10 * QUARTERS;
-        let now = Nanos::from_millis(1_000);
-        assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
-        deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
-        assert_eq!(deadline.write_entry(now, 3, &big(40)), Entry::Wait);
-        let step = deadline.dispatch(now + ACTIVE);
-        assert_eq!(step, Step::Writeback { task: 3, pieces: 10 });
-    }
-}
+mod tests;

@@ -22,6 +22,11 @@
 //!   [`QUIET_ALONE`] if the last one came after such a pause, the slots double with each further
 //!   [`READ_EVERY`]. They fall back at the next critical I/O.
 //!
+//! * **Order and limits of the background.** Of background tasks that wait for the same, the one of
+//!   the account with the least [pass](super::afq) goes first, once rules give accounts different
+//!   priorities; else the first that came. An account whose [tokens](super::token) are used up
+//!   waits for them first. Critical calls are neither ordered nor limited.
+//!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
 //! ([`Scheduler::may_block_clients`]). It probably is if a client waits and no critical I/O runs.
@@ -34,10 +39,13 @@
 
 use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
 use super::dirty::Dirty;
+use super::strides::{Strides, USUAL_LEVEL};
+use super::token::Token;
 use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
-    ACCOUNTS, Account, Call, Cleaned, Dirtied, Entry, Freed, Scheduler, Step, Task, Urgency,
+    ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
+    Scheduler, Step, Task, Urgency,
 };
 use crate::Nanos;
 use crate::block::{IoClass, Operation, Request};
@@ -90,15 +98,18 @@ pub struct Settings {
     pub slots: u32,
     /// See [`deadline::Settings`].
     pub writeback: deadline::Settings,
+    /// Costs of the device, for shares and tokens.
+    pub device: DeviceCost,
 }
 
-crate::layout!(Settings { dirty_max, slots, writeback });
+crate::layout!(Settings { dirty_max, slots, writeback, device });
 
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
         let writeback = deadline::Settings::for_device(rotational);
-        Settings { dirty_max: 64 << 20, slots: 1, writeback }
+        let device = DeviceCost::for_device(rotational);
+        Settings { dirty_max: 64 << 20, slots: 1, writeback, device }
     }
 }
 
@@ -138,6 +149,16 @@ pub struct Rcp {
     guessed_at: Nanos,
     /// Files whose calls are critical.
     trust: Trust,
+    /// Shares of the background's accounts.
+    strides: Strides,
+    /// Not zero: accounts have different levels.
+    ranked: u32,
+    /// The largest pass with which a task went on.
+    reached: u64,
+    /// Limits of the background's accounts.
+    tokens: Token,
+    /// Background tasks that wait for tokens. Their mark says for which call.
+    unpaid: Waiting,
 }
 
 crate::layout!(Rcp {
@@ -157,7 +178,12 @@ crate::layout!(Rcp {
     read_at,
     slots_at,
     guessed_at,
-    trust
+    trust,
+    strides,
+    ranked,
+    reached,
+    tokens,
+    unpaid
 });
 
 impl Default for Rcp {
@@ -165,6 +191,11 @@ impl Default for Rcp {
         Rcp::new(Settings::for_device(true))
     }
 }
+
+/// What an unpaid task is about to do, as its mark.
+const WRITE: u64 = 0;
+const WRITEBACK: u64 = 1;
+const READ: u64 = 2;
 
 fn bit(at: usize) -> (usize, u64) {
     (at / 64, 1 << (at % 64))
@@ -209,6 +240,11 @@ impl Rcp {
             slots_at: Nanos(0),
             guessed_at: Nanos(0),
             trust: Trust::default(),
+            strides: Strides::default(),
+            ranked: 0,
+            reached: 0,
+            tokens: Token::new(settings.device),
+            unpaid: Waiting::default(),
         }
     }
 
@@ -287,6 +323,95 @@ impl Rcp {
         self.read_at = now;
     }
 
+    /// Puts an account in its place among those that wait: what it did not use while it was away is
+    /// lost.
+    fn takes_its_place(&mut self, account: Account) {
+        if self.ranked != 0 {
+            let waiting = self.reads.iter().map(|(_, read)| read.call.account);
+            let least = waiting.map(|account| self.strides.pass_of(account)).min();
+            self.strides.raise(account, least.map_or(self.reached, |pass| pass.min(self.reached)));
+        }
+    }
+
+    fn rank(&self, account: Account) -> u64 {
+        if self.ranked != 0 { self.strides.pass_of(account) } else { 0 }
+    }
+
+    /// An account goes on by its rank and uses so much of the device.
+    fn uses(&mut self, account: Account, cost: Nanos) {
+        if self.ranked != 0 {
+            self.reached = self.reached.max(self.strides.pass_of(account));
+            self.strides.charge(account, cost);
+        }
+    }
+
+    /// A background task that has the tokens for its call, or waits for them.
+    fn pay(&mut self, now: Nanos, task: Task, call: &Call, kind: u64) -> Entry {
+        if self.tokens.wait(now, call.account) > Nanos(0) {
+            self.unpaid.insert(task, Waiter { call: *call, arrived: now, mark: kind });
+            return Entry::Wait;
+        }
+        self.takes_its_place(call.account);
+        match kind {
+            WRITE => self.write_in_turn(now, task, call),
+            READ => self.read_in_turn(now, task, call),
+            _ => self.write_back_in_turn(now, task, call),
+        }
+    }
+
+    fn write_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        let call = Call { deadline: BACKGROUND_DEADLINE, ..*call };
+        if call.is_direct() {
+            return self.writeback.write_directly(now, task, &call);
+        }
+        // A write to the cache needs no device: what counts is what it leaves dirty.
+        let fits = self.dirty.at(now).saturating_add(call.bytes) <= self.settings.dirty_max
+            && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
+        if fits || call.pieces == 0 {
+            return Entry::Go;
+        }
+        self.writeback.throttle(now, task, &call);
+        Entry::Wait
+    }
+
+    fn write_back_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if call.pieces == 0 {
+            return Entry::Go;
+        }
+        let deadline = if call.deadline > Nanos(0) { call.deadline } else { BACKGROUND_DEADLINE };
+        self.writeback.wait_for_writeback(now, task, &Call { deadline, ..*call });
+        Entry::Wait
+    }
+
+    fn read_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if self.reads.is_empty() && self.may_read(now) {
+            self.start_read(now, task);
+            return Entry::Go;
+        }
+        self.reads.insert(task, Waiter { call: *call, arrived: now, mark: 0 });
+        Entry::Wait
+    }
+
+    /// Tasks that have their tokens by now go a step further. If one goes on at once, it is
+    /// returned; else the time when the next one has its tokens.
+    fn paid(&mut self, now: Nanos) -> Result<Task, Nanos> {
+        loop {
+            let wait = |(task, waiter): (Task, &Waiter)| {
+                (self.tokens.wait(now, waiter.call.account), waiter.arrived, task)
+            };
+            match self.unpaid.iter().map(wait).min() {
+                None => return Err(Nanos(u64::MAX)),
+                Some((wait, ..)) if wait > Nanos(0) => return Err(now + wait),
+                Some((.., task)) => {
+                    let Some(waiter) = self.unpaid.remove(task) else { continue };
+                    if self.pay(now, task, &waiter.call, waiter.mark) == Entry::Go {
+                        return Ok(task);
+                    }
+                }
+            }
+        }
+    }
+
     /// Whether a background read may start now.
     fn may_read(&mut self, now: Nanos) -> bool {
         if self.is_quiet(now, self.quiet) && now.since(self.slots_at) >= READ_EVERY {
@@ -305,11 +430,19 @@ impl Scheduler for Rcp {
         "rcp"
     }
 
+    fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
+        self.strides.set_level(account, settings.level);
+        self.ranked |= u32::from(settings.level != USUAL_LEVEL);
+        self.tokens.set_account(now, account, settings);
+    }
+
+    fn forget_account(&mut self, account: Account) {
+        self.strides.forget(account);
+        self.tokens.forget_account(account);
+    }
+
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.note_account(call);
-        // A write to the cache needs no device: what counts is what it leaves dirty.
-        let fits = self.dirty.at(now).saturating_add(call.bytes) <= self.settings.dirty_max
-            && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
         if call.urgency != Urgency::Background {
             // One of them is enough: those that need the journal are blocked together.
             if self.write == 0 || self.write == u32::from(task) + 1 {
@@ -318,14 +451,11 @@ impl Scheduler for Rcp {
             }
             return Entry::Go;
         }
-        if fits || call.pieces == 0 {
-            return Entry::Go;
-        }
-        self.writeback.throttle(now, task, &Call { deadline: BACKGROUND_DEADLINE, ..*call });
-        Entry::Wait
+        self.pay(now, task, call, WRITE)
     }
 
     fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
+        self.writeback.end_direct(now, task);
         if self.write == u32::from(task) + 1 {
             if self.write_is_blocked(now) {
                 self.see_critical(now);
@@ -342,12 +472,7 @@ impl Scheduler for Rcp {
             self.writeback.begin_small(now, call.account);
             return Entry::Go;
         }
-        if call.pieces == 0 {
-            return Entry::Go;
-        }
-        let deadline = if call.deadline > Nanos(0) { call.deadline } else { BACKGROUND_DEADLINE };
-        self.writeback.wait_for_writeback(now, task, &Call { deadline, ..*call });
-        Entry::Wait
+        self.pay(now, task, call, WRITEBACK)
     }
 
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -357,17 +482,23 @@ impl Scheduler for Rcp {
         }
     }
 
-    fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
+    fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
         if is_critical(call) {
             self.end_critical(now);
             let took = self.writeback.is_small(call).then_some(took);
             self.writeback.end_small(now, call.account, took, deadline_of(call));
+        } else {
+            self.tokens.fsync_return(now, task, call, took);
         }
         self.writeback.flushed(now);
     }
 
     fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
-        if has_bit(&self.background, dirtied.account) && dirtied.new_bytes > 0 {
+        if !has_bit(&self.background, dirtied.account) {
+            return;
+        }
+        self.tokens.buffer_dirty(now, dirtied);
+        if dirtied.new_bytes > 0 {
             let (word, mask) = bit(usize::from(dirtied.account));
             self.dirtied[word] |= mask;
             self.dirty.add(now, dirtied.new_bytes);
@@ -376,10 +507,12 @@ impl Scheduler for Rcp {
 
     fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
         self.cleaned(now, freed.causes, freed.bytes);
+        self.tokens.buffer_free(now, freed);
     }
 
     fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
         self.cleaned(now, cleaned.causes, cleaned.bytes);
+        self.tokens.buffer_clean(now, cleaned);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -391,13 +524,8 @@ impl Scheduler for Rcp {
             self.writeback.begin_small(now, reader(request.cause as Account));
             return Entry::Go;
         }
-        if self.reads.is_empty() && self.may_read(now) {
-            self.start_read(now, task);
-            return Entry::Go;
-        }
         let call = Call { account: request.cause as Account, ..Call::default() };
-        self.reads.insert(task, Waiter { call, arrived: now, mark: 0 });
-        Entry::Wait
+        self.pay(now, task, &call, READ)
     }
 
     fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {
@@ -405,6 +533,10 @@ impl Scheduler for Rcp {
             return;
         }
         let critical = request.class != IoClass::Idle;
+        if !critical {
+            self.uses(request.cause as Account, service);
+            self.tokens.req_complete(now, task, request, service);
+        }
         let (word, mask) = bit(usize::from(task));
         let Some(word) = self.reading.get_mut(word) else {
             // It did not ask before it went to the device.
@@ -423,9 +555,13 @@ impl Scheduler for Rcp {
     }
 
     fn dispatch(&mut self, now: Nanos) -> Step {
+        let next_paid = match self.paid(now) {
+            Ok(task) => return Step::Admit(task),
+            Err(next) => next,
+        };
         if !self.reads.is_empty() && self.may_read(now) {
-            let first = self.reads.iter().min_by_key(|(_, waiter)| waiter.arrived);
-            if let Some(task) = first.map(|(task, _)| task) {
+            let place = |(_, read): &(Task, &Waiter)| (self.rank(read.call.account), read.arrived);
+            if let Some(task) = self.reads.iter().min_by_key(place).map(|(task, _)| task) {
                 self.reads.remove(task);
                 self.start_read(now, task);
                 return Step::Admit(task);
@@ -434,17 +570,24 @@ impl Scheduler for Rcp {
         if self.write_is_blocked(now) {
             self.writeback.stay_active(now);
         }
-        let step = self.writeback.dispatch(now);
-        if self.reads.is_empty() {
-            return step;
+        let (strides, ranked) = (&self.strides, self.ranked != 0);
+        let rank = |account| if ranked { strides.pass_of(account) } else { 0 };
+        let step = self.writeback.dispatch_by(now, rank);
+        if let Step::Writeback { task, pieces } = step {
+            let cost = self.settings.device.runs(u64::from(pieces), 0);
+            let account = self.writeback.account_of(task);
+            self.uses(account.unwrap_or_default(), cost);
         }
         // If more reads run than there are slots, the next one to end calls `dispatch`.
-        let next_read = self.read_at + READ_EVERY;
-        let next_read = if next_read > now { next_read } else { now + READ_EVERY };
-        match step {
-            Step::Idle => Step::Wait(next_read),
-            Step::Wait(until) => Step::Wait(until.min(next_read)),
-            step => step,
+        let next_read = match self.read_at + READ_EVERY {
+            _ if self.reads.is_empty() => Nanos(u64::MAX),
+            next if next > now => next,
+            _ => now + READ_EVERY,
+        };
+        match (step, next_read.min(next_paid)) {
+            (Step::Wait(until), next) => Step::Wait(until.min(next)),
+            (Step::Idle, next) if next < Nanos(u64::MAX) => Step::Wait(next),
+            (step, _) => step,
         }
     }
 
@@ -456,7 +599,7 @@ impl Scheduler for Rcp {
         if !sure && self.is_big(task) {
             return false;
         }
-        if self.reads.remove(task).is_some() {
+        if self.reads.remove(task).is_some() || self.unpaid.remove(task).is_some() {
             self.see_critical(now);
             return true;
         }
@@ -470,7 +613,7 @@ impl Scheduler for Rcp {
 
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
         // A wait that is longer than a long call has been held has another reason.
-        let held = match self.reads.get(task) {
+        let held = match self.reads.get(task).or(self.unpaid.get(task)) {
             Some(read) => now.since(read.arrived),
             None => self.writeback.held_for(now, task),
         };
@@ -504,11 +647,16 @@ impl Scheduler for Rcp {
 
     fn cancel(&mut self, now: Nanos, task: Task) {
         self.reads.remove(task);
+        self.unpaid.remove(task);
+        let (word, mask) = bit(usize::from(task));
+        if let Some(word) = self.reading.get_mut(word) {
+            *word &= !mask;
+        }
         self.writeback.cancel(now, task);
     }
 
     fn waiting(&self) -> usize {
-        self.reads.len() + self.writeback.waiting()
+        self.reads.len() + self.unpaid.len() + self.writeback.waiting()
     }
 }
 

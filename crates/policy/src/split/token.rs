@@ -170,6 +170,11 @@ impl Token {
         Token { buckets: Buckets::default(), device }
     }
 
+    /// Time until the account's next call may go on; zero if now.
+    pub(super) fn wait(&self, now: Nanos, account: Account) -> Nanos {
+        self.buckets.wait(now, account)
+    }
+
     fn charge(&mut self, now: Nanos, account: Account, cost: Nanos) {
         self.buckets.take(now, account, self.device.bytes(cost));
     }

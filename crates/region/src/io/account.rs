@@ -66,7 +66,7 @@ pub struct IoRule {
     pub subject: Subject,
     /// Pattern with `*` and `?`.
     pub pattern: Text,
-    /// Deadline of `fsync`s of the file; zero for none.
+    /// Deadline of `fsync`s of the file or the threads; zero for none.
     pub deadline: Nanos,
     /// Priority of the threads, 0 (highest) to 7, if the rule gives one.
     pub level: Option<u8>,
@@ -203,6 +203,16 @@ impl RuleTable {
         all.find(|ground| *ground != Ground::Unknown).unwrap_or_default()
     }
 
+    /// Deadline of a thread's `fsync`s; zero for none.
+    fn thread_deadline(&self, names: &Names) -> Nanos {
+        let said = |subject| {
+            let (_, rule) = self.of_thread(subject, names)?;
+            Some(Nanos(rule.deadline_ns.load(Relaxed)))
+        };
+        let mut all = OF_THREADS.into_iter().filter_map(said);
+        all.find(|deadline| *deadline > Nanos(0)).unwrap_or_default()
+    }
+
     /// What rules say of a thread, and of the groups that it is in.
     pub(super) fn thread(
         &self,
@@ -258,6 +268,8 @@ pub struct AccountSlot {
     /// Class of the session that it serves, plus one; zero for none.
     pub(super) class: AtomicU32,
     _pad: AtomicU32,
+    /// Deadline of its `fsync`s; zero for none.
+    pub(super) deadline_ns: AtomicU64,
     /// Until when it counts as a client's, because one waits for it.
     pub(super) inherits_until_ns: AtomicU64,
     /// Calls that a client waited for.
@@ -301,6 +313,7 @@ headworks_policy::layout!(AccountSlot {
     blocked_ns,
     class,
     _pad,
+    deadline_ns,
     inherits_until_ns,
     critical,
     background,
@@ -437,6 +450,7 @@ impl IoRegion {
         let (settings, groups) = self.rules.thread(names);
         slot.level.store(settings.level.into(), Relaxed);
         slot.ground.store(self.rules.ground(names) as u32, Relaxed);
+        slot.deadline_ns.store(self.rules.thread_deadline(names).0, Relaxed);
         self.inheritance.note_thread(me, at as Account);
         let group = settings.groups.into_iter().flatten().next();
         slot.group.store(group.map_or(0, |group| u32::from(group) + 1), Relaxed);
@@ -459,6 +473,16 @@ impl IoRegion {
     /// Whether rules speak of control groups.
     pub fn asks_for_cgroups(&self) -> bool {
         self.rules.speaks_of(Subject::Cgroup)
+    }
+
+    /// The deadline of an account's `fsync` of a file that has this one: the shorter of its own and
+    /// the file's. Zero for none.
+    pub(super) fn deadline(&self, account: Account, of_file: Nanos) -> Nanos {
+        // Account 0 is nobody's own.
+        let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
+        let own = own.map_or(Nanos(0), |slot| Nanos(slot.deadline_ns.load(Relaxed)));
+        let both = [own, of_file];
+        both.into_iter().filter(|deadline| *deadline > Nanos(0)).min().unwrap_or_default()
     }
 
     /// Priority of an account, 0 (highest) to 7.

@@ -336,7 +336,7 @@ pub(super) fn returned(
 ) {
     let scheduler = guarded.split.scheduler();
     match kind {
-        CallKind::Write => scheduler.write_return(now, task, call),
+        CallKind::Write | CallKind::WriteDirect => scheduler.write_return(now, task, call),
         CallKind::Fsync => scheduler.fsync_return(now, task, call, took),
         CallKind::Create => scheduler.creat_return(now, task, call),
         CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),

@@ -177,7 +177,11 @@ impl IoRegion {
             }
             let writes = matches!(
                 CallKind::from_word(slot.kind.load(Relaxed)),
-                CallKind::Write | CallKind::Fsync | CallKind::Create | CallKind::MakeDirectory
+                CallKind::Write
+                    | CallKind::WriteDirect
+                    | CallKind::Fsync
+                    | CallKind::Create
+                    | CallKind::MakeDirectory
             );
             let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
             let goes_on = state == RUNNING && inherits(slot.account.load(Relaxed));

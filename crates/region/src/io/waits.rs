@@ -45,7 +45,7 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
 fn cause_of(kind: CallKind) -> usize {
     BLOCKERS
         + match kind {
-            CallKind::Write => 0,
+            CallKind::Write | CallKind::WriteDirect => 0,
             CallKind::Fsync | CallKind::WriteRange => 1,
             CallKind::Read | CallKind::ReadCall | CallKind::ReadStream => 2,
             CallKind::Create | CallKind::MakeDirectory => 3,

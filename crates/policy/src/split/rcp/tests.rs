@@ -340,3 +340,102 @@ fn what_an_account_dirtied_in_the_background_is_taken_back_after_it_has_become_c
     rcp.buffer_clean(now, &Cleaned { causes, bytes: 1 << 20, ..Cleaned::default() });
     assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Go, "nothing is dirty");
 }
+
+#[test]
+fn a_limit_holds_the_background_and_no_client() {
+    let mut rcp = Rcp::default();
+    let now = Nanos(1_000 * MS);
+    let limit = AccountSettings { level: USUAL_LEVEL, rate: Some(1e6), ..Default::default() };
+    for account in [CLIENT, CHECKPOINTER] {
+        rcp.set_account(now, account, &limit);
+    }
+    // Ten seconds' worth of tokens are used up by what the background did.
+    for (task, account) in [(0, CLIENT), (1, CHECKPOINTER)] {
+        assert_eq!(rcp.write_entry(now, task, &call(account, 0)), Entry::Go);
+        let cost = Nanos(100 * MS);
+        rcp.buffer_dirty(now, &Dirtied { account, new_bytes: 4096, cost, ..Dirtied::default() });
+    }
+    assert_eq!(rcp.write_entry(now, 0, &call(CLIENT, 0)), Entry::Go);
+    assert_eq!(rcp.req_add(now, 0, &read(CLIENT)), Entry::Go);
+    rcp.req_complete(now, 0, &read(CLIENT), Nanos(MS));
+    assert_eq!(rcp.write_entry(now, 1, &call(CHECKPOINTER, 0)), Entry::Wait);
+    assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Wait);
+    assert_eq!(rcp.fsync_entry(now, 3, &call(CHECKPOINTER, 0)), Entry::Wait);
+    assert_eq!(rcp.waiting(), 3);
+    let Step::Wait(paid) = rcp.dispatch(now) else { panic!("they wait for tokens") };
+    assert!(paid > now + Nanos(5_000 * MS), "{paid}");
+    // A client that waits for one of them does not wait for tokens.
+    assert!(rcp.promote(now, 2, true));
+    rcp.cancel(now, 3);
+    assert_eq!(rcp.dispatch(paid), Step::Admit(1));
+    assert_eq!(rcp.waiting(), 0);
+}
+
+#[test]
+fn reads_of_the_background_have_shares_by_priority() {
+    let mut rcp = Rcp::default();
+    let accounts: [Account; 2] = [CHECKPOINTER, OTHER];
+    for (account, level) in accounts.into_iter().zip([0, 4]) {
+        let settings = AccountSettings { level, ..AccountSettings::default() };
+        rcp.set_account(Nanos(0), account, &settings);
+    }
+    let idle = |account| Request { class: IoClass::Idle, ..read(account) };
+    let (mut now, mut served, mut running) = (Nanos(1_000 * MS), [0; 2], Vec::new());
+    // A client reads all the time, and so do two threads of each account.
+    let of = |task: Task| usize::from(task % 2);
+    let mut calls: Vec<Task> = (1..5).collect();
+    for _ in 0..800 {
+        assert_eq!(rcp.req_add(now, 0, &read(CLIENT)), Entry::Go);
+        for task in calls.drain(..) {
+            if rcp.req_add(now, task, &idle(accounts[of(task)])) == Entry::Go {
+                running.push(task);
+            }
+        }
+        while let Step::Admit(task) = rcp.dispatch(now) {
+            running.push(task);
+        }
+        now += Nanos(5 * MS);
+        rcp.req_complete(now, 0, &read(CLIENT), Nanos(5 * MS));
+        for task in running.drain(..) {
+            rcp.req_complete(now, task, &idle(accounts[of(task)]), Nanos(5 * MS));
+            served[of(task)] += 1;
+            calls.push(task);
+        }
+    }
+    let share = f64::from(served[0]) / f64::from(served[1]);
+    assert!((1.8..=2.2).contains(&share), "weights 8 and 4: {served:?}");
+}
+
+#[test]
+fn direct_writes_of_the_background_take_turns_with_commits() {
+    let mut rcp = Rcp::default();
+    let mut now = Nanos(1_000 * MS);
+    let write = Call { bytes: 16 << 10, direct: 1, ..call(CHECKPOINTER, 0) };
+    for task in 10..40 {
+        let direct = Call { urgency: Urgency::Critical, ..write };
+        assert_eq!(rcp.write_entry(now, task, &direct), Entry::Go, "a client's never waits");
+        rcp.write_return(now, task, &direct);
+    }
+    assert_eq!(rcp.fsync_entry(now, 0, &call(CLIENT, 1)), Entry::Go);
+    let gone = (10..40).filter(|task| rcp.write_entry(now, *task, &write) == Entry::Go).count();
+    assert!(gone <= 1, "{gone} went at once beside a commit");
+    now += Nanos(10 * MS);
+    rcp.fsync_return(now, 0, &call(CLIENT, 1), Nanos(10 * MS));
+    let mut admitted = Vec::new();
+    while let Step::Admit(task) = rcp.dispatch(now) {
+        admitted.push(task);
+    }
+    assert!((0..=4).contains(&admitted.len()), "{admitted:?}");
+    // Without commits they go as fast as the device does them.
+    now += Nanos(1_000 * MS);
+    for _ in 0..100 {
+        while let Step::Admit(task) = rcp.dispatch(now) {
+            admitted.push(task);
+        }
+        for task in admitted.drain(..) {
+            rcp.write_return(now, task, &write);
+        }
+        now += Nanos(MS);
+    }
+    assert_eq!(rcp.waiting(), 0);
+}

@@ -1,0 +1,282 @@
+use super::*;
+
+const A: Account = 1;
+const B: Account = 2;
+
+fn small(account: Account) -> Call {
+    Call { account, bytes: 4096, pieces: 1, deadline: Nanos::from_millis(100), ..Call::default() }
+}
+
+fn big(pieces: u32) -> Call {
+    Call {
+        account: B,
+        bytes: u64::from(pieces) * 4096,
+        pieces,
+        deadline: Nanos::from_millis(10_000),
+        ..Call::default()
+    }
+}
+
+#[test]
+fn the_writeback_of_a_range_waits_while_others_commit() {
+    let mut deadline = Box::new(Deadline::default());
+    let range = big(100);
+    let now = Nanos::from_millis(1_000);
+    assert_eq!(deadline.range_entry(now, 1, &range), Entry::Go, "nobody commits");
+    assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
+    deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
+    assert_eq!(deadline.range_entry(now, 3, &range), Entry::Wait);
+    let log = Call { deadline: Nanos::from_millis(20), ..range };
+    assert_eq!(deadline.range_entry(now, 4, &log), Entry::Go, "its deadline is short");
+    let later = now + DESERTED;
+    assert_eq!(deadline.range_entry(later, 5, &range), Entry::Go, "nobody commits any more");
+}
+
+#[test]
+fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
+    let mut deadline = Box::new(Deadline::default());
+    let now = Nanos::from_millis(1_000);
+    let all = STREAMS as Account + 10;
+    for account in 1..=all {
+        assert_eq!(deadline.fsync_entry(now, account, &small(account)), Entry::Go);
+    }
+    let known =
+        |deadline: &Deadline| deadline.streams.iter().filter(|stream| stream.running > 0).count();
+    assert_eq!(known(&deadline), STREAMS);
+    // Ten of them were forgotten, whichever: their ends change nothing.
+    let ended = (1..=all)
+        .filter(|account| deadline.end_small(now, *account, None, Nanos::from_millis(100)));
+    assert_eq!(ended.count(), STREAMS);
+    assert_eq!(known(&deadline), 0);
+}
+
+/// What a simulated run gave.
+struct Run {
+    /// Latencies of A's `fsync`s, sorted.
+    a: Vec<Nanos>,
+    /// Pieces of B that were written in a second.
+    b_per_s: f64,
+}
+
+impl Run {
+    fn p99(&self) -> Nanos {
+        self.a[self.a.len() * 99 / 100]
+    }
+}
+
+/// A disk serves one access after the other, in order of arrival: 4 ms for a piece of B's, 9 ms
+/// for an `fsync` of A's. B always has an `fsync` of 1,000 pieces; A pauses between its own.
+fn run(pause: Option<Nanos>, seconds: u64) -> Run {
+    let mut deadline = Box::new(Deadline::default());
+    let (piece, own) = (Nanos::from_millis(4), Nanos::from_millis(9));
+    let end = Nanos::from_millis(1_000 * seconds);
+    let mut now = Nanos(0);
+    let mut disk_free = Nanos(0);
+    // Completions of B's pieces, and of A's call.
+    let mut pieces: std::collections::VecDeque<Nanos> = Default::default();
+    let (mut left, mut written) = (1_000u32, 0u64);
+    let mut b_call = big(left);
+    let mut a_next = pause;
+    let mut a_started: Option<(Nanos, Nanos)> = None;
+    let mut a = Vec::new();
+    assert_eq!(deadline.fsync_entry(now, 0, &b_call), Entry::Wait);
+    while now < end {
+        loop {
+            match deadline.dispatch(now) {
+                Step::Writeback { task, pieces: ordered } => {
+                    assert_eq!(task, 0);
+                    for _ in 0..ordered {
+                        disk_free = disk_free.max(now) + piece;
+                        pieces.push_back(disk_free);
+                    }
+                }
+                Step::Admit(_) => {
+                    // The rest, by the call itself.
+                    written += u64::from(left);
+                    disk_free = disk_free.max(now) + Nanos(piece.0 * u64::from(left)) + own;
+                    deadline.fsync_return(now, 0, &b_call, own);
+                    left = 1_000;
+                    b_call = big(left);
+                    assert_eq!(deadline.fsync_entry(now, 0, &b_call), Entry::Wait);
+                }
+                _ => break,
+            }
+        }
+        let next_b = pieces.front().copied().unwrap_or(Nanos(u64::MAX));
+        let next_a = a_started.map(|(_, end)| end).or(a_next).unwrap_or(Nanos(u64::MAX));
+        now = next_a.min(next_b);
+        if next_b <= next_a {
+            pieces.pop_front();
+            left -= 1;
+            written += 1;
+            deadline.written_back(now, 0, 1, left.saturating_sub(pieces.len() as u32));
+        } else if let Some((start, _)) = a_started.take() {
+            a.push(now - start);
+            deadline.fsync_return(now, 1, &small(A), now - start);
+            a_next = pause.map(|pause| now + pause);
+        } else {
+            assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+            disk_free = disk_free.max(now) + own;
+            a_started = Some((now, disk_free));
+        }
+    }
+    a.sort();
+    Run { a, b_per_s: written as f64 / seconds as f64 }
+}
+
+#[test]
+fn alone_the_big_one_has_the_device() {
+    let run = run(None, 60);
+    assert!(run.b_per_s > 0.95 * 250.0, "{}", run.b_per_s);
+}
+
+#[test]
+fn in_a_closed_loop_the_small_one_is_short_and_the_big_one_goes_on() {
+    let run = run(Some(Nanos::from_micros(20)), 60);
+    assert!(run.p99() <= Nanos::from_millis(32), "{}: about three times its own", run.p99());
+    assert!(run.b_per_s > 0.4 * 250.0, "{}", run.b_per_s);
+}
+
+#[test]
+fn beside_twenty_small_ones_a_second_the_big_one_has_the_rest() {
+    let run = run(Some(Nanos::from_millis(40)), 60);
+    assert!(run.p99() <= Nanos::from_millis(34), "{}: its own and a batch", run.p99());
+    // A needs 9 of 50 ms.
+    assert!(run.b_per_s > 0.9 * 0.82 * 250.0, "{}", run.b_per_s);
+}
+
+#[test]
+fn more_callers_than_are_remembered_do_not_hide_one_that_runs() {
+    let mut deadline = Deadline::default();
+    let mut now = Nanos(10_000_000_000);
+    assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+    for account in 3..3 + 2 * STREAMS as Account {
+        now += Nanos(1_000);
+        assert_eq!(deadline.fsync_entry(now, 1, &small(account)), Entry::Go);
+        deadline.fsync_return(now, 1, &small(account), Nanos(1_000));
+    }
+    assert!(deadline.end_small(now, A, None, Nanos(0)), "A's has not been forgotten");
+}
+
+#[test]
+fn a_probe_does_not_wait_for_a_caller_that_is_silent() {
+    let mut deadline = Deadline::default();
+    let mut now = Nanos(10_000_000_000);
+    assert_eq!(deadline.fsync_entry(now, 0, &big(300)), Entry::Wait);
+    let Step::Writeback { pieces, .. } = deadline.dispatch(now) else { panic!("nobody else") };
+    // What A's takes undisturbed is not known yet.
+    assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+    deadline.written_back(now, 0, pieces, 300 - pieces);
+    now += Nanos::from_millis(50);
+    deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(50));
+    now += Nanos::from_millis(1);
+    assert!(matches!(deadline.dispatch(now), Step::Wait(_)), "A is measured");
+    now += PROBE_PAUSE;
+    assert!(matches!(deadline.dispatch(now), Step::Writeback { .. }), "A may itself wait for B");
+}
+
+#[test]
+fn a_file_with_a_long_deadline_has_few_dirty_pieces_while_others_commit() {
+    let mut deadline = Deadline::default();
+    let mut now = Nanos(10_000_000_000);
+    let write = |pieces| Call { deadline: Nanos::from_millis(20_000), ..big(pieces) };
+    assert_eq!(deadline.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
+    assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+    deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(10));
+    assert_eq!(deadline.write_entry(now, 2, &write(31)), Entry::Go);
+    assert_eq!(deadline.write_entry(now, 3, &write(32)), Entry::Wait);
+    let urgent = Call { deadline: Nanos::from_millis(20), ..write(32) };
+    assert_eq!(deadline.write_entry(now, 4, &urgent), Entry::Go);
+    let step = deadline.dispatch(now);
+    assert!(matches!(step, Step::Writeback { task: 3, pieces: 1..=WRITER_PIECES }), "{step:?}");
+    now += DESERTED;
+    assert_eq!(deadline.write_entry(now, 5, &write(32)), Entry::Go);
+}
+
+#[test]
+fn what_is_small_or_has_nothing_to_write_goes_at_once() {
+    let mut deadline = Box::new(Deadline::default());
+    assert_eq!(deadline.fsync_entry(Nanos(1), 0, &big(0)), Entry::Go);
+    assert_eq!(deadline.fsync_entry(Nanos(1), 1, &big(2)), Entry::Go, "small");
+    assert_eq!(deadline.fsync_entry(Nanos(1), 2, &big(33)), Entry::Wait);
+    assert_eq!(deadline.waiting(), 1);
+    deadline.cancel(Nanos(2), 2);
+    assert_eq!(deadline.dispatch(Nanos(3)), Step::Idle);
+}
+
+#[test]
+fn a_call_is_issued_at_last_whatever_the_device_does() {
+    let mut deadline = Box::new(Deadline::default());
+    assert_eq!(deadline.fsync_entry(Nanos(0), 2, &big(500)), Entry::Wait);
+    assert!(matches!(deadline.dispatch(Nanos(0)), Step::Writeback { task: 2, pieces: 32 }));
+    assert!(matches!(deadline.dispatch(Nanos(0)), Step::Wait(_)));
+    let late = Nanos::from_millis(10_000 * (1 + OVERDUE_MAX));
+    assert_eq!(deadline.dispatch(late), Step::Admit(2));
+    assert_eq!(deadline.dispatch(late), Step::Idle);
+    deadline.written_back(late, 2, 32, 0);
+}
+
+#[test]
+fn the_earlier_deadline_is_written_back_first() {
+    let mut deadline = Box::new(Deadline::default());
+    let urgent = Call { account: 3, deadline: Nanos::from_millis(200), ..big(100) };
+    assert_eq!(deadline.fsync_entry(Nanos(0), 0, &big(100)), Entry::Wait);
+    assert_eq!(deadline.fsync_entry(Nanos(5), 1, &urgent), Entry::Wait);
+    assert!(matches!(deadline.dispatch(Nanos(5)), Step::Writeback { task: 1, .. }));
+}
+
+#[test]
+fn a_writers_few_pieces_go_before_those_of_a_big_fsync() {
+    let mut deadline = Box::new(Deadline::default());
+    let now = Nanos::from_millis(1_000);
+    assert_eq!(deadline.fsync_entry(now, 2, &big(1_000)), Entry::Wait);
+    deadline.throttle(now + Nanos(1), 3, &big(40));
+    let step = deadline.dispatch(now + Nanos(1));
+    assert_eq!(step, Step::Writeback { task: 3, pieces: WRITER_PIECES });
+}
+
+#[test]
+fn a_throttled_writer_writes_a_whole_batch_back() {
+    let mut deadline = Box::new(Deadline::default());
+    deadline.batch = 10 * QUARTERS;
+    let now = Nanos::from_millis(1_000);
+    assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
+    deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
+    assert_eq!(deadline.write_entry(now, 3, &big(40)), Entry::Wait);
+    let step = deadline.dispatch(now + ACTIVE);
+    assert_eq!(step, Step::Writeback { task: 3, pieces: 10 });
+}
+
+#[test]
+fn direct_writes_and_a_big_fsync_have_batches_in_turn() {
+    let mut deadline = Box::new(Deadline::default());
+    let mut now = Nanos::from_millis(1_000);
+    let write = Call { account: 3, bytes: 16 << 10, direct: 1, ..big(0) };
+    let (mut written, mut direct) = (0, 0);
+    assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+    assert_eq!(deadline.fsync_entry(now, 1, &big(200)), Entry::Wait);
+    assert_eq!(deadline.write_entry(now, 2, &write), Entry::Wait);
+    for _ in 0..200 {
+        now += Nanos::from_millis(10);
+        deadline.fsync_return(now, 0, &small(A), Nanos::from_millis(10));
+        loop {
+            match deadline.dispatch(now) {
+                Step::Writeback { task: 1, pieces } => {
+                    written += pieces;
+                    deadline.written_back(now, 1, pieces, 200 - written);
+                }
+                Step::Admit(2) => loop {
+                    direct += 1;
+                    deadline.write_return(now, 2, &write);
+                    if deadline.write_entry(now, 2, &write) == Entry::Wait {
+                        break;
+                    }
+                },
+                Step::Admit(_) => {}
+                _ => break,
+            }
+        }
+        assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+    }
+    assert!(written >= 50 && direct >= 50, "{written} pieces, {direct} direct writes");
+}

@@ -1,0 +1,65 @@
+//! Strides: which of several accounts goes next, so that each has its share.
+//!
+//! An account's *pass* grows by what it uses, divided by its weight (8 − level). The account with
+//! the least pass goes next. An account that was away comes back at a pass that the caller gives,
+//! so that nobody saves up a share.
+//!
+//! Source: Split, section 2.5.1.
+
+use super::{ACCOUNTS, Account};
+use crate::Nanos;
+use crate::block::afq::weight;
+
+/// Divisible by every weight, so that passes have no remainders.
+pub(super) const STRIDE: u64 = 840;
+
+/// Level of accounts of which nobody has said one.
+pub(super) const USUAL_LEVEL: u8 = 4;
+
+/// Passes and levels of all accounts. Those beyond [`ACCOUNTS`] go last.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(super) struct Strides {
+    pass: [u64; ACCOUNTS],
+    level: [u8; ACCOUNTS],
+}
+
+crate::layout!(Strides { pass, level });
+
+impl Default for Strides {
+    fn default() -> Self {
+        Strides { pass: [0; ACCOUNTS], level: [USUAL_LEVEL; ACCOUNTS] }
+    }
+}
+
+impl Strides {
+    pub(super) fn set_level(&mut self, account: Account, level: u8) {
+        if let Some(own) = self.level.get_mut(usize::from(account)) {
+            *own = level.min(7);
+        }
+    }
+
+    /// The account is another thread's from now on.
+    pub(super) fn forget(&mut self, account: Account) {
+        if let Some(pass) = self.pass.get_mut(usize::from(account)) {
+            *pass = 0;
+        }
+    }
+
+    pub(super) fn charge(&mut self, account: Account, cost: Nanos) {
+        let Some(pass) = self.pass.get_mut(usize::from(account)) else { return };
+        let weight = weight(self.level[usize::from(account)]);
+        *pass = pass.saturating_add(cost.0.saturating_mul(STRIDE) / weight);
+    }
+
+    pub(super) fn pass_of(&self, account: Account) -> u64 {
+        self.pass.get(usize::from(account)).copied().unwrap_or(u64::MAX)
+    }
+
+    /// The account's pass is this one at least.
+    pub(super) fn raise(&mut self, account: Account, floor: u64) {
+        if let Some(pass) = self.pass.get_mut(usize::from(account)) {
+            *pass = (*pass).max(floor);
+        }
+    }
+}
