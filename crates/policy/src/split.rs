@@ -252,6 +252,9 @@ pub enum Step {
     Idle,
 }
 
+/// Level of accounts of which nobody has said one.
+pub const USUAL_LEVEL: u8 = 4;
+
 /// Groups that an account may be in.
 pub const GROUPS: usize = 3;
 

@@ -394,6 +394,9 @@ impl IoRegion {
     /// The scheduler begins anew; all who wait pass.
     #[cold]
     fn begin_anew(&self, guarded: &mut Guarded) {
+        // SAFETY: made of integers, for which zero bytes are valid. In place, as the callers are
+        // threads of other people's programs, whose stacks may be small.
+        unsafe { core::ptr::write_bytes(&raw mut guarded.split, 0, 1) };
         guarded.split.start(self.control.kind(), self.control.rotational());
         match self.control.dirty_max.load(Relaxed) {
             0 => {}
@@ -554,7 +557,7 @@ impl IoRegion {
 
     fn enter_locked(&self, guarded: &mut Guarded, now: Nanos, ticket: &mut Ticket) {
         if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
-            ticket.call.deadline = self.deadline(ticket.call.account, file.deadline);
+            ticket.call.deadline = file.deadline;
             if matches!(ticket.kind, CallKind::Fsync | CallKind::WriteRange) {
                 // What was given are pages of a mapping, which the tally does not know.
                 ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
@@ -562,6 +565,9 @@ impl IoRegion {
             if matches!(ticket.kind, CallKind::Fsync | CallKind::Write | CallKind::WriteRange) {
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
             }
+        }
+        if ticket.kind == CallKind::Fsync {
+            ticket.call.deadline = self.deadline(ticket.call.account, ticket.call.deadline);
         }
         let begin = guarded.next_task as usize;
         let in_turn = |step: usize| (begin + step) % TASKS;

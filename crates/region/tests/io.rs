@@ -700,3 +700,39 @@ fn of_a_threads_deadline_and_a_files_the_shorter_holds() {
     }
     assert_eq!(deadline(0, file(region, 3)), Nanos(0), "another thread");
 }
+
+#[test]
+fn a_scheduler_begins_on_the_stack_of_a_small_thread() {
+    let region = region(SplitKind::Noop);
+    let small = std::thread::Builder::new().stack_size(64 << 10);
+    let begin = || {
+        for kind in SplitKind::ALL {
+            region.start(kind, true);
+        }
+    };
+    std::thread::scope(|scope| {
+        small.spawn_scoped(scope, begin).unwrap().join().unwrap();
+    });
+    assert_eq!(region.control.kind(), SplitKind::Rcp);
+}
+
+#[test]
+fn a_threads_deadline_is_one_of_its_fsyncs_only() {
+    let region = region(SplitKind::Deadline);
+    region.set_rules(&[IoRule {
+        subject: Subject::Thread,
+        pattern: Text::new(b"backup*"),
+        deadline: Nanos::from_millis(9_000),
+        level: None,
+        rate: 0,
+        burst: 0,
+        ground: Ground::Unknown,
+    }]);
+    let me = account(region, "backup");
+    let ticket = region.enter(CallKind::Write, me, file(region, 3), 4096);
+    assert_eq!(ticket.call.deadline, Nanos(0), "its writes are held by the file's");
+    region.leave(ticket, None);
+    let ticket = region.enter(CallKind::Fsync, me, u16::MAX, 0);
+    assert_eq!(ticket.call.deadline, Nanos::from_millis(9_000), "a directory's, too");
+    region.leave(ticket, None);
+}

@@ -150,6 +150,12 @@ impl Afq {
         }
     }
 
+    /// Sets up a state of all zero bytes.
+    pub(super) fn begin(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.strides.begin();
+    }
+
     fn charge(&mut self, account: Account, cost: Nanos) {
         self.strides.charge(account, cost);
     }

@@ -238,6 +238,11 @@ impl Deadline {
         }
     }
 
+    /// Sets up a state of all zero bytes.
+    pub(super) fn begin(&mut self, settings: Settings) {
+        (self.settings, self.batch) = (settings, QUARTERS);
+    }
+
     /// Those whose small `fsync`s matter to somebody else's big one.
     fn others(&self, now: Nanos, account: Account) -> impl Iterator<Item = &Stream> {
         self.streams
@@ -286,7 +291,8 @@ impl Deadline {
         let patient = self.is_patient(now);
         let probed = self.is_probed(now, account);
         let runs = self.others(now, account).any(|stream| stream.runs(now));
-        if self.flying() > 0 || (patient && (probed || (runs && self.due == 0))) {
+        let waits = self.flying() > 0 || probed || (runs && self.due == 0);
+        if self.in_flight > 0 || (patient && waits) {
             return 0;
         }
         let batch = ((self.batch / QUARTERS).max(1) << overdue).min(most);
@@ -361,7 +367,7 @@ impl Deadline {
         };
         stream.running -= 1;
         stream.last = now;
-        self.due = 1;
+        (self.due, self.open) = (1, 0);
         if let Some(took) = took {
             self.learn(now, account, took, deadline);
         }
@@ -395,15 +401,16 @@ impl Deadline {
         Entry::Wait
     }
 
-    /// A direct write has returned, if the task is one.
-    pub(super) fn end_direct(&mut self, now: Nanos, task: Task) {
-        if let Some(word) = self.direct.get_mut(usize::from(task) / 64) {
-            let mask = 1 << (task % 64);
-            if *word & mask != 0 {
-                *word &= !mask;
-                self.disturbed = now;
-            }
+    /// A direct write has returned, if the task is one. Says whether it is.
+    pub(super) fn end_direct(&mut self, now: Nanos, task: Task) -> bool {
+        let Some(word) = self.direct.get_mut(usize::from(task) / 64) else { return false };
+        let mask = 1 << (task % 64);
+        let was = *word & mask != 0;
+        if was {
+            *word &= !mask;
+            self.disturbed = now;
         }
+        was
     }
 
     fn has_room_for_direct(&mut self, now: Nanos, account: Account) -> bool {
@@ -417,7 +424,7 @@ impl Deadline {
         if self.open == 0 {
             self.open = self.room(now, account, 0);
             if self.open > 0 {
-                (self.ordered, self.due, self.was_direct) = (now, 0, 1);
+                self.due = 0;
             }
         }
         self.open > 0
@@ -426,8 +433,9 @@ impl Deadline {
     fn begin_direct(&mut self, now: Nanos, task: Task, call: &Call) {
         let pieces = u32::try_from(call.bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
         self.open = self.open.saturating_sub(pieces.max(1));
+        self.was_direct = 1;
         self.backlog = self.backlog(now).saturating_add(pieces.saturating_mul(QUARTERS));
-        (self.counted, self.disturbed) = (now, now);
+        (self.counted, self.disturbed, self.ordered) = (now, now, now);
         if let Some(word) = self.direct.get_mut(usize::from(task) / 64) {
             *word |= 1 << (task % 64);
         }
@@ -444,6 +452,11 @@ impl Deadline {
     /// Whose the task is that waits here.
     pub(super) fn account_of(&self, task: Task) -> Option<Account> {
         self.waiting.get(task).map(|waiter| waiter.call.account)
+    }
+
+    /// Whose the tasks are that wait here.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = Account> {
+        self.waiting.iter().map(|(_, waiter)| waiter.call.account)
     }
 
     /// For how long the task has waited here; zero if it does not.
@@ -486,13 +499,14 @@ impl Deadline {
             .iter()
             .filter(|(_, waiter)| of_mark(waiter.mark).1 > 0)
             .min_by_key(|(_, waiter)| {
-                // A throttled writer's few pieces do not wait behind an `fsync` of many.
-                // Direct writes and the rest have batches in turn.
-                let big = match waiter.call.is_direct() {
-                    true => self.was_direct != 0,
-                    false => of_mark(waiter.mark).1 > few,
+                // A throttled writer's few pieces do not wait behind an `fsync` of many. Direct
+                // writes and the rest have batches in turn.
+                let class = match waiter.call.is_direct() {
+                    true if self.was_direct != 0 && self.open == 0 => 2,
+                    true => 0,
+                    false => u8::from(of_mark(waiter.mark).1 > few),
                 };
-                (big, rank(waiter.call.account), waiter.arrived + deadline_of(&waiter.call))
+                (class, rank(waiter.call.account), waiter.arrived + deadline_of(&waiter.call))
             })
             .map(|(task, waiter)| (task, *waiter));
         let Some((task, waiter)) = first else { return Step::Wait(now + ACTIVE) };

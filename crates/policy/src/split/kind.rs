@@ -103,19 +103,20 @@ pub struct SplitState {
 crate::layout!(SplitState { kind, noop, afq, deadline, token, scs, rcp });
 
 impl SplitState {
-    /// Another scheduler, empty, for this kind of device.
+    /// Another scheduler for this kind of device, in a state of all zero bytes. The state is too
+    /// large for a new one on a thread's stack.
     pub fn start(&mut self, kind: SplitKind, rotational: bool) {
         self.kind = kind as u32;
         let device = DeviceCost::for_device(rotational);
         match kind {
             SplitKind::Noop => {}
-            SplitKind::Afq => self.afq = Afq::new(afq::Settings::for_device(rotational)),
+            SplitKind::Afq => self.afq.begin(afq::Settings::for_device(rotational)),
             SplitKind::Deadline => {
-                self.deadline = Deadline::new(deadline::Settings::for_device(rotational));
+                self.deadline.begin(deadline::Settings::for_device(rotational));
             }
-            SplitKind::Token => self.token = Token::new(device),
-            SplitKind::ScsToken => self.scs = ScsToken::default(),
-            SplitKind::Rcp => self.rcp = Rcp::new(rcp::Settings::for_device(rotational)),
+            SplitKind::Token => self.token.begin(device),
+            SplitKind::ScsToken => {}
+            SplitKind::Rcp => self.rcp.begin(rcp::Settings::for_device(rotational)),
         }
     }
 

@@ -24,8 +24,9 @@
 //!
 //! * **Order and limits of the background.** Of background tasks that wait for the same, the one of
 //!   the account with the least [pass](super::afq) goes first, once rules give accounts different
-//!   priorities; else the first that came. An account whose [tokens](super::token) are used up
-//!   waits for them first. Critical calls are neither ordered nor limited.
+//!   priorities; else the first that came. Writes and reads of an account whose
+//!   [tokens](super::token) are used up wait for them first. An `fsync` does not: what it writes was
+//!   charged when it became dirty. Critical calls are neither ordered nor limited.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
@@ -39,13 +40,13 @@
 
 use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
 use super::dirty::Dirty;
-use super::strides::{Strides, USUAL_LEVEL};
+use super::strides::Strides;
 use super::token::Token;
 use super::trust::Trust;
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, Task, Urgency,
+    Scheduler, Step, Task, USUAL_LEVEL, Urgency,
 };
 use crate::Nanos;
 use crate::block::{IoClass, Operation, Request};
@@ -194,8 +195,7 @@ impl Default for Rcp {
 
 /// What an unpaid task is about to do, as its mark.
 const WRITE: u64 = 0;
-const WRITEBACK: u64 = 1;
-const READ: u64 = 2;
+const READ: u64 = 1;
 
 fn bit(at: usize) -> (usize, u64) {
     (at / 64, 1 << (at % 64))
@@ -306,6 +306,12 @@ impl Rcp {
         }
     }
 
+    /// Only what accounts dirtied in the background was charged.
+    fn revise(&mut self, now: Nanos, causes: super::CauseSet, charged_and_cost: (Nanos, Nanos)) {
+        let dirtied = self.dirtied;
+        self.tokens.revise(now, causes, charged_and_cost, |account| has_bit(&dirtied, account));
+    }
+
     /// An `fsync` with much left to write back.
     fn is_big(&self, task: Task) -> bool {
         self.writeback.pieces_of(task) > WRITER_PIECES
@@ -323,11 +329,21 @@ impl Rcp {
         self.read_at = now;
     }
 
+    /// Sets up a state of all zero bytes.
+    pub(super) fn begin(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.writeback.begin(settings.writeback);
+        (self.slots, self.quiet) = (settings.slots, QUIET);
+        self.strides.begin();
+        self.tokens.begin(settings.device);
+    }
+
     /// Puts an account in its place among those that wait: what it did not use while it was away is
     /// lost.
     fn takes_its_place(&mut self, account: Account) {
         if self.ranked != 0 {
-            let waiting = self.reads.iter().map(|(_, read)| read.call.account);
+            let reads = self.reads.iter().map(|(_, read)| read.call.account);
+            let waiting = reads.chain(self.writeback.accounts());
             let least = waiting.map(|account| self.strides.pass_of(account)).min();
             self.strides.raise(account, least.map_or(self.reached, |pass| pass.min(self.reached)));
         }
@@ -337,10 +353,16 @@ impl Rcp {
         if self.ranked != 0 { self.strides.pass_of(account) } else { 0 }
     }
 
-    /// An account goes on by its rank and uses so much of the device.
-    fn uses(&mut self, account: Account, cost: Nanos) {
+    /// An account goes on by its rank.
+    fn goes(&mut self, account: Account) {
         if self.ranked != 0 {
             self.reached = self.reached.max(self.strides.pass_of(account));
+        }
+    }
+
+    /// An account has used so much of the device.
+    fn uses(&mut self, account: Account, cost: Nanos) {
+        if self.ranked != 0 {
             self.strides.charge(account, cost);
         }
     }
@@ -354,8 +376,7 @@ impl Rcp {
         self.takes_its_place(call.account);
         match kind {
             WRITE => self.write_in_turn(now, task, call),
-            READ => self.read_in_turn(now, task, call),
-            _ => self.write_back_in_turn(now, task, call),
+            _ => self.read_in_turn(now, task, call),
         }
     }
 
@@ -378,6 +399,7 @@ impl Rcp {
         if call.pieces == 0 {
             return Entry::Go;
         }
+        self.takes_its_place(call.account);
         let deadline = if call.deadline > Nanos(0) { call.deadline } else { BACKGROUND_DEADLINE };
         self.writeback.wait_for_writeback(now, task, &Call { deadline, ..*call });
         Entry::Wait
@@ -454,8 +476,10 @@ impl Scheduler for Rcp {
         self.pay(now, task, call, WRITE)
     }
 
-    fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
-        self.writeback.end_direct(now, task);
+    fn write_return(&mut self, now: Nanos, task: Task, call: &Call) {
+        if self.writeback.end_direct(now, task) {
+            self.uses(call.account, self.settings.device.runs(1, call.bytes));
+        }
         if self.write == u32::from(task) + 1 {
             if self.write_is_blocked(now) {
                 self.see_critical(now);
@@ -472,7 +496,7 @@ impl Scheduler for Rcp {
             self.writeback.begin_small(now, call.account);
             return Entry::Go;
         }
-        self.pay(now, task, call, WRITEBACK)
+        self.write_back_in_turn(now, task, call)
     }
 
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -506,13 +530,13 @@ impl Scheduler for Rcp {
     }
 
     fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
+        self.revise(now, freed.causes, (freed.cost, Nanos(0)));
         self.cleaned(now, freed.causes, freed.bytes);
-        self.tokens.buffer_free(now, freed);
     }
 
     fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
+        self.revise(now, cleaned.causes, (cleaned.charged, cleaned.cost));
         self.cleaned(now, cleaned.causes, cleaned.bytes);
-        self.tokens.buffer_clean(now, cleaned);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -562,7 +586,8 @@ impl Scheduler for Rcp {
         if !self.reads.is_empty() && self.may_read(now) {
             let place = |(_, read): &(Task, &Waiter)| (self.rank(read.call.account), read.arrived);
             if let Some(task) = self.reads.iter().min_by_key(place).map(|(task, _)| task) {
-                self.reads.remove(task);
+                let read = self.reads.remove(task);
+                self.goes(read.map_or(0, |read| read.call.account));
                 self.start_read(now, task);
                 return Step::Admit(task);
             }
@@ -575,8 +600,9 @@ impl Scheduler for Rcp {
         let step = self.writeback.dispatch_by(now, rank);
         if let Step::Writeback { task, pieces } = step {
             let cost = self.settings.device.runs(u64::from(pieces), 0);
-            let account = self.writeback.account_of(task);
-            self.uses(account.unwrap_or_default(), cost);
+            let account = self.writeback.account_of(task).unwrap_or_default();
+            self.goes(account);
+            self.uses(account, cost);
         }
         // If more reads run than there are slots, the next one to end calls `dispatch`.
         let next_read = match self.read_at + READ_EVERY {

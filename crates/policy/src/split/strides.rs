@@ -6,15 +6,12 @@
 //!
 //! Source: Split, section 2.5.1.
 
-use super::{ACCOUNTS, Account};
+use super::{ACCOUNTS, Account, USUAL_LEVEL};
 use crate::Nanos;
 use crate::block::afq::weight;
 
 /// Divisible by every weight, so that passes have no remainders.
 pub(super) const STRIDE: u64 = 840;
-
-/// Level of accounts of which nobody has said one.
-pub(super) const USUAL_LEVEL: u8 = 4;
 
 /// Passes and levels of all accounts. Those beyond [`ACCOUNTS`] go last.
 #[derive(Clone, Debug)]
@@ -33,6 +30,11 @@ impl Default for Strides {
 }
 
 impl Strides {
+    /// Sets up a state of all zero bytes.
+    pub(super) fn begin(&mut self) {
+        self.level.fill(USUAL_LEVEL);
+    }
+
     pub(super) fn set_level(&mut self, account: Account, level: u8) {
         if let Some(own) = self.level.get_mut(usize::from(account)) {
             *own = level.min(7);

@@ -170,6 +170,11 @@ impl Token {
         Token { buckets: Buckets::default(), device }
     }
 
+    /// Sets up a state of all zero bytes.
+    pub(super) fn begin(&mut self, device: DeviceCost) {
+        self.device = device;
+    }
+
     /// Time until the account's next call may go on; zero if now.
     pub(super) fn wait(&self, now: Nanos, account: Account) -> Nanos {
         self.buckets.wait(now, account)
@@ -179,13 +184,27 @@ impl Token {
         self.buckets.take(now, account, self.device.bytes(cost));
     }
 
-    /// Corrects what the causes were charged.
-    fn revise(&mut self, now: Nanos, causes: CauseSet, charged: Nanos, cost: Nanos) {
+    /// Corrects what those of the causes were charged that were.
+    pub(super) fn revise(
+        &mut self,
+        now: Nanos,
+        causes: CauseSet,
+        (charged, cost): (Nanos, Nanos),
+        was_charged: impl Fn(Account) -> bool,
+    ) {
         let (charged, cost) = (self.device.bytes(charged), self.device.bytes(cost));
         let more = cost.saturating_sub(charged);
         let less = charged.saturating_sub(cost);
-        causes.share(more, |account, part| self.buckets.take(now, account, part));
-        causes.share(less, |account, part| self.buckets.give(account, part));
+        causes.share(more, |account, part| {
+            if was_charged(account) {
+                self.buckets.take(now, account, part);
+            }
+        });
+        causes.share(less, |account, part| {
+            if was_charged(account) {
+                self.buckets.give(account, part);
+            }
+        });
     }
 }
 
@@ -228,10 +247,10 @@ impl Scheduler for Token {
         self.charge(now, dirtied.account, dirtied.cost);
     }
     fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
-        self.revise(now, freed.causes, freed.cost, Nanos(0));
+        self.revise(now, freed.causes, (freed.cost, Nanos(0)), |_| true);
     }
     fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
-        self.revise(now, cleaned.causes, cleaned.charged, cleaned.cost);
+        self.revise(now, cleaned.causes, (cleaned.charged, cleaned.cost), |_| true);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {

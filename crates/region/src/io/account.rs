@@ -11,13 +11,10 @@ use crate::text::{SharedText, Text};
 use crate::{clock, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{ACCOUNTS, Account, AccountSettings, GROUPS};
+use headworks_policy::split::{ACCOUNTS, Account, AccountSettings, GROUPS, USUAL_LEVEL};
 
 /// Rules that a region can hold. The group of rule i has account i + 1.
 pub const RULES: usize = 32;
-
-/// Priority of threads for which no rule gives one.
-const USUAL_LEVEL: u8 = 4;
 
 /// The first account of a thread.
 const FIRST_THREAD: usize = RULES + 1;
@@ -225,7 +222,8 @@ impl RuleTable {
             let (at, rule) = found.filter(|(_, rule)| rule.rate.load(Relaxed) > 0)?;
             let rate = Some(rule.rate.load(Relaxed) as f64);
             let burst = rule.burst.load(Relaxed);
-            let settings = AccountSettings { rate, burst, ..AccountSettings::default() };
+            let settings =
+                AccountSettings { level: USUAL_LEVEL, rate, burst, ..AccountSettings::default() };
             Some(((at + 1) as Account, settings))
         });
         let own = AccountSettings {

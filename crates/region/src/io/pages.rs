@@ -31,6 +31,10 @@ impl IoRegion {
             }
         }
         self.note_call_wait(&ticket, now);
+        if ticket.kind == CallKind::WriteDirect && ticket.admitted > ticket.entered {
+            // It had its turn: those behind it come nearer to theirs.
+            self.note_progress(now, &ticket);
+        }
         let is_known = ticket.is_running(self);
         let told = self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {
@@ -157,7 +161,7 @@ impl IoRegion {
         });
     }
 
-    /// Pieces have landed. Under a scheduler that writes back for one call after the other, that is
+    /// Pieces have landed, or a direct write. Under a scheduler that writes back for one call after the other, that is
     /// progress of all that wait: a call that passed now would write its pieces all at once.
     fn note_progress(&self, now: Nanos, ticket: &Ticket) {
         let in_turn = matches!(self.control.kind(), SplitKind::Deadline | SplitKind::Rcp);
@@ -165,7 +169,10 @@ impl IoRegion {
             slot.word.load(Relaxed) & STATE == WAITING
                 && matches!(
                     CallKind::from_word(slot.kind.load(Relaxed)),
-                    CallKind::Fsync | CallKind::WriteRange | CallKind::Write
+                    CallKind::Fsync
+                        | CallKind::WriteRange
+                        | CallKind::Write
+                        | CallKind::WriteDirect
                 )
         };
         for slot in self.tasks.iter().filter(|_| in_turn).filter(waits).chain(ticket.slot(self)) {

@@ -255,7 +255,9 @@ fn direct_writes_and_a_big_fsync_have_batches_in_turn() {
     let (mut written, mut direct) = (0, 0);
     assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
     assert_eq!(deadline.fsync_entry(now, 1, &big(200)), Entry::Wait);
-    assert_eq!(deadline.write_entry(now, 2, &write), Entry::Wait);
+    for task in [2, 3] {
+        assert_eq!(deadline.write_entry(now, task, &write), Entry::Wait);
+    }
     for _ in 0..200 {
         now += Nanos::from_millis(10);
         deadline.fsync_return(now, 0, &small(A), Nanos::from_millis(10));
@@ -265,10 +267,10 @@ fn direct_writes_and_a_big_fsync_have_batches_in_turn() {
                     written += pieces;
                     deadline.written_back(now, 1, pieces, 200 - written);
                 }
-                Step::Admit(2) => loop {
+                Step::Admit(task @ 2..=3) => loop {
                     direct += 1;
-                    deadline.write_return(now, 2, &write);
-                    if deadline.write_entry(now, 2, &write) == Entry::Wait {
+                    deadline.write_return(now, task, &write);
+                    if deadline.write_entry(now, task, &write) == Entry::Wait {
                         break;
                     }
                 },
@@ -279,4 +281,61 @@ fn direct_writes_and_a_big_fsync_have_batches_in_turn() {
         assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
     }
     assert!(written >= 50 && direct >= 50, "{written} pieces, {direct} direct writes");
+}
+
+#[test]
+fn many_direct_writers_leave_a_big_fsync_its_turn() {
+    for commits in [false, true] {
+        let mut deadline = Box::new(Deadline::default());
+        let mut now = Nanos::from_millis(1_000);
+        // Their deadline is earlier than that of the `fsync`.
+        let short = Nanos::from_millis(1_000);
+        let write = Call { account: 3, bytes: 16 << 10, direct: 1, deadline: short, ..big(0) };
+        assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+        deadline.fsync_return(now, 0, &small(A), Nanos::from_millis(10));
+        assert_eq!(deadline.fsync_entry(now, 1, &big(200)), Entry::Wait);
+        let (mut written, mut direct) = (0, 0);
+        let mut running: Vec<Task> = Vec::new();
+        for task in 10..50 {
+            assert_eq!(deadline.write_directly(now, task, &write), Entry::Wait);
+        }
+        for _ in 0..100 {
+            if commits {
+                assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+            }
+            now += Nanos::from_millis(10);
+            if commits {
+                deadline.fsync_return(now, 0, &small(A), Nanos::from_millis(10));
+            }
+            for task in running.drain(..) {
+                direct += 1;
+                deadline.end_direct(now, task);
+                assert_eq!(deadline.write_directly(now, task, &write), Entry::Wait);
+            }
+            loop {
+                match deadline.dispatch(now) {
+                    Step::Writeback { task: 1, pieces } => {
+                        written += pieces;
+                        deadline.written_back(now, 1, pieces, 200 - written);
+                    }
+                    Step::Admit(1) => break,
+                    Step::Admit(task) => running.push(task),
+                    _ => break,
+                }
+            }
+        }
+        assert!(written >= 30 && direct >= 30, "{written} pieces, {direct} direct: {commits}");
+    }
+}
+
+#[test]
+fn a_direct_write_that_does_not_return_stops_nobody_for_long() {
+    let mut deadline = Box::new(Deadline::default());
+    let now = Nanos::from_millis(1_000);
+    let write = Call { account: 3, bytes: 16 << 10, direct: 1, ..big(0) };
+    assert_eq!(deadline.write_directly(now, 2, &write), Entry::Go);
+    assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+    assert_eq!(deadline.fsync_entry(now, 1, &big(200)), Entry::Wait);
+    assert!(matches!(deadline.dispatch(now), Step::Wait(_)));
+    assert!(matches!(deadline.dispatch(now + PATIENCE), Step::Writeback { task: 1, .. }));
 }
