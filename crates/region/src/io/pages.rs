@@ -161,8 +161,9 @@ impl IoRegion {
         });
     }
 
-    /// Pieces have landed, or a direct write. Under a scheduler that writes back for one call after the other, that is
-    /// progress of all that wait: a call that passed now would write its pieces all at once.
+    /// Pieces have landed, or a direct write. Under a scheduler that writes back for one call after
+    /// the other, that is progress of all that wait: a call that passed now would write its pieces
+    /// all at once.
     fn note_progress(&self, now: Nanos, ticket: &Ticket) {
         let in_turn = matches!(self.control.kind(), SplitKind::Deadline | SplitKind::Rcp);
         let waits = |slot: &&TaskSlot| {
