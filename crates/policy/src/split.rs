@@ -368,6 +368,12 @@ pub trait Scheduler: Send {
         false
     }
 
+    /// Whether a task waits until others' data or its own is written, so that it comes nearer to its
+    /// turn whenever some is.
+    fn waits_in_turn(&self, task: Task) -> bool {
+        false
+    }
+
     /// [`may_block_clients`](Scheduler::may_block_clients) let a call on this file go. `right`: a
     /// client went on soon after the call.
     fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}

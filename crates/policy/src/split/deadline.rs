@@ -332,6 +332,8 @@ impl Deadline {
     /// it [ends](Deadline::end_small).
     pub(super) fn begin_small(&mut self, now: Nanos, account: Account) {
         let behind = self.backlog(now);
+        // What an idle device had room for is too much beside this.
+        self.open = self.open.min(self.batch / QUARTERS);
         let stream = self.stream(account);
         stream.last = now;
         stream.running = stream.running.saturating_add(1);
@@ -414,10 +416,6 @@ impl Deadline {
     }
 
     fn has_room_for_direct(&mut self, now: Nanos, account: Account) -> bool {
-        if self.others(now, account).next().is_none() {
-            self.open = 0;
-            return self.room(now, account, 0) > 0;
-        }
         if self.is_patient(now) && self.is_probed(now, account) {
             return false;
         }
@@ -488,9 +486,12 @@ impl Deadline {
             (in_flight == 0 && left == 0)
                 || now.since(waiter.arrived).0 >= period.0.saturating_mul(1 + OVERDUE_MAX)
         });
-        if let Some((task, waiter)) = done {
+        if let Some((task, waiter)) = done.map(|(task, waiter)| (task, *waiter)) {
             self.in_flight = self.in_flight.saturating_sub(of_mark(waiter.mark).0);
             self.waiting.remove(task);
+            if waiter.call.is_direct() {
+                self.begin_direct(now, task, &waiter.call);
+            }
             return Step::Admit(task);
         }
         let few = self.few();
@@ -626,6 +627,10 @@ impl Scheduler for Deadline {
 
     fn dispatch(&mut self, now: Nanos) -> Step {
         self.dispatch_by(now, |_| 0)
+    }
+
+    fn waits_in_turn(&self, task: Task) -> bool {
+        self.holds(task)
     }
 
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {

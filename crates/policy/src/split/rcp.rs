@@ -308,8 +308,10 @@ impl Rcp {
 
     /// Only what accounts dirtied in the background was charged.
     fn revise(&mut self, now: Nanos, causes: super::CauseSet, charged_and_cost: (Nanos, Nanos)) {
-        let dirtied = self.dirtied;
-        self.tokens.revise(now, causes, charged_and_cost, |account| has_bit(&dirtied, account));
+        let (dirtied, background) = (self.dirtied, self.background);
+        self.tokens.revise(now, causes, charged_and_cost, |account| {
+            has_bit(&dirtied, account) && has_bit(&background, account)
+        });
     }
 
     /// An `fsync` with much left to write back.
@@ -407,6 +409,7 @@ impl Rcp {
 
     fn read_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if self.reads.is_empty() && self.may_read(now) {
+            self.goes(call.account);
             self.start_read(now, task);
             return Entry::Go;
         }
@@ -478,6 +481,7 @@ impl Scheduler for Rcp {
 
     fn write_return(&mut self, now: Nanos, task: Task, call: &Call) {
         if self.writeback.end_direct(now, task) {
+            self.goes(call.account);
             self.uses(call.account, self.settings.device.runs(1, call.bytes));
         }
         if self.write == u32::from(task) + 1 {
@@ -615,6 +619,10 @@ impl Scheduler for Rcp {
             (Step::Idle, next) if next < Nanos(u64::MAX) => Step::Wait(next),
             (step, _) => step,
         }
+    }
+
+    fn waits_in_turn(&self, task: Task) -> bool {
+        self.writeback.holds(task)
     }
 
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {

@@ -1,15 +1,15 @@
 //! What calls did to pages, once they have returned.
 
 use super::{
-    CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, STATE, Task, TaskSlot, Ticket, WAITING,
-    Written, tally,
+    CallKind, FREE, Guarded, IoRegion, NO_THREAD, Piece, STATE, Task, Ticket, WAITING, Written,
+    tally,
 };
 use crate::clock;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, SplitKind, Urgency,
+    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, Urgency,
 };
 
 impl IoRegion {
@@ -31,15 +31,10 @@ impl IoRegion {
             }
         }
         self.note_call_wait(&ticket, now);
-        if ticket.kind == CallKind::WriteDirect && ticket.admitted > ticket.entered {
-            // It had its turn: those behind it come nearer to theirs.
-            self.note_progress(now, &ticket);
-        }
         let is_known = ticket.is_running(self);
         let told = self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {
-                self.note_return(now, task);
-                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+                self.ended(guarded, now, task, &ticket, took);
             } else if matches!(ticket.kind, CallKind::Read | CallKind::ReadStream) {
                 // It passed, but the device has read for it.
                 returned(guarded, now, Task::MAX, ticket.kind, &ticket.call, took);
@@ -148,8 +143,11 @@ impl IoRegion {
         if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
             slot.written_back.fetch_add(written.pieces.into(), Relaxed);
         }
-        self.note_progress(now, ticket);
+        if let Some(slot) = ticket.slot(self) {
+            slot.progress_ns.store(now.0, Relaxed);
+        }
         self.locked(|guarded| {
+            self.note_progress(guarded, now);
             self.clean(guarded, now, ticket.call.file, &written.taken);
             let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
             // The scheduler counts the pieces of a call only while it holds the call.
@@ -161,23 +159,24 @@ impl IoRegion {
         });
     }
 
-    /// Pieces have landed, or a direct write. Under a scheduler that writes back for one call after
-    /// the other, that is progress of all that wait: a call that passed now would write its pieces
-    /// all at once.
-    fn note_progress(&self, now: Nanos, ticket: &Ticket) {
-        let in_turn = matches!(self.control.kind(), SplitKind::Deadline | SplitKind::Rcp);
-        let waits = |slot: &&TaskSlot| {
-            slot.word.load(Relaxed) & STATE == WAITING
-                && matches!(
-                    CallKind::from_word(slot.kind.load(Relaxed)),
-                    CallKind::Fsync
-                        | CallKind::WriteRange
-                        | CallKind::Write
-                        | CallKind::WriteDirect
-                )
-        };
-        for slot in self.tasks.iter().filter(|_| in_turn).filter(waits).chain(ticket.slot(self)) {
-            slot.progress_ns.store(now.0, Relaxed);
+    /// Pieces have landed, or a direct write that was held. Under a scheduler that writes back for
+    /// one call after the other, that is progress of all that wait for their turn: a call that
+    /// passed now would write its pieces all at once.
+    fn note_progress(&self, guarded: &mut Guarded, now: Nanos) {
+        let scheduler = guarded.split.scheduler();
+        for (at, slot) in self.tasks.iter().enumerate() {
+            if slot.word.load(Relaxed) & STATE == WAITING && scheduler.waits_in_turn(at as Task) {
+                slot.progress_ns.store(now.0, Relaxed);
+            }
+        }
+    }
+
+    /// The scheduler hears of the return of a call that it let go.
+    fn ended(&self, guarded: &mut Guarded, now: Nanos, task: Task, ticket: &Ticket, took: Nanos) {
+        self.note_return(now, task);
+        returned(guarded, now, task, ticket.kind, &ticket.call, took);
+        if ticket.kind == CallKind::WriteDirect && ticket.admitted > ticket.entered {
+            self.note_progress(guarded, now);
         }
     }
 
@@ -278,8 +277,7 @@ impl IoRegion {
         let running = ticket.is_running(self);
         let told = self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| running) {
-                self.note_return(now, task);
-                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+                self.ended(guarded, now, task, &ticket, took);
             }
             self.pump(guarded, now);
         });

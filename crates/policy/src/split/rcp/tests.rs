@@ -438,3 +438,40 @@ fn direct_writes_of_the_background_take_turns_with_commits() {
     }
     assert_eq!(rcp.waiting(), 0);
 }
+
+#[test]
+fn who_reads_alone_for_long_does_not_wait_until_a_newcomer_has_read_as_much() {
+    let mut rcp = Rcp::default();
+    let accounts: [Account; 2] = [CHECKPOINTER, OTHER];
+    for (account, level) in accounts.into_iter().zip([3, 5]) {
+        let settings = AccountSettings { level, ..AccountSettings::default() };
+        rcp.set_account(Nanos(0), account, &settings);
+    }
+    let idle = |account| Request { class: IoClass::Idle, ..read(account) };
+    let mut now = Nanos(1_000 * MS);
+    for _ in 0..1_000 {
+        assert_eq!(rcp.req_add(now, 1, &idle(CHECKPOINTER)), Entry::Go);
+        now += Nanos(9 * MS);
+        rcp.req_complete(now, 1, &idle(CHECKPOINTER), Nanos(9 * MS));
+    }
+    // A client reads: there is one slot, and the newcomer has four threads.
+    assert_eq!(rcp.req_add(now, 0, &read(CLIENT)), Entry::Go);
+    for task in 2..6 {
+        let _ = rcp.req_add(now, task, &idle(OTHER));
+    }
+    let _ = rcp.req_add(now, 1, &idle(CHECKPOINTER));
+    let mut steps = 0;
+    loop {
+        now += READ_EVERY;
+        match rcp.dispatch(now) {
+            Step::Admit(1) => break,
+            Step::Admit(task) => {
+                rcp.req_complete(now, task, &idle(OTHER), Nanos(9 * MS));
+                let _ = rcp.req_add(now, task, &idle(OTHER));
+            }
+            _ => {}
+        }
+        steps += 1;
+        assert!(steps < 20, "it waits for its old debts");
+    }
+}
