@@ -368,8 +368,8 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// Whether a task waits until others' data or its own is written, so that it comes nearer to its
-    /// turn whenever some is.
+    /// Whether a task waits until others' data or its own is written, so that it comes nearer to
+    /// its turn whenever some is.
     fn waits_in_turn(&self, task: Task) -> bool {
         false
     }
