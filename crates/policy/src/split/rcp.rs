@@ -25,8 +25,8 @@
 //! * **Order and limits of the background.** Of background tasks that wait for the same, the one of
 //!   the account with the least [pass](super::afq) goes first, once rules give accounts different
 //!   priorities; else the first that came. Writes and reads of an account whose
-//!   [tokens](super::token) are used up wait for them first. An `fsync` does not: what it writes was
-//!   charged when it became dirty. Critical calls are neither ordered nor limited.
+//!   [tokens](super::token) are used up wait for them first. An `fsync` does not: what it writes
+//!   was charged when it became dirty. Critical calls are neither ordered nor limited.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
