@@ -736,3 +736,19 @@ fn a_threads_deadline_is_one_of_its_fsyncs_only() {
     assert_eq!(ticket.call.deadline, Nanos::from_millis(9_000), "a directory's, too");
     region.leave(ticket, None);
 }
+
+#[test]
+fn direct_writes_in_sequence_cost_no_seeks() {
+    let region = region(SplitKind::Token);
+    region.set_hold_max(Nanos::from_millis(60_000));
+    limit(region, 1 << 30);
+    let slow = account(region, "slow");
+    let at = file(region, 1);
+    // 8 MiB are 8 ms of the limit. A seek would be another megabyte, the 8 ms of a disk of 128 MB/s.
+    for part in 0..512u64 {
+        region.wrote_through(slow, at, part * (16 << 10), 16 << 10);
+    }
+    let ticket = region.enter(CallKind::WriteDirect, slow, at, 4096);
+    assert!(wait(region, &ticket) < Duration::from_millis(250), "512 seeks are half a second");
+    region.leave(ticket, None);
+}

@@ -214,13 +214,9 @@ impl IoRegion {
             let previous = CauseSet::default();
             let dirtied = Dirtied { account, previous, file, new_bytes: bytes, cost };
             guarded.split.scheduler().buffer_dirty(now, &dirtied);
-            let taken = tally::Unmarked {
-                pages: bytes.div_ceil(PAGE_BYTES),
-                pieces: 1,
-                causes,
-                charged: cost,
-            };
-            self.clean(guarded, now, file, &taken);
+            // The preliminary model knows where the last write ended: there is nothing to revise.
+            let cleaned = Cleaned { causes, file, bytes, charged: cost, cost };
+            guarded.split.scheduler().buffer_clean(now, &cleaned);
         });
     }
 
