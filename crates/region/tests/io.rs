@@ -744,7 +744,7 @@ fn direct_writes_in_sequence_cost_no_seeks() {
     limit(region, 1 << 30);
     let slow = account(region, "slow");
     let at = file(region, 1);
-    // 8 MiB are 8 ms of the limit. A seek would be another megabyte, the 8 ms of a disk of 128 MB/s.
+    // 8 MiB are 8 ms of the limit. A seek of 8 ms would be another megabyte each.
     for part in 0..512u64 {
         region.wrote_through(slow, at, part * (16 << 10), 16 << 10);
     }
