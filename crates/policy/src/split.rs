@@ -252,7 +252,7 @@ pub enum Step {
     Idle,
 }
 
-/// Level of accounts of which nobody has said one.
+/// Level of accounts for which no rule gives one.
 pub const USUAL_LEVEL: u8 = 4;
 
 /// Groups that an account may be in.
@@ -368,8 +368,8 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// Whether a task waits until others' data or its own is written, so that it comes nearer to
-    /// its turn whenever some is.
+    /// Whether a task waits for its turn to write. Whenever data of any task is written, it comes
+    /// nearer to that turn.
     fn waits_in_turn(&self, task: Task) -> bool {
         false
     }

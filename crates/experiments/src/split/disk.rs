@@ -23,7 +23,7 @@ pub(super) struct Stack {
     pub linked: bool,
     /// The file system, as `headworks volume create --fs` has it.
     pub file_system: &'static str,
-    /// Whether the kernel throttles writeback as it does by itself.
+    /// Whether the kernel's writeback throttle (WBT) has its default setting. Else it is off.
     pub throttle: bool,
 }
 
@@ -65,7 +65,7 @@ impl Disk {
             ("scheduler", "none"),
             ("nr_requests", QUEUE),
             ("scheduler", stack.kernel),
-            // −1 is what the kernel takes for this device.
+            // The kernel takes −1 for its default.
             ("wbt_lat_usec", if stack.throttle { "-1" } else { "0" }),
         ] {
             let path = queue.join(file);

@@ -114,7 +114,7 @@ fn load(at: f64, dir: &Path) -> Vec<Task> {
 pub(super) fn distance(seed: &Seed<'_>, arm: &str, limit_mb_per_s: f64) -> f64 {
     let target = seed.get(ALONE, READ_RANDOM, "a_mb_per_s") - limit_mb_per_s;
     let far = |at: &f64| (seed.get(arm, *at, "a_mb_per_s") / target - 1.0).abs() * 100.0;
-    // What is not a number stays so: then there is nothing to compare.
+    // If a run is missing, its rate is NaN, and so is the result.
     let larger = |most: f64, far: f64| if far > most || far.is_nan() { far } else { most };
     LOADS.iter().map(far).fold(0.0, larger)
 }

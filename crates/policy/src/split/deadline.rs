@@ -332,7 +332,7 @@ impl Deadline {
     /// it [ends](Deadline::end_small).
     pub(super) fn begin_small(&mut self, now: Nanos, account: Account) {
         let behind = self.backlog(now);
-        // What an idle device had room for is too much beside this.
+        // An idle device had room for more direct writes than may run beside this operation.
         self.open = self.open.min(self.batch / QUARTERS);
         let stream = self.stream(account);
         stream.last = now;
@@ -447,12 +447,12 @@ impl Deadline {
         })
     }
 
-    /// Whose the task is that waits here.
+    /// Account of a task that waits here.
     pub(super) fn account_of(&self, task: Task) -> Option<Account> {
         self.waiting.get(task).map(|waiter| waiter.call.account)
     }
 
-    /// Whose the tasks are that wait here.
+    /// Accounts of all tasks that wait here.
     pub(super) fn accounts(&self) -> impl Iterator<Item = Account> {
         self.waiting.iter().map(|(_, waiter)| waiter.call.account)
     }
@@ -472,8 +472,8 @@ impl Deadline {
         (self.backlog, self.counted) = (self.flying().saturating_mul(QUARTERS), now);
     }
 
-    /// The next step. Of accounts with calls alike, the one of the least `rank` goes first, and of
-    /// those of the same rank the call whose deadline is first.
+    /// The next step. Among calls of a kind, the account with the least `rank` goes first. Of the
+    /// same rank, the call with the earliest deadline goes first.
     pub(super) fn dispatch_by(&mut self, now: Nanos, rank: impl Fn(Account) -> u64) -> Step {
         if self.waiting.is_empty() {
             // Nothing that was ordered will be reported any more.

@@ -355,7 +355,7 @@ impl Rcp {
         if self.ranked != 0 { self.strides.pass_of(account) } else { 0 }
     }
 
-    /// An account goes on by its rank.
+    /// A call of this account goes on: accounts that come back begin at its pass.
     fn goes(&mut self, account: Account) {
         if self.ranked != 0 {
             self.reached = self.reached.max(self.strides.pass_of(account));
@@ -369,7 +369,7 @@ impl Rcp {
         }
     }
 
-    /// A background task that has the tokens for its call, or waits for them.
+    /// A background task goes on to its queue if its account has tokens. Else it waits for them.
     fn pay(&mut self, now: Nanos, task: Task, call: &Call, kind: u64) -> Entry {
         if self.tokens.wait(now, call.account) > Nanos(0) {
             self.unpaid.insert(task, Waiter { call: *call, arrived: now, mark: kind });
@@ -417,8 +417,8 @@ impl Rcp {
         Entry::Wait
     }
 
-    /// Tasks that have their tokens by now go a step further. If one goes on at once, it is
-    /// returned; else the time when the next one has its tokens.
+    /// Moves tasks whose accounts have tokens by now to their queues. Returns a task that goes on
+    /// at once, or else the time when the next account has tokens.
     fn paid(&mut self, now: Nanos) -> Result<Task, Nanos> {
         loop {
             let wait = |(task, waiter): (Task, &Waiter)| {

@@ -184,7 +184,7 @@ impl Token {
         self.buckets.take(now, account, self.device.bytes(cost));
     }
 
-    /// Corrects what those of the causes were charged that were.
+    /// Corrects what causes were charged. Those that were not charged are left out.
     pub(super) fn revise(
         &mut self,
         now: Nanos,

@@ -473,10 +473,9 @@ impl IoRegion {
         self.rules.speaks_of(Subject::Cgroup)
     }
 
-    /// The deadline of an account's `fsync` of a file that has this one: the shorter of its own and
-    /// the file's. Zero for none.
+    /// Deadline of an `fsync`: the shorter one of the account's and the file's. Zero for none.
     pub(super) fn deadline(&self, account: Account, of_file: Nanos) -> Nanos {
-        // Account 0 is nobody's own.
+        // Threads without an account of their own share account 0, which has no deadline.
         let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
         let own = own.map_or(Nanos(0), |slot| Nanos(slot.deadline_ns.load(Relaxed)));
         let both = [own, of_file];
