@@ -2,7 +2,7 @@
 //!
 //! An arrow leads from a file to the file that defines a name it uses. A name that a module only
 //! hands on (`pub use`) is followed to its definition, and handing it on is no arrow. What a module
-//! takes from the modules inside it is no arrow either: it brings them together. Tests inside a file
+//! takes from the modules inside it is no arrow either: it brings them together. Tests inside files
 //! do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
