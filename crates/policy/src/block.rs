@@ -107,6 +107,21 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request without an account, at the middle level. Its submitter waits for reads and flushes.
+    pub const fn new(operation: Operation, sector: u64, sectors: u32) -> Self {
+        Request {
+            operation,
+            sector,
+            sectors,
+            fua: false,
+            sync: matches!(operation, Operation::Read | Operation::Flush),
+            cause: 0,
+            class: IoClass::BestEffort,
+            level: 4,
+            deadline: None,
+        }
+    }
+
     /// First sector after it.
     pub const fn end(&self) -> u64 {
         self.sector + self.sectors as u64

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use headworks_policy::Nanos;
-use headworks_policy::block::{Noop, Operation};
-use headworks_volume::model::{Command, Device, Model, PRESETS};
+use headworks_policy::block::{Noop, Operation, Request};
+use headworks_volume::model::{Device, Model, PRESETS};
 use headworks_volume::store::Memory;
 use headworks_volume::{Buffer, Engine, EngineConfig, Submission};
 
@@ -26,7 +26,7 @@ impl Model for Told {
         self.model.depth()
     }
 
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
         let due = self.model.start(now, command);
         if let Ok(mut last) = self.last.lock() {
             *last = due.since(now);
@@ -42,7 +42,7 @@ fn offset(number: u64, block: u64) -> u64 {
 
 fn read(engine: &Engine, number: u64, len: u32) {
     let at = offset(number, u64::from(len));
-    if engine.call(|done| Submission::new(Operation::Read, at, len, done)).is_err() {
+    if engine.call(|done| Submission::new(Operation::Read, at, len.into(), done)).is_err() {
         panic!("memory cannot be read");
     }
 }

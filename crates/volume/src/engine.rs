@@ -32,85 +32,64 @@ use crate::layer::Layer;
 use crate::model::Model;
 use crate::store::{Extent, Store};
 use headworks_policy::Nanos;
-use headworks_policy::block::{BlockScheduler, IoClass, Operation, Request, SECTOR_BYTES};
+use headworks_policy::block::{BlockScheduler, Operation, Request, SECTOR_BYTES};
 use shared::Shared;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Longest read or write, in bytes. Discards and zeroing may cover 4 GiB less a sector.
-pub const TRANSFER_BYTES_MAX: u32 = 32 << 20;
+/// Longest read or write, in bytes. Discards and zeroing may cover 2 TiB less a sector.
+pub const TRANSFER_BYTES_MAX: u64 = 32 << 20;
 
 /// Called exactly once with the result: the data read, or the submitter's own buffer back. On a
 /// thread of the engine, or within [`Engine::submit`] on the submitter's. It may submit further
 /// requests; it must not wait for any.
 pub type Completion = Box<dyn FnOnce(io::Result<Buffer>) + Send>;
 
-/// A request from a front end.
+/// A request from a front end: what schedulers, models and layers see, its data, and its end.
 pub struct Submission {
-    /// What is asked.
-    pub operation: Operation,
-    /// First byte, a multiple of the sector. Zero for a flush.
-    pub offset_bytes: u64,
-    /// Bytes, a multiple of the sector. Zero for a flush.
-    pub len_bytes: u32,
-    /// The data of a write, `len_bytes` of them. For a read: the buffer to fill; if it is empty,
+    /// What is asked, by whom.
+    pub request: Request,
+    /// The data of a write, as long as the request. For a read: the buffer to fill; if it is empty,
     /// the engine makes one.
     pub data: Buffer,
-    /// Durable when answered (writes and zeroing).
-    pub fua: bool,
-    /// A thread waits for it.
-    pub sync: bool,
     /// Zeroing may give the space back.
     pub unmap: bool,
-    /// The account that is charged. Zero means unknown.
-    pub cause: u32,
-    /// Urgency.
-    pub class: IoClass,
-    /// Level within the class, 0 (highest) to 7.
-    pub level: u8,
     /// Gets the result.
     pub done: Completion,
+    /// Offset and length are whole sectors, and the length fits.
+    whole: bool,
 }
 
 impl Submission {
-    /// A request without an account, at the middle level.
-    pub fn new(operation: Operation, offset_bytes: u64, len_bytes: u32, done: Completion) -> Self {
-        Submission {
-            operation,
-            offset_bytes,
-            len_bytes,
-            data: Buffer::default(),
-            fua: false,
-            sync: operation == Operation::Read,
-            unmap: false,
-            cause: 0,
-            class: IoClass::BestEffort,
-            level: 4,
-            done,
-        }
+    /// A request without an account, at the middle level. Offset and length are in bytes, and zero
+    /// for a flush. The engine refuses what is not whole sectors.
+    pub fn new(operation: Operation, offset: u64, len: u64, done: Completion) -> Self {
+        let sectors = u32::try_from(len / SECTOR_BYTES);
+        let whole = sectors.is_ok() && (offset | len).is_multiple_of(SECTOR_BYTES);
+        let request = Request::new(operation, offset / SECTOR_BYTES, sectors.unwrap_or(0));
+        Submission { whole, ..Submission::of(request, done) }
     }
 
-    /// A write of all of `data`. Panics if it is longer than 4 GiB.
-    pub fn write(offset_bytes: u64, data: Buffer, done: Completion) -> Self {
-        let Ok(len) = u32::try_from(data.len()) else { panic!("a write of more than 4 GiB") };
-        Submission { data, ..Submission::new(Operation::Write, offset_bytes, len, done) }
+    /// This request, with no data yet.
+    pub fn of(request: Request, done: Completion) -> Self {
+        Submission { request, data: Buffer::default(), unmap: false, done, whole: true }
     }
 
-    /// The part that schedulers, models and layers see.
-    pub fn request(&self) -> Request {
-        Request {
-            operation: self.operation,
-            sector: self.offset_bytes / SECTOR_BYTES,
-            // At most 2^32 bytes: far fewer sectors than fit.
-            sectors: (u64::from(self.len_bytes) / SECTOR_BYTES) as u32,
-            fua: self.fua,
-            sync: self.sync,
-            cause: self.cause,
-            class: self.class,
-            level: self.level,
-            deadline: None,
-        }
+    /// A write of all of `data`.
+    pub fn write(offset: u64, data: Buffer, done: Completion) -> Self {
+        let len = data.len() as u64;
+        Submission { data, ..Submission::new(Operation::Write, offset, len, done) }
+    }
+
+    /// First byte.
+    pub fn offset_bytes(&self) -> u64 {
+        self.request.sector * SECTOR_BYTES
+    }
+
+    /// Bytes.
+    pub fn len_bytes(&self) -> u64 {
+        u64::from(self.request.sectors) * SECTOR_BYTES
     }
 }
 

@@ -281,8 +281,7 @@ impl Disk {
 
 /// Zeroing of at most [`RANGE_BYTES_MAX`].
 fn zeroing(offset: u64, len: u64, unmap: bool, done: Completion) -> Submission {
-    // `len` fits into 32 bits, as required.
-    let mut submission = Submission::new(Operation::WriteZeroes, offset, len as u32, done);
+    let mut submission = Submission::new(Operation::WriteZeroes, offset, len, done);
     submission.unmap = unmap;
     submission
 }
@@ -364,8 +363,7 @@ impl Filesystem for Disk {
                     Ok(data) => reply.data(&data),
                     Err(error) => reply.error(error.into()),
                 });
-                // `len` is at most `size`.
-                let mut submission = Submission::new(Operation::Read, offset, len as u32, done);
+                let mut submission = Submission::new(Operation::Read, offset, len, done);
                 submission.data = buffer;
                 self.engine.submit(submission);
             }

@@ -123,23 +123,6 @@ pub fn parse(text: &str) -> Result<Parsed, LayerError> {
 
 #[cfg(test)]
 mod tests {
-    use headworks_policy::block::{IoClass, Operation, Request};
-
-    /// A request without an account.
-    pub(super) fn request(operation: Operation, sector: u64, sectors: u32) -> Request {
-        Request {
-            operation,
-            sector,
-            sectors,
-            fua: false,
-            sync: operation == Operation::Read,
-            cause: 0,
-            class: IoClass::BestEffort,
-            level: 4,
-            deadline: None,
-        }
-    }
-
     #[test]
     fn every_example_works_and_what_is_unknown_is_said() {
         for (name, example) in super::EXAMPLES {

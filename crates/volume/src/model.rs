@@ -19,20 +19,7 @@ pub use file::DeviceError;
 pub use parameters::{Field, Form};
 
 use headworks_policy::Nanos;
-use headworks_policy::block::Operation;
-
-/// What a model needs to know of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// What is asked.
-    pub operation: Operation,
-    /// First sector (512 bytes).
-    pub sector: u64,
-    /// Sectors. Zero for a flush.
-    pub sectors: u32,
-    /// Durable at completion.
-    pub fua: bool,
-}
+use headworks_policy::block::Request;
 
 /// A device. The engine never starts more commands than [`Model::depth`] at a time, starts them in
 /// the order of time, and completes each at the time that [`Model::start`] returned.
@@ -42,5 +29,5 @@ pub trait Model: Send {
 
     /// The device gets a command at `now`. Returns when it will complete, not before `now`. Times
     /// never run backwards from call to call.
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos;
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos;
 }

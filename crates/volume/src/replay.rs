@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::clock;
-use crate::engine::{Engine, Submission};
+use crate::engine::{Engine, Submission, TRANSFER_BYTES_MAX};
 use crate::layer::Traced;
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
@@ -112,19 +112,13 @@ fn submit(engine: &Engine, traced: &Traced, shared: &Arc<Shared>) {
         drop(tally);
         shared.answered.notify_all();
     });
-    let bytes = u64::from(request.sectors) * SECTOR_BYTES;
-    // A request longer than a submission is refused as malformed.
-    let len = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let mut submission =
-        Submission::new(request.operation, request.sector * SECTOR_BYTES, len, done);
-    if request.operation == Operation::Write {
-        submission.data = Buffer::new(len as usize);
+    let mut submission = Submission::of(request, done);
+    // A longer write is refused as malformed.
+    if request.operation == Operation::Write && submission.len_bytes() <= TRANSFER_BYTES_MAX {
+        submission.data = Buffer::new(submission.len_bytes() as usize);
         // The lowest byte of the sector marks the origin of a block.
         submission.data.fill(request.sector.to_le_bytes()[0]);
     }
-    submission.fua = request.fua;
-    submission.sync = request.sync;
-    submission.cause = request.cause;
     engine.submit(submission);
 }
 

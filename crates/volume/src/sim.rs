@@ -7,7 +7,7 @@
 //! Merging is included: requests that the scheduler merged complete together. Flushes skip the
 //! scheduler, as in the engine, which orders them itself.
 
-use crate::model::{Command, Model};
+use crate::model::Model;
 use headworks_policy::Nanos;
 use headworks_policy::block::{
     BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request, SECTOR_BYTES,
@@ -306,17 +306,14 @@ impl Run<'_> {
     fn feed(&mut self) {
         while self.with_device < self.model.depth() {
             if let Some(index) = self.flushes.pop_front() {
-                let command =
-                    Command { operation: Operation::Flush, sector: 0, sectors: 0, fua: false };
-                self.start(index, &command);
+                self.start(index, &Request::new(Operation::Flush, 0, 0));
                 continue;
             }
             match self.scheduler.dispatch(Nanos(self.now_ns)) {
                 Dispatch::Request(index) => {
                     self.scheduler.activated(Nanos(self.now_ns), index);
-                    let Request { operation, sector, sectors, fua, .. } =
-                        self.requests[usize::from(index)];
-                    self.start(index, &Command { operation, sector, sectors, fua });
+                    let request = self.requests[usize::from(index)];
+                    self.start(index, &request);
                 }
                 Dispatch::Wait(until) => {
                     if until.0 < self.asked_ns {
@@ -330,7 +327,7 @@ impl Run<'_> {
         }
     }
 
-    fn start(&mut self, index: Index, command: &Command) {
+    fn start(&mut self, index: Index, command: &Request) {
         // At least a nanosecond: otherwise simulated time would stand still on a device that takes
         // none.
         let done = self.model.start(Nanos(self.now_ns), command).max(Nanos(self.now_ns + 1));

@@ -78,7 +78,7 @@ impl Target for Behind {
     }
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         // Requests of probes are a megabyte at most.
-        let len = into.len() as u32;
+        let len = into.len() as u64;
         let data = self.0.call(|done| Submission::new(Operation::Read, offset, len, done))?;
         into.copy_from_slice(&data);
         Ok(())

@@ -1,9 +1,9 @@
 //! Device models in simulated time: published figures, caches, flushes, determinism.
 
 use headworks_policy::Nanos;
-use headworks_policy::block::{Noop, Operation, SECTOR_BYTES};
+use headworks_policy::block::{Noop, Operation, Request, SECTOR_BYTES};
 use headworks_volume::model::device::PRESETS;
-use headworks_volume::model::{Command, Device, Model, hdd, ssd};
+use headworks_volume::model::{Device, Model, hdd, ssd};
 use headworks_volume::sim::{Job, Outcome, Pattern, run};
 use proptest::prelude::*;
 
@@ -120,7 +120,7 @@ fn a_die_turns_once_after_a_program_and_by_itself_when_idle() {
         clean_us: 0.0,
         ..parameters
     };
-    let read = Command { operation: Operation::Read, sector: 0, sectors: 32, fua: false };
+    let read = Request::new(Operation::Read, 0, 32);
     // Two reads at once after a program that ended `rest_us` ago: when each is done, from then on.
     let reads = |turnaround_us: f64, rest_us: u64| {
         let mut drive = ssd::Ssd::new(ssd::Parameters { turnaround_us, ..one }, 3);
@@ -171,11 +171,11 @@ fn the_cache_hides_a_burst() {
     assert!((44_000..47_000).contains(&rested), "{rested} ns a write");
 }
 
-fn write(sector: u64, sectors: u32, fua: bool) -> Command {
-    Command { operation: Operation::Write, sector, sectors, fua }
+fn write(sector: u64, sectors: u32, fua: bool) -> Request {
+    Request { fua, ..Request::new(Operation::Write, sector, sectors) }
 }
 
-const FLUSH: Command = Command { operation: Operation::Flush, sector: 0, sectors: 0, fua: false };
+const FLUSH: Request = Request::new(Operation::Flush, 0, 0);
 
 #[test]
 fn a_flush_waits_for_what_is_cached_and_fua_goes_past_the_cache() {
@@ -216,8 +216,7 @@ fn a_discard_makes_the_next_writes_cheaper() {
     let Device::Ssd(parameters) = preset("ssd-c") else { panic!("a drive") };
     let flush_after = |discard: bool| {
         let mut drive = ssd::Ssd::new(parameters, 3);
-        let discarded =
-            Command { operation: Operation::Discard, sector: 0, sectors: 1 << 20, fua: false };
+        let discarded = Request::new(Operation::Discard, 0, 1 << 20);
         let mut now = if discard { drive.start(Nanos(0), &discarded) } else { Nanos(0) };
         for at in 0..128 {
             now = drive.start(now, &write(at * 999 * 32, 32, false));
@@ -251,7 +250,7 @@ fn platters_turn_while_the_arm_seeks() {
     let mut times: Vec<u64> = (0..400)
         .map(|at| {
             let sector = [0, SPAN_SECTORS / 2][at % 2];
-            let read = Command { operation: Operation::Read, sector, sectors: 8, fua: false };
+            let read = Request::new(Operation::Read, sector, 8);
             let begun = now;
             now = disk.start(begun, &read);
             now.since(begun).0
@@ -281,7 +280,7 @@ fn without_its_root_a_seek_is_proportional_to_its_distance() {
         let mut sum = Nanos(0);
         for _ in 0..200 {
             for sector in [0, SPAN_SECTORS / 16 * part] {
-                let read = Command { operation: Operation::Read, sector, sectors: 8, fua: false };
+                let read = Request::new(Operation::Read, sector, 8);
                 let done = disk.start(now, &read);
                 sum += done.since(now);
                 now = done;
@@ -302,7 +301,7 @@ fn raw_takes_no_time() {
     assert_eq!(raw.start(Nanos(7), &write(0, 8, true)), Nanos(7));
 }
 
-fn commands() -> impl Strategy<Value = Vec<(Command, u64)>> {
+fn commands() -> impl Strategy<Value = Vec<(Request, u64)>> {
     let operation = prop_oneof![
         4 => Just(Operation::Read),
         4 => Just(Operation::Write),
@@ -314,7 +313,8 @@ fn commands() -> impl Strategy<Value = Vec<(Command, u64)>> {
     let command = command.prop_map(|(operation, sector, sectors, fua, pause_ns)| {
         let flush = operation == Operation::Flush;
         let sectors = if flush { 0 } else { sectors };
-        (Command { operation, sector: if flush { 0 } else { sector }, sectors, fua }, pause_ns)
+        let sector = if flush { 0 } else { sector };
+        (Request { fua, ..Request::new(operation, sector, sectors) }, pause_ns)
     });
     proptest::collection::vec(command, 1..200)
 }

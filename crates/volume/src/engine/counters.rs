@@ -50,10 +50,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn add(&self, operation: Operation, bytes: u32, failed: bool) {
+    pub(super) fn add(&self, operation: Operation, bytes: u64, failed: bool) {
         let counter = &self.of[operation as usize];
         counter.requests.fetch_add(1, Ordering::Relaxed);
-        counter.bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        counter.bytes.fetch_add(bytes, Ordering::Relaxed);
         if failed {
             counter.errors.fetch_add(1, Ordering::Relaxed);
         }

@@ -17,10 +17,10 @@ pub(super) fn perform(
         None => plain(store, submission),
         Some(Fault::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
         Some(Fault::Torn { sectors }) => {
-            if submission.operation == Operation::Write {
+            if submission.request.operation == Operation::Write {
                 let whole = submission.data.len();
                 let part = (u64::from(sectors) * SECTOR_BYTES).min(whole as u64) as usize;
-                store.write(submission.offset_bytes, &submission.data[..part], false)?;
+                store.write(submission.offset_bytes(), &submission.data[..part], false)?;
             }
             Err(io::Error::from_raw_os_error(libc::EIO))
         }
@@ -29,8 +29,8 @@ pub(super) fn perform(
 }
 
 fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
-    let (offset, len) = (submission.offset_bytes, u64::from(submission.len_bytes));
-    match submission.operation {
+    let (offset, len) = (submission.offset_bytes(), submission.len_bytes());
+    match submission.request.operation {
         Operation::Read => {
             if submission.data.len() as u64 != len {
                 // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
@@ -38,10 +38,12 @@ fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
             }
             store.read(offset, &mut submission.data)
         }
-        Operation::Write => store.write(offset, &submission.data, submission.fua),
+        Operation::Write => store.write(offset, &submission.data, submission.request.fua),
         Operation::Flush => store.flush(),
         Operation::Discard => store.discard(offset, len),
-        Operation::WriteZeroes => store.write_zeroes(offset, len, submission.fua, submission.unmap),
+        Operation::WriteZeroes => {
+            store.write_zeroes(offset, len, submission.request.fua, submission.unmap)
+        }
     }
 }
 
@@ -51,7 +53,7 @@ fn flipped(store: &dyn Store, submission: &mut Submission, byte: u32, bit: u8) -
             *byte ^= 1 << (bit & 7);
         }
     };
-    match submission.operation {
+    match submission.request.operation {
         Operation::Read => {
             plain(store, submission)?;
             flip(&mut submission.data);

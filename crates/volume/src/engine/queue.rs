@@ -5,7 +5,7 @@
 
 use super::{Causes, Submission};
 use crate::layer::Fault;
-use crate::model::{Command, Model};
+use crate::model::Model;
 use headworks_policy::Nanos;
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request,
@@ -27,7 +27,7 @@ pub(super) struct Part {
 }
 
 /// A command at the device: one submission, or several that were merged.
-pub(super) struct Job {
+pub(super) struct Command {
     /// Its index in the queue; none for flushes and without a queue.
     pub(super) index: Option<Index>,
     pub(super) started: Nanos,
@@ -37,7 +37,7 @@ pub(super) struct Job {
     pub(super) merged: Vec<Part>,
 }
 
-impl Job {
+impl Command {
     pub(super) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
         std::iter::once(&mut self.first).chain(&mut self.merged)
     }
@@ -58,7 +58,7 @@ struct Slot {
 /// What [`Queue::next`] found.
 pub(super) enum Next {
     /// This goes to the device.
-    Start(Box<Job>),
+    Start(Box<Command>),
     /// Ask again at this time.
     Wait(Nanos),
     /// Nothing can start before something is added or finished.
@@ -111,7 +111,7 @@ impl Queue {
 
     /// A request comes.
     pub(super) fn add(&mut self, now: Nanos, part: Part) {
-        if part.submission.operation == Operation::Flush {
+        if part.submission.request.operation == Operation::Flush {
             self.flushes.push_back(part);
         } else if self.free.is_empty() || !self.before.is_empty() {
             self.before.push_back(part);
@@ -125,7 +125,7 @@ impl Queue {
             self.before.push_front(part);
             return;
         };
-        let mut request = part.submission.request();
+        let mut request = part.submission.request;
         if let Some(causes) = &mut self.causes {
             causes.complete(now, &mut request);
         }
@@ -155,7 +155,7 @@ impl Queue {
             return Next::Idle;
         }
         if let Some(flush) = self.flushes.pop_front() {
-            let request = flush.submission.request();
+            let request = flush.submission.request;
             return self.start(now, None, &request, flush, Vec::new());
         }
         if let Some(causes) = &mut self.causes
@@ -187,14 +187,8 @@ impl Queue {
         merged: Vec<Part>,
     ) -> Next {
         self.in_flight += 1;
-        let command = Command {
-            operation: request.operation,
-            sector: request.sector,
-            sectors: request.sectors,
-            fua: request.fua,
-        };
-        let due = self.model.as_mut().map_or(now, |model| model.start(now, &command).max(now));
-        Next::Start(Box::new(Job { index, started: now, due, first, merged }))
+        let due = self.model.as_mut().map_or(now, |model| model.start(now, request).max(now));
+        Next::Start(Box::new(Command { index, started: now, due, first, merged }))
     }
 
     /// The device has completed a command.
@@ -253,7 +247,9 @@ mod tests {
     /// The place of the request that goes to the device, in MiB, and its index.
     fn next(queue: &mut Queue) -> Option<(u64, Option<Index>)> {
         match queue.next(NOW) {
-            Next::Start(job) => Some((job.first.submission.offset_bytes / MIB, job.index)),
+            Next::Start(command) => {
+                Some((command.first.submission.offset_bytes() / MIB, command.index))
+            }
             Next::Wait(_) | Next::Idle => None,
         }
     }

@@ -3,12 +3,12 @@
 #![expect(
     clippy::vec_box,
     clippy::boxed_local,
-    reason = "jobs go from the queue to the timer and the workers by their address"
+    reason = "commands go from the queue to the timer and the workers by their address"
 )]
 
 use super::counters::{Counters, Counts};
 use super::perform::perform;
-use super::queue::{Job, Next, Part, Queue};
+use super::queue::{Command, Next, Part, Queue};
 use super::timer::{Event, Timer};
 use super::workers::Workers;
 use super::{Causes, EngineConfig, Submission, TRANSFER_BYTES_MAX};
@@ -98,21 +98,15 @@ impl Shared {
     }
 
     fn check(&self, submission: &Submission) -> Result<(), i32> {
-        let len = u64::from(submission.len_bytes);
-        let aligned = (submission.offset_bytes | len).is_multiple_of(SECTOR_BYTES);
-        let inside = submission
-            .offset_bytes
-            .checked_add(len)
-            .is_some_and(|end| end <= self.store.size_bytes());
-        let fits = match submission.operation {
-            Operation::Read => submission.len_bytes <= TRANSFER_BYTES_MAX,
-            Operation::Write => {
-                submission.len_bytes <= TRANSFER_BYTES_MAX && submission.data.len() as u64 == len
-            }
+        let len = submission.len_bytes();
+        let inside = submission.request.end() <= self.store.size_bytes() / SECTOR_BYTES;
+        let fits = match submission.request.operation {
+            Operation::Read => len <= TRANSFER_BYTES_MAX,
+            Operation::Write => len <= TRANSFER_BYTES_MAX && submission.data.len() as u64 == len,
             Operation::Flush => len == 0,
             Operation::Discard | Operation::WriteZeroes => true,
         };
-        if aligned && inside && fits { Ok(()) } else { Err(libc::EINVAL) }
+        if submission.whole && inside && fits { Ok(()) } else { Err(libc::EINVAL) }
     }
 
     pub(super) fn submit(shared: &Arc<Shared>, mut submission: Submission) {
@@ -122,12 +116,13 @@ impl Shared {
         }
         if shared.is_direct() {
             let result = perform(&*shared.store, &mut submission, None);
-            shared.counters.add(submission.operation, submission.len_bytes, result.is_err());
+            let operation = submission.request.operation;
+            shared.counters.add(operation, submission.len_bytes(), result.is_err());
             (submission.done)(result.map(|()| submission.data));
             return;
         }
         let came = clock::now();
-        let (hold_until, fault) = shared.admit(came, &submission.request());
+        let (hold_until, fault) = shared.admit(came, &submission.request);
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
         let part = Part { submission, came, fault, result: Ok(()) };
         if hold_until > came {
@@ -154,17 +149,18 @@ impl Shared {
     pub(super) fn enter(shared: &Arc<Shared>, part: Part) {
         let Some(queued) = &shared.queued else {
             let now = clock::now();
-            let job = Job { index: None, started: now, due: now, first: part, merged: Vec::new() };
-            Shared::begin(shared, vec![Box::new(job)]);
+            let command =
+                Command { index: None, started: now, due: now, first: part, merged: Vec::new() };
+            Shared::begin(shared, vec![Box::new(command)]);
             return;
         };
         let mut queued = lock(queued);
         // Under the lock: schedulers and models rely on times that never run backwards.
         let now = clock::now();
         queued.queue.add(now, part);
-        let jobs = shared.pump(&mut queued, now);
+        let commands = shared.pump(&mut queued, now);
         drop(queued);
-        Shared::begin(shared, jobs);
+        Shared::begin(shared, commands);
     }
 
     /// The scheduler asked to be called again.
@@ -173,17 +169,17 @@ impl Shared {
         let mut queued = lock(queued);
         queued.asked_at = None;
         let now = clock::now();
-        let jobs = shared.pump(&mut queued, now);
+        let commands = shared.pump(&mut queued, now);
         drop(queued);
-        Shared::begin(shared, jobs);
+        Shared::begin(shared, commands);
     }
 
     /// Takes all commands that can start.
-    fn pump(&self, queued: &mut Queued, now: Nanos) -> Vec<Box<Job>> {
-        let mut jobs = Vec::new();
+    fn pump(&self, queued: &mut Queued, now: Nanos) -> Vec<Box<Command>> {
+        let mut commands = Vec::new();
         loop {
             match queued.queue.next(now) {
-                Next::Start(job) => jobs.push(job),
+                Next::Start(command) => commands.push(command),
                 Next::Idle => break,
                 Next::Wait(until) => {
                     if queued.asked_at.is_none_or(|at| until < at) {
@@ -195,77 +191,76 @@ impl Shared {
                 }
             }
         }
-        jobs
+        commands
     }
 
     /// Carries out commands that were given to the device.
-    fn begin(shared: &Arc<Shared>, jobs: Vec<Box<Job>>) {
+    fn begin(shared: &Arc<Shared>, commands: Vec<Box<Command>>) {
         if !shared.inline {
-            for job in jobs {
-                shared.workers.push(job);
+            for command in commands {
+                shared.workers.push(command);
             }
             return;
         }
         // In the order in which the device got them.
-        let mut jobs = VecDeque::from(jobs);
-        while let Some(job) = jobs.pop_front() {
-            if let Some(job) = shared.carry_out(job) {
-                jobs.extend(shared.settle(job));
+        let mut commands = VecDeque::from(commands);
+        while let Some(command) = commands.pop_front() {
+            if let Some(command) = shared.carry_out(command) {
+                commands.extend(shared.settle(command));
             }
         }
     }
 
     /// Carries out one command, on a worker.
-    pub(super) fn work(shared: &Arc<Shared>, job: Box<Job>) {
-        if let Some(job) = shared.carry_out(job) {
-            let jobs = shared.settle(job);
-            Shared::begin(shared, jobs);
+    pub(super) fn work(shared: &Arc<Shared>, command: Box<Command>) {
+        if let Some(command) = shared.carry_out(command) {
+            let commands = shared.settle(command);
+            Shared::begin(shared, commands);
         }
     }
 
     /// Calls the store. Returns the command if the device has completed it by then.
-    fn carry_out(&self, mut job: Box<Job>) -> Option<Box<Job>> {
-        for part in job.parts_mut() {
+    fn carry_out(&self, mut command: Box<Command>) -> Option<Box<Command>> {
+        for part in command.parts_mut() {
             part.result = perform(&*self.store, &mut part.submission, part.fault);
         }
-        let due = Nanos(job.due.0.saturating_sub(self.lead_ns.load(Ordering::Relaxed)));
+        let due = Nanos(command.due.0.saturating_sub(self.lead_ns.load(Ordering::Relaxed)));
         if due > clock::now() {
-            self.timer.push(due, Event::Finish(job));
+            self.timer.push(due, Event::Finish(command));
             return None;
         }
-        Some(job)
+        Some(command)
     }
 
     /// The timer reports that the device has completed a command.
-    pub(super) fn finish(shared: &Arc<Shared>, job: Box<Job>) {
-        let jobs = shared.settle(job);
-        Shared::begin(shared, jobs);
+    pub(super) fn finish(shared: &Arc<Shared>, command: Box<Command>) {
+        let commands = shared.settle(command);
+        Shared::begin(shared, commands);
     }
 
     /// Takes a command off the device and answers its requests. Returns the commands that start
     /// instead.
-    fn settle(&self, job: Box<Job>) -> Vec<Box<Job>> {
-        let jobs = self.queued.as_ref().map_or_else(Vec::new, |queued| {
+    fn settle(&self, command: Box<Command>) -> Vec<Box<Command>> {
+        let commands = self.queued.as_ref().map_or_else(Vec::new, |queued| {
             let mut queued = lock(queued);
             let now = clock::now();
-            queued.queue.finish(now, job.index, job.started);
+            queued.queue.finish(now, command.index, command.started);
             self.pump(&mut queued, now)
         });
         let now = clock::now();
-        for part in job.into_parts() {
+        for part in command.into_parts() {
             self.answer(now, part);
         }
-        jobs
+        commands
     }
 
     fn answer(&self, now: Nanos, part: Part) {
         let Part { submission, came, result, .. } = part;
         let failed = result.is_err();
-        self.counters.add(submission.operation, submission.len_bytes, failed);
+        self.counters.add(submission.request.operation, submission.len_bytes(), failed);
         if self.has_layers {
-            let request = submission.request();
             for layer in lock(&self.layers).iter_mut() {
-                layer.completed(now, &request, came, failed);
+                layer.completed(now, &submission.request, came, failed);
             }
         }
         (submission.done)(result.map(|()| submission.data));
@@ -293,8 +288,7 @@ impl Shared {
             return None;
         }
         let result = self.store.read(offset, into);
-        // A read is limited by TRANSFER_BYTES_MAX.
-        self.counters.add(Operation::Read, into.len() as u32, result.is_err());
+        self.counters.add(Operation::Read, into.len() as u64, result.is_err());
         Some(result)
     }
 
@@ -303,8 +297,7 @@ impl Shared {
             return None;
         }
         let result = self.store.write(offset, from, fua);
-        // As above.
-        self.counters.add(Operation::Write, from.len() as u32, result.is_err());
+        self.counters.add(Operation::Write, from.len() as u64, result.is_err());
         Some(result)
     }
 

@@ -3,7 +3,7 @@
 //! The thread sleeps with the finest timer slack, and wakes early by as much as it was late before.
 //! Then it watches the clock.
 
-use super::queue::{Job, Part};
+use super::queue::{Command, Part};
 use super::shared::{AbortOnPanic, Shared};
 use crate::clock;
 use headworks_policy::Nanos;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// What is to happen.
 pub(super) enum Event {
     /// The device completes this.
-    Finish(Box<Job>),
+    Finish(Box<Command>),
     /// The layers let this go.
     Enter(Box<Part>),
     /// The scheduler asked to be called again.
@@ -162,7 +162,7 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
         let mut early = Early { late: Nanos::from_micros(10) };
         while let Some(event) = shared.timer.wait(&mut early) {
             match event {
-                Event::Finish(job) => Shared::finish(&shared, job),
+                Event::Finish(command) => Shared::finish(&shared, command),
                 Event::Enter(part) => Shared::enter(&shared, *part),
                 Event::Ask => Shared::ask(&shared),
             }

@@ -1,6 +1,6 @@
 //! Threads that wait for slow stores.
 
-use super::queue::Job;
+use super::queue::Command;
 use super::shared::{AbortOnPanic, Shared};
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ pub(super) const WORKERS: usize = 32;
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Box<Job>>,
+    commands: VecDeque<Box<Command>>,
     stopped: bool,
 }
 
@@ -25,8 +25,8 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Hands a command to a thread.
-    pub(super) fn push(&self, job: Box<Job>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
+    pub(super) fn push(&self, command: Box<Command>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).commands.push_back(command);
         self.more.notify_one();
     }
 
@@ -36,11 +36,11 @@ impl Workers {
         self.more.notify_all();
     }
 
-    fn pop(&self) -> Option<Box<Job>> {
+    fn pop(&self) -> Option<Box<Command>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+            if let Some(command) = state.commands.pop_front() {
+                return Some(command);
             }
             if state.stopped {
                 return None;
@@ -57,8 +57,8 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
             let shared = Arc::clone(shared);
             std::thread::Builder::new().name("volume-store".to_owned()).spawn(move || {
                 let _abort = AbortOnPanic;
-                while let Some(job) = shared.workers.pop() {
-                    Shared::work(&shared, job);
+                while let Some(command) = shared.workers.pop() {
+                    Shared::work(&shared, command);
                 }
             })
         })

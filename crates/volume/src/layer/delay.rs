@@ -50,13 +50,13 @@ impl Layer for Delay {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::request;
     use super::*;
 
     #[test]
     fn each_kind_waits_for_its_own_time() {
         let mut delay = Delay::parse("delay:all=1ms,read=250us,flush=0s").unwrap();
-        let mut until = |operation| delay.admit(Nanos(1_000), &request(operation, 0, 8)).hold_until;
+        let mut until =
+            |operation| delay.admit(Nanos(1_000), &Request::new(operation, 0, 8)).hold_until;
         assert_eq!(until(Operation::Read), Nanos(251_000));
         assert_eq!(until(Operation::Write), Nanos(1_001_000));
         assert_eq!(until(Operation::Flush), Nanos(1_000));

@@ -130,13 +130,14 @@ impl Layer for Faults {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::request;
     use super::*;
 
     fn faults(layer: &mut Faults, operation: Operation, sectors: &[(u64, u32)]) -> Vec<bool> {
         sectors
             .iter()
-            .map(|(at, len)| layer.admit(Nanos(0), &request(operation, *at, *len)).fault.is_some())
+            .map(|(at, len)| {
+                layer.admit(Nanos(0), &Request::new(operation, *at, *len)).fault.is_some()
+            })
             .collect()
     }
 
@@ -170,16 +171,16 @@ mod tests {
         let mut torn = Faults::parse("error:kind=torn").unwrap();
         let mut flip = Faults::parse("error:kind=flip,op=read").unwrap();
         for _ in 0..1_000 {
-            match torn.admit(Nanos(0), &request(Operation::Write, 0, 8)).fault {
+            match torn.admit(Nanos(0), &Request::new(Operation::Write, 0, 8)).fault {
                 Some(Fault::Torn { sectors }) => assert!(sectors < 8),
                 other => panic!("{other:?}"),
             }
-            match flip.admit(Nanos(0), &request(Operation::Read, 0, 8)).fault {
+            match flip.admit(Nanos(0), &Request::new(Operation::Read, 0, 8)).fault {
                 Some(Fault::Flip { byte, bit }) => assert!(byte < 4096 && bit < 8),
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(torn.admit(Nanos(0), &request(Operation::Read, 0, 8)), Verdict::default());
+        assert_eq!(torn.admit(Nanos(0), &Request::new(Operation::Read, 0, 8)), Verdict::default());
         assert!(Faults::parse("error:kind=torn,op=read").is_err());
     }
 

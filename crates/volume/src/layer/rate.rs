@@ -78,7 +78,6 @@ impl Layer for Rate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::request;
     use super::*;
 
     #[test]
@@ -88,7 +87,9 @@ mod tests {
         let start = Nanos::from_millis(10_000);
         let mut until: Vec<u64> = Vec::new();
         for n in 0..18 {
-            until.push(rate.admit(start, &request(Operation::Write, n * 128, 128)).hold_until.0);
+            until.push(
+                rate.admit(start, &Request::new(Operation::Write, n * 128, 128)).hold_until.0,
+            );
         }
         // The first finds the bucket full, the second waits until the debt is paid, and so on.
         assert_eq!(until[0], start.0);
@@ -102,7 +103,8 @@ mod tests {
     fn requests_are_limited_by_kind() {
         let mut rate = Rate::parse("rate:requests=10,op=read").unwrap();
         let now = Nanos::from_millis(5_000);
-        let mut hold = |operation| rate.admit(now, &request(operation, 0, 8)).hold_until.since(now);
+        let mut hold =
+            |operation| rate.admit(now, &Request::new(operation, 0, 8)).hold_until.since(now);
         assert_eq!(hold(Operation::Read), Nanos(0));
         assert!(hold(Operation::Read).0.abs_diff(1) <= 1, "an empty bucket is not in debt");
         // The rate is kept in 48 binary places: 4 in 10 million off at ten a second.

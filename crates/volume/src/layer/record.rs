@@ -150,7 +150,6 @@ fn read_line(line: &str) -> Option<Traced> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::request;
     use super::*;
     use std::sync::{Arc, Mutex};
 
@@ -170,9 +169,9 @@ mod tests {
     fn a_trace_is_read_as_it_was_written_in_the_order_of_coming() {
         let sink = Sink::default();
         let mut recorder = Recorder::new(Box::new(sink.clone()));
-        let mut write = request(Operation::Write, 4096, 32);
+        let mut write = Request::new(Operation::Write, 4096, 32);
         (write.fua, write.cause) = (true, 77);
-        let flush = request(Operation::Flush, 0, 0);
+        let flush = Request::new(Operation::Flush, 0, 0);
         recorder.admit(Nanos(1_000), &write);
         recorder.admit(Nanos(1_500), &flush);
         recorder.completed(Nanos(3_000), &flush, Nanos(1_500), true);

@@ -76,13 +76,12 @@ impl Layer for Stats {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::request;
     use super::*;
 
     #[test]
     fn latencies_are_counted_by_kind() {
         let mut stats = Stats::default();
-        let read = request(Operation::Read, 0, 8);
+        let read = Request::new(Operation::Read, 0, 8);
         for _ in 0..3 {
             stats.admit(Nanos(0), &read);
         }

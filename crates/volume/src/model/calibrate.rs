@@ -25,7 +25,7 @@
 use super::{Device, Model, hdd, ssd};
 use crate::sim::{Job, Outcome, Pattern, run};
 use headworks_policy::Nanos;
-use headworks_policy::block::{Noop, Operation, SECTOR_BYTES};
+use headworks_policy::block::{Noop, Operation, Request, SECTOR_BYTES};
 
 /// A mixed load at depth N.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -387,13 +387,8 @@ fn seeks(device: &Device, block_bytes: u32) -> Vec<(f64, f64)> {
     let sectors = u64::from(block_bytes) / SECTOR_BYTES;
     let mut now = Nanos(0);
     let mut access = |model: &mut dyn Model, sector| {
-        let command = super::Command {
-            operation: Operation::Read,
-            sector,
-            // A block has far fewer sectors than the type holds.
-            sectors: sectors as u32,
-            fua: false,
-        };
+        // A block has far fewer sectors than the type holds.
+        let command = Request::new(Operation::Read, sector, sectors as u32);
         let done = model.start(now, &command);
         let took = done.since(now);
         now = done + Nanos(1);

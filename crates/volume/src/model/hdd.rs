@@ -27,10 +27,10 @@
 //! 3 = 8 ms of seek (the means of √d and d for random places are 8/15 and 1/3) and 4.17 ms of
 //! rotation. With 32 commands and a gain of 0.366 that is 12.17 · 32^-0.366 = 3.42 ms.
 
+use super::Model;
 use super::parameters::{ns, parameters, transfer_ns};
-use super::{Command, Model};
 use headworks_policy::Nanos;
-use headworks_policy::block::{Operation, SECTOR_BYTES};
+use headworks_policy::block::{Operation, Request, SECTOR_BYTES};
 use headworks_policy::random::Random;
 use std::collections::VecDeque;
 
@@ -205,7 +205,7 @@ impl Model for Hdd {
         self.parameters.queue_depth
     }
 
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
         self.advance(now.0);
         let bytes = u64::from(command.sectors) * SECTOR_BYTES;
         let cached = !command.fua && bytes <= u64::from(self.parameters.cache_kib) * 1024;

@@ -1,8 +1,8 @@
 //! No model: every command completes at once. Only the cost of the volume itself remains.
 
-use super::{Command, Model};
+use super::Model;
 use headworks_policy::Nanos;
-use headworks_policy::block::REQUESTS;
+use headworks_policy::block::{REQUESTS, Request};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ impl Model for Raw {
         REQUESTS as u32
     }
 
-    fn start(&mut self, now: Nanos, _command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, _command: &Request) -> Nanos {
         now
     }
 }

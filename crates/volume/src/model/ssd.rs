@@ -54,10 +54,10 @@
 //! second sustained, 8 dies / 250 µs = 32,000 in sequence. With a cache of 4 MiB, the first 256
 //! pages of a burst are acknowledged at the speed of the link.
 
+use super::Model;
 use super::parameters::{ns, parameters, transfer_ns};
-use super::{Command, Model};
 use headworks_policy::Nanos;
-use headworks_policy::block::{Operation, SECTOR_BYTES};
+use headworks_policy::block::{Operation, Request, SECTOR_BYTES};
 use headworks_policy::random::Random;
 
 parameters! {
@@ -294,9 +294,9 @@ impl Ssd {
         stream.is_some()
     }
 
-    fn write(&mut self, now_ns: u64, command: &Command, bytes: u64) -> u64 {
+    fn write(&mut self, now_ns: u64, command: &Request, bytes: u64) -> u64 {
         let arrived_ns = self.transfer(now_ns, bytes, true);
-        let end = command.sector + u64::from(command.sectors);
+        let end = command.end();
         let sequential = self.is_sequential(command.sector, end);
         self.advance_all(now_ns);
         if command.fua && !self.parameters.power_loss_protected {
@@ -384,7 +384,7 @@ impl Model for Ssd {
         self.parameters.queue_depth
     }
 
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
         let bytes = u64::from(command.sectors) * SECTOR_BYTES;
         let done_ns = match command.operation {
             Operation::Read if bytes > 0 => self.read(now.0, command.sector, bytes),

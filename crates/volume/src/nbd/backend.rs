@@ -1,57 +1,20 @@
 //! What the front end needs of an export's volume.
 
 use std::io;
+use std::sync::Arc;
 
-use super::link::Ticket;
-use crate::buffer::Buffer;
+use crate::engine::{Engine, Submission};
 use crate::store::Extent;
-
-/// An operation. Ranges are inside the volume and whole sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Fill the given buffer from `offset`.
-    Read {
-        /// First byte.
-        offset: u64,
-    },
-    /// Write the given buffer to `offset`.
-    Write {
-        /// First byte.
-        offset: u64,
-        /// Durable when done.
-        fua: bool,
-    },
-    /// Everything done before becomes durable, whichever connection asked for it.
-    Flush,
-    /// The range is not needed.
-    Discard {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
-    /// The range reads as zeros.
-    WriteZeroes {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-        /// Durable when done.
-        fua: bool,
-        /// Its space may be given back.
-        unmap: bool,
-    },
-}
 
 /// The volume of an export. Called from one thread for each connection.
 pub trait Backend: Send + Sync {
     /// Size in bytes, a multiple of 512. Does not change.
     fn size_bytes(&self) -> u64;
 
-    /// Starts `work`. [`Ticket::done`] reports its end and gives the buffer back, from any thread,
-    /// perhaps before this returns. A dropped ticket is a failed request. May block while its queue
-    /// is full.
-    fn submit(&self, work: Work, data: Buffer, ticket: Ticket);
+    /// Starts a request, whose range is inside the volume. Its completion is called once, from any
+    /// thread, perhaps before this returns. A completion that is dropped fails the request. May
+    /// block while the volume's queue is full.
+    fn submit(&self, submission: Submission);
 
     /// Reads at once, on this thread. `None` if that is not possible: then submit.
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
@@ -72,5 +35,27 @@ pub trait Backend: Send + Sync {
     /// Those of the store.
     fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
         Ok(vec![Extent { offset, len, allocated: true }])
+    }
+}
+
+impl Backend for Arc<Engine> {
+    fn size_bytes(&self) -> u64 {
+        Engine::size_bytes(self)
+    }
+
+    fn submit(&self, submission: Submission) {
+        Engine::submit(self, submission);
+    }
+
+    fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
+        Engine::read_now(self, offset, into)
+    }
+
+    fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
+        Engine::write_now(self, offset, from, fua)
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
+        Engine::extents(self, offset, len)
     }
 }

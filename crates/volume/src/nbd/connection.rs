@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use headworks_policy::block::Operation;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::backend::Work;
 use super::export::Export;
 use super::handshake::{self, Handshake, Step};
 use super::intake::{Event, Intake, Payload, Space};
@@ -21,6 +21,7 @@ use super::request::{Agreement, Ask, Job};
 use super::server::Shared;
 use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
+use crate::engine::Submission;
 use crate::spin::{SPIN_TIME, SpinHistory};
 
 /// Unsent replies after which they are sent, even in the middle of a batch of requests.
@@ -300,19 +301,28 @@ fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>)
                         Payload::Here(bytes) => Buffer::copy_of(bytes),
                         Payload::Gathered(buffer) => buffer,
                     };
-                    volume.submit(Work::Write { offset, fua }, data, link.admit(job, len));
+                    link.admit(job, len).submit(|done| {
+                        let mut write = Submission::write(offset, data, done);
+                        write.request.fua = fua;
+                        write
+                    });
                 }
             }
         }
-        Ask::Flush => volume.submit(Work::Flush, Buffer::default(), link.admit(job, 0)),
+        Ask::Flush => {
+            link.admit(job, 0).submit(|done| Submission::new(Operation::Flush, 0, 0, done));
+        }
         Ask::Trim => {
             let mut ticket = link.admit(job, 0);
             ticket.flush_after = fua;
-            volume.submit(Work::Discard { offset, len }, Buffer::default(), ticket);
+            ticket.submit(|done| Submission::new(Operation::Discard, offset, len, done));
         }
         Ask::WriteZeroes { unmap } => {
-            let work = Work::WriteZeroes { offset, len, fua, unmap };
-            volume.submit(work, Buffer::default(), link.admit(job, 0));
+            link.admit(job, 0).submit(|done| {
+                let mut zeroing = Submission::new(Operation::WriteZeroes, offset, len, done);
+                (zeroing.request.fua, zeroing.unmap) = (fua, unmap);
+                zeroing
+            });
         }
         // No cache is nearer than the store.
         Ask::Cache => link.answer_later(Reply::done(to), 0),
@@ -335,7 +345,11 @@ fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To) {
         None => {
             let mut ticket = link.admit(job, job.len);
             ticket.reads = true;
-            export.volume.submit(Work::Read { offset: job.offset }, data, ticket);
+            ticket.submit(|done| {
+                let mut read = Submission::new(Operation::Read, job.offset, job.len, done);
+                read.data = data;
+                read
+            });
         }
     }
 }

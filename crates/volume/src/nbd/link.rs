@@ -14,17 +14,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use headworks_policy::block::Operation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::backend::{Backend, Work};
+use super::backend::Backend;
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
 use super::request::Job;
 use super::wire::Error;
 use crate::buffer::Buffer;
+use crate::engine::{Completion, Submission};
 
 /// Most bytes of replies that the completing thread sends itself. The writer sends more, so that
 /// copying to a socket does not hold up the engine.
@@ -79,7 +81,8 @@ pub(super) enum Flushed {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) mode: Mode,
-    pub(super) cause: u32,
+    /// The account that is charged: not zero, the same for all its requests.
+    cause: u32,
     pub(super) volume: Arc<dyn Backend>,
     /// How long a client may leave replies unread, or a request unfinished.
     pub(super) patience: Duration,
@@ -331,8 +334,8 @@ impl Link {
     }
 }
 
-/// A request in flight. Its owner must answer the client.
-pub struct Ticket {
+/// A request in flight, which the client must be told the end of.
+pub(super) struct Ticket {
     link: Option<Arc<Link>>,
     to: To,
     charge: u64,
@@ -341,21 +344,19 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The account to charge: a number of the connection, not zero, the same for all its requests.
-    pub fn cause(&self) -> u32 {
-        self.link.as_ref().map_or(0, |link| link.cause)
+    /// Hands the request to the volume, charged to the connection. Its end is answered.
+    pub(super) fn submit(self, make: impl FnOnce(Completion) -> Submission) {
+        let Some(link) = self.link.clone() else { return };
+        let mut submission = make(Box::new(move |result| self.done(result)));
+        submission.request.cause = link.cause;
+        link.volume.submit(submission);
     }
 
-    /// The request is over. The buffer holds the data read, or is the one of the request.
-    pub fn done(mut self, result: io::Result<Buffer>) {
+    fn done(mut self, result: io::Result<Buffer>) {
         let reply = match result {
             Ok(_) if self.flush_after => {
                 self.flush_after = false;
-                if let Some(link) = &self.link {
-                    let volume = link.volume.clone();
-                    volume.submit(Work::Flush, Buffer::default(), self);
-                }
-                return;
+                return self.submit(|done| Submission::new(Operation::Flush, 0, 0, done));
             }
             Ok(data) if self.reads => Reply::data(self.to, data),
             Ok(_) => Reply::done(self.to),

@@ -28,7 +28,6 @@
 
 mod backend;
 mod connection;
-mod engine;
 pub mod export;
 pub mod handshake;
 pub mod intake;
@@ -43,7 +42,6 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Backend, Work};
+pub use backend::Backend;
 pub use export::{Export, ExportError, Exports};
-pub use link::Ticket;
 pub use server::{Counts, Limits, Listener, Stop, serve};

@@ -10,6 +10,10 @@ use super::wire::{
 /// on. If it announces more, it is disconnected.
 pub const SKIPPED_BYTES_MAX: u64 = 2 * PAYLOAD_BYTES_MAX;
 
+/// Longest trim and zeroing: what the number of sectors of a request can say. Only extended requests
+/// can ask for more.
+pub const RANGE_BYTES_MAX: u64 = u32::MAX as u64 * BLOCK_BYTES_MIN as u64;
+
 /// The result of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
@@ -55,7 +59,7 @@ pub struct Job {
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes. For a write or read at most [`PAYLOAD_BYTES_MAX`].
+    /// Bytes. For a write or read at most [`PAYLOAD_BYTES_MAX`], else at most [`RANGE_BYTES_MAX`].
     pub len: u64,
     /// Durable when answered.
     pub fua: bool,
@@ -189,6 +193,9 @@ fn check(agreement: &Agreement, facts: &Facts, header: &Header) -> Result<Job, R
     }
     if matches!(ask, Ask::Read | Ask::Write) && len > PAYLOAD_BYTES_MAX {
         return Err((Error::Inval, "the request is longer than 32 MiB"));
+    }
+    if matches!(ask, Ask::Trim | Ask::WriteZeroes { .. }) && len > RANGE_BYTES_MAX {
+        return Err((Error::Inval, "the range is longer than 2 TiB"));
     }
     if offset.checked_add(len).is_none_or(|end| end > facts.size_bytes) {
         let grows = matches!(ask, Ask::Write | Ask::WriteZeroes { .. });

@@ -46,8 +46,7 @@ fn cut_once(seed: u64, settings: PowerCutSettings) -> (u64, u64) {
     flight.land();
     assert!(flight.failed > 0 || when + 1 == BEFORE, "requests without power fail");
     power.restore();
-    let len = u32::try_from(SIZE).unwrap();
-    let found = engine.call(|done| Submission::new(Operation::Read, 0, len, done)).unwrap();
+    let found = engine.call(|done| Submission::new(Operation::Read, 0, SIZE, done)).unwrap();
     match flight.checker.check_cut(0, &found, settings.torn > 0.0) {
         Ok(torn) => (lost, torn),
         Err(wrong) => panic!("{wrong}"),

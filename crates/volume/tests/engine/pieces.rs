@@ -5,7 +5,7 @@ use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request,
 };
 pub use headworks_policy::random::Random;
-use headworks_volume::model::{Command, Model};
+use headworks_volume::model::Model;
 
 /// Takes requests in any order, merges whatever fits, and now and then wants to wait.
 pub struct Shuffler {
@@ -90,7 +90,7 @@ impl Model for Jumpy {
         self.depth
     }
 
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
         assert!(now >= self.last, "times run backwards");
         self.last = now;
         assert!(command.sectors > 0 || command.operation == Operation::Flush);

@@ -63,7 +63,7 @@ impl Run {
         flight.land();
         assert_eq!(flight.failed, 0);
         engine.drain();
-        let len = u32::try_from(engine.size_bytes()).unwrap();
+        let len = engine.size_bytes();
         let everything =
             engine.call(|done| Submission::new(Operation::Read, 0, len, done)).unwrap();
         flight.checker.check_read(0, &everything, Moment::MAX).unwrap();
@@ -120,9 +120,9 @@ impl Flight {
             let answered = clock.fetch_add(1, Ordering::SeqCst);
             let _ = sender.send(Answer { submitted: at, answered, result });
         });
-        let len = count * SECTOR_BYTES as u32;
+        let len = u64::from(count) * SECTOR_BYTES;
         let mut submission = Submission::new(operation, first * SECTOR_BYTES, len, done);
-        (submission.fua, submission.unmap) = (fua, unmap);
+        (submission.request.fua, submission.unmap) = (fua, unmap);
         if operation == Operation::Write {
             submission.data = Buffer::new(len as usize);
             fill(&mut submission.data, at);

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headworks_volume::nbd::{Export, Exports, Limits, Listener, Stop, Work, serve};
+use headworks_policy::block::Operation;
+use headworks_volume::nbd::{Export, Exports, Limits, Listener, Stop, serve};
 use headworks_volume::store::nbd::{Address, Nbd, NbdError};
 use headworks_volume::store::{Memory, Store};
 use headworks_volume::{Buffer, Engine, EngineConfig};
 
-use crate::served::{Folder, MIB, Served, held, memory, wait_until};
+use crate::served::{Asked, Folder, MIB, Served, asked, held, memory, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -149,22 +150,20 @@ fn what_is_asked_reaches_the_server_with_its_flags() {
         std::thread::scope(|scope| {
             scope.spawn(act);
             let (work, data, ticket) = hand.take(1).pop().unwrap();
-            ticket.done(Ok(data));
+            (ticket.done)(Ok(data));
             work
         })
     };
     let write = |fua| move |store: &Nbd| store.write(512, &[1; 1024], fua).unwrap();
-    assert_eq!(ask(&|| write(false)(&store)), Work::Write { offset: 512, fua: false });
-    assert_eq!(ask(&|| write(true)(&store)), Work::Write { offset: 512, fua: true });
-    assert_eq!(ask(&|| store.flush().unwrap()), Work::Flush);
-    assert_eq!(
-        ask(&|| store.discard(4096, 8192).unwrap()),
-        Work::Discard { offset: 4096, len: 8192 }
-    );
+    let written = asked(Operation::Write, 512, 1024);
+    assert_eq!(ask(&|| write(false)(&store)), written);
+    assert_eq!(ask(&|| write(true)(&store)), Asked { fua: true, ..written });
+    assert_eq!(ask(&|| store.flush().unwrap()), asked(Operation::Flush, 0, 0));
+    assert_eq!(ask(&|| store.discard(4096, 8192).unwrap()), asked(Operation::Discard, 4096, 8192));
     for unmap in [false, true] {
         assert_eq!(
             ask(&|| store.write_zeroes(0, 512, unmap, unmap).unwrap()),
-            Work::WriteZeroes { offset: 0, len: 512, fua: unmap, unmap }
+            Asked { fua: unmap, unmap, ..asked(Operation::WriteZeroes, 0, 512) }
         );
     }
 }
@@ -185,14 +184,12 @@ fn many_requests_are_in_flight_and_answered_in_any_order() {
         }
         // All at the same time, or this waits in vain.
         let mut works = hand.take(THREADS as usize);
-        works.sort_by_key(|(work, ..)| match work {
-            Work::Read { offset } => offset.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            other => panic!("{other:?}"),
-        });
+        works.sort_by_key(|(work, ..)| work.offset.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for (work, mut data, ticket) in works {
-            let Work::Read { offset } = work else { panic!("{work:?}") };
+            assert_eq!(work.operation, Operation::Read);
+            let offset = work.offset;
             data.fill((offset / 4096) as u8 + 1);
-            ticket.done(Ok(data));
+            (ticket.done)(Ok(data));
         }
     });
 }
@@ -205,7 +202,7 @@ fn errors_of_the_server_are_errors_of_the_store_and_end_nothing() {
         let error = std::thread::scope(|scope| {
             let asked = scope.spawn(|| store.read(0, &mut [0; 512]).unwrap_err());
             let (_, _, ticket) = hand.take(1).pop().unwrap();
-            ticket.done(Err(std::io::Error::from_raw_os_error(errno)));
+            (ticket.done)(Err(std::io::Error::from_raw_os_error(errno)));
             asked.join().unwrap()
         });
         assert_eq!(error.raw_os_error(), Some(errno));
@@ -319,7 +316,7 @@ fn a_server_that_stays_away_or_says_nothing_gives_errors() {
     assert_eq!(store.read(0, &mut [0; 512]).unwrap_err().raw_os_error(), Some(libc::EIO));
     assert!(began.elapsed() >= patience);
     for (_, data, ticket) in hand.take(1) {
-        ticket.done(Ok::<Buffer, _>(data));
+        (ticket.done)(Ok::<Buffer, _>(data));
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use headworks_volume::Buffer;
 use headworks_volume::nbd::export::Mode;
 use headworks_volume::nbd::wire::command as cmd;
-use headworks_volume::nbd::{Export, Limits, Ticket, Work};
+use headworks_volume::nbd::{Export, Limits};
 
 use crate::raw::{Client, MODES, hello, request};
-use crate::served::{MIB, Served, held, impatient, is_gone, memory, wait_until};
+use crate::served::{Asked, MIB, Served, Ticket, held, impatient, is_gone, memory, wait_until};
 
 /// A whole conversation, without waiting for answers.
 fn conversation(mode: Mode) -> Vec<u8> {
@@ -70,7 +70,7 @@ fn what_a_dead_client_asked_for_ends_without_it() {
         for (at, (_, data, ticket)) in taken.into_iter().enumerate() {
             // A ticket that is dropped counts as well as one that is done.
             if at % 2 == 0 {
-                ticket.done(Ok(data));
+                (ticket.done)(Ok(data));
             }
         }
         served.wait_empty();
@@ -88,7 +88,7 @@ fn a_client_that_leaves_gets_its_answers_first() {
         data.fill(4);
         // The server has time to make a mistake.
         std::thread::sleep(Duration::from_millis(20));
-        ticket.done(Ok(data));
+        (ticket.done)(Ok(data));
         assert_eq!(client.answer(65536).data, [4; 65536]);
         assert!(client.is_over());
     }
@@ -191,16 +191,16 @@ fn a_client_that_does_not_read_is_hung_up_when_the_engine_answers_later_too() {
         client.send(cmd::READ, 0, at * MIB, MIB, &[]);
     }
     for (_, data, ticket) in held.take(8) {
-        ticket.done(Ok(data));
+        (ticket.done)(Ok(data));
     }
     served.wait_empty();
     drop(client);
 }
 
 /// Has the requests that wait answered.
-fn complete(taken: Vec<(Work, Buffer, Ticket)>) {
+fn complete(taken: Vec<(Asked, Buffer, Ticket)>) {
     for (_, data, ticket) in taken {
-        ticket.done(Ok(data));
+        (ticket.done)(Ok(data));
     }
 }
 
@@ -214,7 +214,7 @@ fn no_more_requests_are_taken_in_than_allowed() {
     for _ in 0..3 {
         let taken = held.take(4);
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!((taken.len(), held.works().len(), served.counts().requests), (4, 0, 4));
+        assert_eq!((taken.len(), held.asked().len(), served.counts().requests), (4, 0, 4));
         complete(taken);
     }
     for _ in 0..12 {
@@ -233,7 +233,7 @@ fn no_more_bytes_are_taken_in_than_allowed() {
         // 20 MiB are below 32, 40 are not.
         let taken = held.take(2);
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!((taken.len(), held.works().len()), (2, 0));
+        assert_eq!((taken.len(), held.asked().len()), (2, 0));
         complete(taken);
         client.answer(20 * MIB);
         client.answer(20 * MIB);

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headworks_volume::nbd::{
-    Backend, Counts, Export, Exports, Limits, Listener, Stop, Ticket, Work, serve,
-};
+use headworks_policy::block::Operation;
+use headworks_volume::engine::{Completion, Submission};
+use headworks_volume::nbd::{Backend, Counts, Export, Exports, Limits, Listener, Stop, serve};
 use headworks_volume::store::Memory;
 use headworks_volume::{Buffer, Engine, EngineConfig};
 
@@ -112,10 +112,31 @@ pub fn wait_until(true_at_last: impl Fn() -> bool, state: impl Fn() -> String) {
     }
 }
 
+/// What a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub operation: Operation,
+    pub offset: u64,
+    pub len: u64,
+    pub fua: bool,
+    pub unmap: bool,
+}
+
+/// A request without flags.
+pub fn asked(operation: Operation, offset: u64, len: u64) -> Asked {
+    Asked { operation, offset, len, fua: false, unmap: false }
+}
+
+/// Ends a request.
+pub struct Ticket {
+    pub cause: u32,
+    pub done: Completion,
+}
+
 /// A volume whose requests wait until the test says how they end.
 pub struct Held {
     size_bytes: u64,
-    waiting: Mutex<Vec<(Work, Buffer, Ticket)>>,
+    waiting: Mutex<Vec<(Asked, Buffer, Ticket)>>,
     came: Condvar,
 }
 
@@ -125,12 +146,12 @@ impl Held {
     }
 
     /// What waits.
-    pub fn works(&self) -> Vec<Work> {
-        self.waiting.lock().unwrap().iter().map(|(work, ..)| *work).collect()
+    pub fn asked(&self) -> Vec<Asked> {
+        self.waiting.lock().unwrap().iter().map(|(asked, ..)| *asked).collect()
     }
 
     /// Waits until `count` requests wait, and takes them.
-    pub fn take(&self, count: usize) -> Vec<(Work, Buffer, Ticket)> {
+    pub fn take(&self, count: usize) -> Vec<(Asked, Buffer, Ticket)> {
         let waiting = self.waiting.lock().unwrap();
         let waited = self
             .came
@@ -149,8 +170,16 @@ impl Backend for Hold {
         self.0.size_bytes
     }
 
-    fn submit(&self, work: Work, data: Buffer, ticket: Ticket) {
-        self.0.waiting.lock().unwrap().push((work, data, ticket));
+    fn submit(&self, submission: Submission) {
+        let asked = Asked {
+            operation: submission.request.operation,
+            offset: submission.offset_bytes(),
+            len: submission.len_bytes(),
+            fua: submission.request.fua,
+            unmap: submission.unmap,
+        };
+        let ticket = Ticket { cause: submission.request.cause, done: submission.done };
+        self.0.waiting.lock().unwrap().push((asked, submission.data, ticket));
         self.0.came.notify_all();
     }
 }

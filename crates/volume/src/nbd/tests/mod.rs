@@ -9,12 +9,11 @@ mod requests;
 
 use std::sync::Arc;
 
-use super::backend::{Backend, Work};
+use super::backend::Backend;
 use super::export::{Export, Exports, Facts};
 use super::handshake::{Handshake, Step};
-use super::link::Ticket;
 use super::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, u32_at, u64_at};
-use crate::buffer::Buffer;
+use crate::engine::Submission;
 
 /// A volume with only a size: no test here calls it.
 struct Size(u64);
@@ -24,7 +23,7 @@ impl Backend for Size {
         self.0
     }
 
-    fn submit(&self, _: Work, _: Buffer, _: Ticket) {
+    fn submit(&self, _: Submission) {
         unreachable!("pure tests submit nothing");
     }
 }
