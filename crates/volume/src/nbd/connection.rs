@@ -145,7 +145,7 @@ struct Reader<'a> {
     export: &'a Export,
     link: &'a Arc<Link>,
     intake: Intake,
-    /// This thread has the token, and the socket's buffer is full.
+    /// This thread has the turn, and the socket's buffer is full.
     stalled: bool,
     spins: SpinHistory,
 }
@@ -216,7 +216,7 @@ impl Reader<'_> {
         if self.intake.unread().is_empty() {
             self.flush();
         } else if std::mem::take(&mut self.stalled) {
-            self.link.pass_token();
+            self.link.pass_turn();
         } else {
             self.link.flush_elsewhere();
         }
@@ -271,7 +271,7 @@ impl Reader<'_> {
     fn leave(&mut self) {
         self.flush();
         if self.stalled {
-            self.link.pass_token();
+            self.link.pass_turn();
         }
         self.link.finish();
     }

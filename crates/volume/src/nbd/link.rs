@@ -1,12 +1,12 @@
 //! The server's end of a connection in the transmission phase: requests in flight, and the path of
 //! replies to the client.
 //!
-//! # The token
-//! One thread at a time sends. A thread that adds a reply while none sends takes the *token* and
+//! # The turn
+//! One thread at a time sends. A thread that adds a reply while none sends takes the *turn* and
 //! sends what there is, without waiting for the client. This is the reader at the end of a batch,
 //! or a thread of the engine that completed something. If the socket is full, a thread of the
-//! engine passes the token to the connection's writer, which may wait. So no reply is left over:
-//! replies are added under the same lock under which the token is given back.
+//! engine passes the turn to the connection's writer, which may wait. So no reply is left over:
+//! replies are added under the same lock under which the turn is given back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ use crate::engine::{Completion, Submission};
 const INLINE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum Turn {
     Free,
     Taken,
     /// Passed to the writer, which has not taken it yet.
@@ -43,7 +43,7 @@ enum Token {
 #[derive(Debug)]
 struct State {
     replies: VecDeque<Outgoing>,
-    token: Token,
+    turn: Turn,
     /// Requests in flight, and their bytes: read, and not yet answered to the client.
     requests: u32,
     bytes: u64,
@@ -73,7 +73,7 @@ pub(super) struct Load {
 pub(super) enum Flushed {
     /// Nothing is left, or another thread sends it.
     Clear,
-    /// The socket is full; the caller has the token.
+    /// The socket is full; the caller has the turn.
     Stalled,
 }
 
@@ -102,7 +102,7 @@ impl Link {
     ) -> Link {
         let state = State {
             replies: VecDeque::new(),
-            token: Token::Free,
+            turn: Turn::Free,
             requests: 0,
             bytes: 0,
             unsent_bytes: 0,
@@ -164,32 +164,32 @@ impl Link {
         }
         state.unsent_bytes += charge;
         state.replies.push_back(Outgoing { reply, charge });
-        if state.token != Token::Free {
+        if state.turn != Turn::Free {
             return;
         }
         if state.unsent_bytes > INLINE_BYTES_MAX {
             self.pass(&mut state);
             return;
         }
-        state.token = Token::Taken;
+        state.turn = Turn::Taken;
         drop(state);
         if self.send() == Flushed::Stalled {
-            self.pass_token();
+            self.pass_turn();
         }
     }
 
     /// Sends the added replies, unless another thread sends.
     pub(super) fn flush(&self) -> Flushed {
         let mut state = self.lock();
-        if state.token != Token::Free || state.replies.is_empty() {
+        if state.turn != Turn::Free || state.replies.is_empty() {
             return Flushed::Clear;
         }
-        state.token = Token::Taken;
+        state.turn = Turn::Taken;
         drop(state);
         self.send()
     }
 
-    /// Sends the added replies. The caller has the token, and keeps it if the socket is full.
+    /// Sends the added replies. The caller has the turn, and keeps it if the socket is full.
     pub(super) fn send(&self) -> Flushed {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -210,7 +210,7 @@ impl Link {
                 return Flushed::Stalled;
             }
             if state.replies.is_empty() {
-                state.token = Token::Free;
+                state.turn = Turn::Free;
                 return Flushed::Clear;
             }
             std::mem::swap(&mut batch.replies, &mut state.replies);
@@ -220,18 +220,18 @@ impl Link {
     /// Has the writer send the added replies, unless another thread sends.
     pub(super) fn flush_elsewhere(&self) {
         let mut state = self.lock();
-        if state.token == Token::Free && !state.replies.is_empty() {
+        if state.turn == Turn::Free && !state.replies.is_empty() {
             self.pass(&mut state);
         }
     }
 
-    /// Passes the caller's token to the writer.
-    pub(super) fn pass_token(&self) {
+    /// Passes the caller's turn to the writer.
+    pub(super) fn pass_turn(&self) {
         self.pass(&mut self.lock());
     }
 
     fn pass(&self, state: &mut State) {
-        state.token = Token::Passed;
+        state.turn = Turn::Passed;
         self.writer.notify_one();
     }
 
@@ -262,13 +262,13 @@ impl Link {
     pub(super) fn write_replies(&self) {
         loop {
             let mut state = self.lock();
-            while state.token != Token::Passed {
+            while state.turn != Turn::Passed {
                 if state.over {
                     return;
                 }
                 state = self.writer.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            state.token = Token::Taken;
+            state.turn = Turn::Taken;
             drop(state);
             while self.send() == Flushed::Stalled {
                 self.wait_writable(false);
@@ -276,7 +276,7 @@ impl Link {
         }
     }
 
-    /// Waits until the load is below `most` in every respect. Not with the token.
+    /// Waits until the load is below `most` in every respect. Not with the turn.
     pub(super) fn wait_below(&self, most: Load) {
         let mut state = self.lock();
         while state.requests >= most.requests
@@ -289,7 +289,7 @@ impl Link {
     }
 
     /// Waits until nothing is in flight: every request is answered, and the answers have gone out
-    /// or the client is gone. Not with the token.
+    /// or the client is gone. Not with the turn.
     pub(super) fn finish(&self) {
         self.wait_below(Load { requests: 1, bytes: u64::MAX, unsent_bytes: u64::MAX });
     }
