@@ -14,10 +14,11 @@ pub use reload::{apply_config, set_weights};
 use crate::cgroup::Companion;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
+use crate::events::{Events, Happened};
 use crate::instance::{Instance, Note, started_ticks};
 use crate::log::{self, Log};
 use crate::metrics::Metrics;
-use crate::process::{self, block_signals, read_signal};
+use crate::process;
 use crate::quota::Quota;
 use crate::slo::Slo;
 use crate::status::Status;
@@ -28,8 +29,7 @@ use headworks_region::snapshot::Snapshot;
 use headworks_region::{Mapping, clock};
 use std::collections::VecDeque;
 use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixListener;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -72,9 +72,77 @@ struct Daemon {
     metrics_error: Option<String>,
     /// The instance's directory was removed, and that was logged.
     unreachable: bool,
+    /// When the daemon was asked to end.
+    asked_to_end: Option<Nanos>,
 }
 
 impl Daemon {
+    /// One round of the loop: what is due, then what happens until the next one. Says whether there
+    /// is a next one.
+    fn goes_on(&mut self, events: &mut Events) -> bool {
+        self.tick();
+        if self.asked_to_end.is_some_and(|since| clock::now().since(since) > SHUTDOWN_GRACE) {
+            return false;
+        }
+        let tries = self.tuning.tries();
+        let happened = events.wait(if tries { POLL_INTERVAL_TRIED_MS } else { POLL_INTERVAL_MS });
+        if !self.follow_server(&happened, events) {
+            return false;
+        }
+        // Another daemon was started while this one was stopped.
+        if other_lives(self.region.heartbeat.daemon.load(Ordering::Relaxed)) {
+            return false;
+        }
+        if let Some(client) = happened.client {
+            // Errors of a client concern only that client.
+            let _ = control::serve(&client, |request| self.answer(request));
+        }
+        happened.signal.is_none_or(|signal| self.heed(signal))
+    }
+
+    /// The server may have ended, or another process may have become it. False if the daemon's work
+    /// is over.
+    fn follow_server(&mut self, happened: &Happened, events: &mut Events) -> bool {
+        if happened.ended {
+            if !self.note.attended {
+                self.remove_instance();
+                return false;
+            }
+            events.watched = None;
+            self.server_left();
+        }
+        // Another process is the server: the one before was its helper, and had accepted first.
+        let server = self.region.heartbeat.server.load(Ordering::Relaxed);
+        if self.note.attended && server != 0 && server != self.note.server_pid {
+            events.watched = None;
+        }
+        if events.watched.is_none() {
+            events.watched = self.look_for_server();
+        }
+        // A service manager stops the server first. One that has not accepted yet keeps its region.
+        if events.watched.is_none() && self.asked_to_end.is_some() {
+            if self.instance.mapped_by().is_none() {
+                self.remove_instance();
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Does what a signal asks. False if the daemon ends at once.
+    fn heed(&mut self, signal: i32) -> bool {
+        match signal {
+            libc::SIGHUP => {
+                if let Err(error) = self.reload() {
+                    log::line(&format!("reload: {error:#}"));
+                }
+            }
+            libc::SIGTERM => self.asked_to_end = self.asked_to_end.or(Some(clock::now())),
+            _ => return false,
+        }
+        true
+    }
+
     fn tick(&mut self) {
         let now = clock::now();
         self.recorder.collect(&self.region);
@@ -172,8 +240,8 @@ impl Daemon {
         }
     }
 
-    /// A descriptor of the server that has attached; negative if none has.
-    fn look_for_server(&mut self) -> i32 {
+    /// A descriptor of the server that has attached.
+    fn look_for_server(&mut self) -> Option<OwnedFd> {
         let server = self.region.heartbeat.server.load(Ordering::Relaxed);
         let Some(note) = self.note.of_server(server).filter(|_| server != 0) else {
             // A process that attached and ended meanwhile is not the server.
@@ -183,15 +251,15 @@ impl Daemon {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
-            return -1;
+            return None;
         };
-        let Ok(pidfd) = process::watch(server) else { return -1 };
+        let watched = process::watch(server).ok()?;
         log::line(&format!("process {server} serves behind the gate"));
         self.note = note;
         if let Err(error) = self.instance.rewrite_note(&self.note) {
             log::line(&format!("{error:#}"));
         }
-        pidfd
+        Some(watched)
     }
 
     /// Removes the instance, unless the directory belongs to the next one. A daemon that was
@@ -220,27 +288,13 @@ pub fn run(
     if !instance.is_running() && !note.attended {
         bail!("the database of instance `{}` does not run any more", instance.name);
     }
-    // Poll ignores a negative descriptor: no server has attached yet.
-    let mut pidfd = if instance.is_running() { process::watch(note.server_pid)? } else { -1 };
+    let watched = if instance.is_running() { Some(process::watch(note.server_pid)?) } else { None };
     if let Some(other) = rival(&region) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
     }
-    let signals = block_signals()?;
-    let socket = instance.socket_path();
-    let _ = std::fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket)
-        .with_context(|| format!("cannot listen on {}", socket.display()))?;
-    std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    region.heartbeat.daemon.store(std::process::id(), Ordering::Relaxed);
-    region.heartbeat.server.store(note.server_pid, Ordering::Relaxed);
-    let ungoverned = region.heartbeat.ungoverned().then_some(note.server_pid);
-    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
-    if let Err(error) = log::also_to(&instance.log_path()) {
-        let path = instance.log_path();
-        log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
-    }
-    log::line(&format!("the daemon (process {}) begins", std::process::id()));
-    ungoverned.iter().for_each(|&server| log::line(&says_ungoverned(server)));
+    let mut events = Events::start(&instance.socket_path())?;
+    events.watched = watched;
+    take_over(&instance, &note, &region);
     priority::lock_memory();
     let beater = std::thread::Builder::new().name("hw-beat".to_owned());
     let beater = beater
@@ -263,6 +317,7 @@ pub fn run(
         config_error: None,
         metrics_error: None,
         unreachable: false,
+        asked_to_end: None,
     };
     // Before the daemon reports that it is ready: the file and the settings may be changed from
     // then on, and each change is logged.
@@ -275,78 +330,7 @@ pub fn run(
     if detached {
         process::release_stderr();
     }
-    let mut asked_to_end: Option<Nanos> = None;
-    // Without free descriptors no client can be accepted, and the socket stays readable.
-    let mut listens = true;
-    loop {
-        daemon.tick();
-        if asked_to_end.is_some_and(|since| clock::now().since(since) > SHUTDOWN_GRACE) {
-            break;
-        }
-        let clients = if listens { listener.as_raw_fd() } else { -1 };
-        listens = true;
-        let mut fds = [pidfd, clients, signals].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let look_ms = if daemon.tuning.tries() { POLL_INTERVAL_TRIED_MS } else { POLL_INTERVAL_MS };
-        // SAFETY: the array and its length belong together.
-        unsafe { libc::poll(fds.as_mut_ptr(), 3, look_ms) };
-        if fds[0].revents != 0 {
-            if !daemon.note.attended {
-                daemon.remove_instance();
-                break;
-            }
-            // SAFETY: the descriptor is ours.
-            unsafe { libc::close(pidfd) };
-            pidfd = -1;
-            daemon.server_left();
-        }
-        // Another process is the server: the one before was its helper, and had accepted first.
-        let server = daemon.region.heartbeat.server.load(Ordering::Relaxed);
-        if pidfd >= 0 && daemon.note.attended && server != 0 && server != daemon.note.server_pid {
-            // SAFETY: the descriptor is ours.
-            unsafe { libc::close(pidfd) };
-            pidfd = -1;
-        }
-        if pidfd < 0 {
-            pidfd = daemon.look_for_server();
-            // A service manager stops the server first. One that has not accepted yet keeps its
-            // region.
-            if pidfd < 0 && asked_to_end.is_some() {
-                if daemon.instance.mapped_by().is_none() {
-                    daemon.remove_instance();
-                }
-                break;
-            }
-        }
-        // Another daemon was started while this one was stopped.
-        if other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
-            break;
-        }
-        if fds[1].revents != 0 {
-            match listener.accept() {
-                // Errors of a client concern only that client.
-                Ok((stream, _)) => {
-                    let _ = control::serve(&stream, |request| daemon.answer(request));
-                }
-                Err(_) => listens = false,
-            }
-        }
-        if fds[2].revents != 0 {
-            match read_signal(signals) {
-                Some(libc::SIGHUP) => {
-                    if let Err(error) = daemon.reload() {
-                        log::line(&format!("reload: {error:#}"));
-                    }
-                }
-                Some(libc::SIGTERM) => asked_to_end = asked_to_end.or(Some(clock::now())),
-                Some(_) => break,
-                None => {}
-            }
-        }
-    }
+    while daemon.goes_on(&mut events) {}
     // Unless it belongs to another daemon by now.
     if !other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
         daemon.tuning.end(&daemon.region);
@@ -354,6 +338,20 @@ pub fn run(
     STOP.store(true, Ordering::Relaxed);
     let _ = beater.join();
     Ok(())
+}
+
+/// Registers this process as the region's daemon, and begins its log.
+fn take_over(instance: &Instance, note: &Note, region: &Mapping) {
+    region.heartbeat.daemon.store(std::process::id(), Ordering::Relaxed);
+    region.heartbeat.server.store(note.server_pid, Ordering::Relaxed);
+    let ungoverned = region.heartbeat.ungoverned().then_some(note.server_pid);
+    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    if let Err(error) = log::also_to(&instance.log_path()) {
+        let path = instance.log_path();
+        log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
+    }
+    log::line(&format!("the daemon (process {}) begins", std::process::id()));
+    ungoverned.iter().for_each(|&server| log::line(&says_ungoverned(server)));
 }
 
 /// The previous daemon, if it still works. A killed daemon may take a moment to disappear on a busy

@@ -9,6 +9,7 @@ mod counterfactual;
 mod daemon;
 mod doctor;
 mod enable;
+mod events;
 mod explain;
 mod init;
 mod instance;

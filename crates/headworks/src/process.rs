@@ -1,7 +1,7 @@
 //! System calls for processes: pipes, signals, the end of other processes.
 
 use anyhow::{Context, Result};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
@@ -23,7 +23,7 @@ pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
 }
 
 /// Blocks the signals that the daemon reads from a descriptor, which it returns.
-pub fn block_signals() -> Result<i32> {
+pub fn block_signals() -> Result<OwnedFd> {
     // SAFETY: the set is initialised by sigemptyset before it is used.
     let fd = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -37,15 +37,16 @@ pub fn block_signals() -> Result<i32> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error()).context("cannot read signals");
     }
-    Ok(fd)
+    // SAFETY: a descriptor that was just made, and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-pub fn read_signal(fd: i32) -> Option<i32> {
+pub fn read_signal(signals: &OwnedFd) -> Option<i32> {
     // SAFETY: reads one structure into a buffer of its size; all zero bytes are a valid one.
     unsafe {
         let mut info: libc::signalfd_siginfo = std::mem::zeroed();
         let size = size_of::<libc::signalfd_siginfo>();
-        let read = libc::read(fd, (&raw mut info).cast(), size);
+        let read = libc::read(signals.as_raw_fd(), (&raw mut info).cast(), size);
         (read == size as isize).then_some(info.ssi_signo as i32)
     }
 }
@@ -59,13 +60,14 @@ pub fn release_stderr() {
 }
 
 /// Opens a descriptor that becomes readable when the process ends.
-pub fn watch(pid: u32) -> Result<i32> {
+pub fn watch(pid: u32) -> Result<OwnedFd> {
     // SAFETY: asks for a descriptor of a process; a negative result is looked at.
     let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
     if pidfd < 0 {
         return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
     }
-    Ok(pidfd)
+    // SAFETY: a descriptor that was just made, and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
 /// User and group ids on the command line.

@@ -15,7 +15,7 @@ use headworks_volume::{Submission, Volume};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn serve_nbd(name: &str, place: &str) -> Result<()> {
     let stop = Stop::new()?;
     let stopper = stop.clone();
     std::thread::spawn(move || {
-        wait_for_signal(signals);
+        wait_for_signal(&signals);
         stopper.stop();
     });
     nbd::serve(listener, Exports::new(vec![export])?, Limits::default(), &stop)?;
@@ -63,9 +63,9 @@ fn serve_nbd(name: &str, place: &str) -> Result<()> {
     Ok(())
 }
 
-fn wait_for_signal(signals: i32) {
+fn wait_for_signal(signals: &OwnedFd) {
     loop {
-        let mut fd = libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
+        let mut fd = libc::pollfd { fd: signals.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry.
         unsafe { libc::poll(&raw mut fd, 1, -1) };
         if matches!(read_signal(signals), Some(libc::SIGTERM | libc::SIGINT)) {
@@ -119,7 +119,7 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
         }
         None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
     }
-    wait(&listener, signals, &served);
+    wait(&listener, &signals, &served);
     // On failure `doctor` finds the remains, and the log says why.
     served.stop(&volume)?;
     volume.clear();
@@ -155,9 +155,9 @@ fn listen(volume: &Named) -> Result<UnixListener> {
 }
 
 /// Answers until it is told to stop, by a client or by a signal.
-fn wait(listener: &UnixListener, signals: i32, served: &Served) {
+fn wait(listener: &UnixListener, signals: &OwnedFd, served: &Served) {
     loop {
-        let mut fds = [listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
+        let mut fds = [listener.as_raw_fd(), signals.as_raw_fd()].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
