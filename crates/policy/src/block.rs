@@ -107,7 +107,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without an account, at the middle level. Its submitter waits for reads and flushes.
+    /// A request without an account, at the middle level. Reads and flushes are waited for.
     pub const fn new(operation: Operation, sector: u64, sectors: u32) -> Self {
         Request {
             operation,
