@@ -23,6 +23,7 @@ pub mod entries;
 pub mod mapped;
 mod names;
 mod places;
+mod status;
 
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -152,6 +153,20 @@ struct File {
     direct: bool,
 }
 
+impl File {
+    /// From what is known of its descriptor.
+    fn of(region: &'static IoRegion, word: &'static AtomicU64, known: u64) -> Self {
+        let has = |bit| known & bit != 0;
+        let (missed, streams, direct) = (has(MISSED), has(STREAMS), has(DIRECT));
+        File { region, slot: slot_of(known).0, word, missed, streams, direct }
+    }
+}
+
+/// Slot and generation of a governed file.
+fn slot_of(known: u64) -> (u16, u32) {
+    ((known >> 16) as u16, (known >> 32) as u32)
+}
+
 #[inline]
 fn governed(fd: c_int) -> Option<File> {
     let region = region().filter(|region| region.control.is_on())?;
@@ -160,12 +175,18 @@ fn governed(fd: c_int) -> Option<File> {
     if known & NOT_GOVERNED != 0 {
         return None;
     }
-    let slot = (known >> 16) as u16;
-    if known & GOVERNED != 0 && region.is_current(slot, (known >> 32) as u32) {
-        let has = |bit| known & bit != 0;
-        let (missed, streams, direct) = (has(MISSED), has(STREAMS), has(DIRECT));
-        return Some(File { region, slot, word, missed, streams, direct });
+    let (slot, generation) = slot_of(known);
+    if known & GOVERNED != 0 && region.is_current(slot, generation) {
+        return Some(File::of(region, word, known));
     }
+    keeping_errno(|| find_out(region, fd, word))
+}
+
+/// As [`governed`], but what is known is checked: `fopen` and `fclose` are not seen, so that the
+/// descriptor may be another file's by now.
+fn governed_after_check(fd: c_int) -> Option<File> {
+    let region = region().filter(|region| region.control.is_on())?;
+    let word = FILES.get(usize::try_from(fd).ok()?)?;
     keeping_errno(|| find_out(region, fd, word))
 }
 
@@ -175,37 +196,43 @@ const MEMORY_ONLY: [i64; 6] =
 
 #[cold]
 fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> Option<File> {
-    // SAFETY: all zero bytes are valid buffers; the calls only write to them.
-    let (stat, fs) = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
+    let Some(file) = status::of(fd) else {
+        word.store(0, Relaxed);
+        return None;
+    };
+    // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
+    let fs = unsafe {
         let mut fs: libc::statfs = core::mem::zeroed();
-        if libc::fstat(fd, &mut stat) != 0 || libc::fstatfs(fd, &mut fs) != 0 {
+        if libc::fstatfs(fd, &raw mut fs) != 0 {
             return None;
         }
-        (stat, fs)
+        fs
     };
     // The type of the field differs between C libraries.
     #[allow(clippy::unnecessary_cast)]
     let in_memory = MEMORY_ONLY.contains(&(fs.f_type as i64));
-    let kind = stat.st_mode & libc::S_IFMT;
-    if kind != libc::S_IFREG || in_memory {
-        let directory = kind == libc::S_IFDIR && !in_memory;
+    if !file.is_regular() || in_memory {
+        let directory = file.kind == libc::S_IFDIR && !in_memory;
         word.store(if directory { DIRECTORY } else { NOT_GOVERNED }, Relaxed);
         return None;
     }
-    let found = region.file(stat.st_dev, stat.st_ino, |path| path_of(fd, path));
+    let found = region.file(file.device, file.inode, |path| path_of(fd, path));
     let Some((slot, generation)) = found else {
         word.store(NOT_GOVERNED, Relaxed);
         return None;
     };
-    // By system call: `fcntl` is a hook of ours.
-    // SAFETY: asks for flags, and changes nothing.
-    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
-    let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
-    // A program may read each of many files once: the first read asks whether it is a hit.
-    let known = GOVERNED | MISSED | if direct { DIRECT } else { 0 };
-    word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | known, Relaxed);
-    Some(File { region, slot, word, missed: true, streams: false, direct })
+    let mut known = word.load(Relaxed);
+    if known & (GOVERNED | NOT_GOVERNED) != GOVERNED || slot_of(known) != (slot, generation) {
+        // By system call: `fcntl` is a hook of ours.
+        // SAFETY: asks for flags, and changes nothing.
+        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+        let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
+        known = u64::from(generation) << 32 | u64::from(slot) << 16 | GOVERNED;
+        // A program may read each of many files once: the first read asks whether it is a hit.
+        known |= MISSED | if direct { DIRECT } else { 0 };
+        word.store(known, Relaxed);
+    }
+    Some(File::of(region, word, known))
 }
 
 /// The end of a descriptor's path. Returns its length.
@@ -332,9 +359,7 @@ fn wrote(file: File, account: Account, fd: c_int, offset: i64, bytes: u64) {
 
 /// An `fsync` or one of its like is about to be made.
 pub fn before_fsync(fd: c_int) -> Option<Call> {
-    // `fopen` and `fclose` are not seen: the descriptor may be another file's by now.
-    forget(fd);
-    let Some(file) = governed(fd) else {
+    let Some(file) = governed_after_check(fd) else {
         let known = FILES.get(usize::try_from(fd).ok()?)?.load(Relaxed);
         return if known == DIRECTORY { before_sync() } else { None };
     };
@@ -351,8 +376,7 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
 /// like an `fsync` until the file's dirty pieces are written back in their turn.
 pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
     let region = region().filter(|region| region.holds(CallKind::WriteRange))?;
-    forget(fd);
-    let file = governed(fd)?;
+    let file = governed_after_check(fd)?;
     let mut call = Call::of(file);
     if region.control.kind() == SplitKind::Rcp {
         if !is_background(&call) {
@@ -378,15 +402,7 @@ fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) 
     if all.nr_dirty < seen + UNSEEN_MIN {
         return;
     }
-    // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
-    let size = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        if libc::fstat(fd, &raw mut stat) == 0 {
-            u64::try_from(stat.st_size).unwrap_or(0)
-        } else {
-            0
-        }
-    };
+    let size = status::of(fd).map_or(0, |file| file.size);
     let (mut left, until) = (all.nr_dirty, clock::now() + SEARCH_MAX);
     let from = from - from % PIECE_BYTES;
     for offset in (from..size.min(to)).step_by(PIECE_BYTES as usize) {

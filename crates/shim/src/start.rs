@@ -69,6 +69,9 @@ fn attach_files() {
     }
     // SAFETY: `getenv` returned a C string.
     match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
+        Ok(_) if !may_call(libc::SYS_statx) => {
+            tell(b"headworks: a seccomp filter forbids statx: files are not governed\n");
+        }
         Ok(mapping) => {
             // Also without a gate, a child must not be taken for its parent's thread.
             // SAFETY: the handler only stores to a thread-local without destructor.

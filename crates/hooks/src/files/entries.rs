@@ -1,7 +1,7 @@
 //! Names of files: what a call that makes, moves or removes one means for what is known of the
 //! file.
 
-use super::region;
+use super::{region, status};
 use libc::{c_char, c_int};
 
 /// A regular file, found by one of its names.
@@ -10,19 +10,6 @@ pub struct Named {
     device: u64,
     inode: u64,
     is_last: bool,
-}
-
-/// # Safety
-/// `path` is null or a C string.
-unsafe fn status(dir: c_int, path: *const c_char, flags: c_int) -> Option<libc::stat> {
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
-    unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        (libc::fstatat(dir, path, &raw mut stat, flags) == 0).then_some(stat)
-    }
 }
 
 /// Whether opening this path with these flags changes anything on a device: it makes a file, or
@@ -35,11 +22,8 @@ pub unsafe fn opening_changes(dir: c_int, path: *const c_char, flags: c_int) -> 
         return false;
     }
     // SAFETY: the caller's duty.
-    match unsafe { status(dir, path, 0) } {
-        Some(stat) => {
-            let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-            regular && flags & libc::O_TRUNC != 0 && stat.st_size > 0
-        }
+    match unsafe { status::at(dir, path, 0) } {
+        Some(file) => file.is_regular() && flags & libc::O_TRUNC != 0 && file.size > 0,
         None => flags & libc::O_CREAT != 0,
     }
 }
@@ -51,12 +35,11 @@ pub unsafe fn opening_changes(dir: c_int, path: *const c_char, flags: c_int) -> 
 pub unsafe fn named(dir: c_int, path: *const c_char) -> Option<Named> {
     region().filter(|region| region.control.is_on())?;
     // SAFETY: the caller's duty.
-    let stat = unsafe { status(dir, path, libc::AT_SYMLINK_NOFOLLOW)? };
-    let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    regular.then_some(Named {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        is_last: stat.st_nlink == 1,
+    let file = unsafe { status::at(dir, path, libc::AT_SYMLINK_NOFOLLOW)? };
+    file.is_regular().then_some(Named {
+        device: file.device,
+        inode: file.inode,
+        is_last: file.links == 1,
     })
 }
 

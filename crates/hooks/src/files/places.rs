@@ -1,6 +1,6 @@
 //! Where on the device a file's pages lie: the kernel is asked for its extents.
 
-use super::File;
+use super::{File, status};
 use core::ffi::c_int;
 use headworks_policy::split::Account;
 use headworks_region::clock;
@@ -53,12 +53,7 @@ pub(super) fn note(file: File, account: Account, fd: c_int, offset: u64, bytes: 
 
 #[cold]
 fn mark(file: File, account: Account, device: u64, fd: c_int, offset: u64, bytes: u64) {
-    // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
-    let on = unsafe {
-        let mut stat: libc::stat = core::mem::zeroed();
-        (libc::fstat(fd, &raw mut stat) == 0).then_some(stat.st_dev)
-    };
-    if on != Some(device) {
+    if status::of(fd).is_none_or(|file| file.device != device) {
         return;
     }
     let mut map = Map { start: offset, length: bytes, count: EXTENTS as u32, ..Map::default() };
