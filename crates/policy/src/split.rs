@@ -285,6 +285,12 @@ pub trait Scheduler: Send {
     /// The account is another thread's from now on.
     fn forget_account(&mut self, account: Account) {}
 
+    /// Forgets accounts for which tasks may wait here although their threads have ended. Says
+    /// whether there were any: a task that waits may then be entered anew.
+    fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
+        false
+    }
+
     /// System call: before a write of any kind.
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go

@@ -594,23 +594,16 @@ impl IoRegion {
         slot.progress_ns.store(now.0, Relaxed);
         let task = at as Task;
         ticket.task = Some(task);
-        let call = &ticket.call;
-        let scheduler = guarded.split.scheduler();
         // A call that returned while the lock was busy may have left a waiter with this number.
-        scheduler.cancel(now, task);
-        let entry = match ticket.kind {
-            CallKind::Write | CallKind::WriteDirect => scheduler.write_entry(now, task, call),
-            CallKind::Fsync => scheduler.fsync_entry(now, task, call),
-            CallKind::WriteRange => scheduler.range_entry(now, task, call),
-            CallKind::Create => scheduler.creat_entry(now, task, call),
-            CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
-            CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
-            CallKind::ReadStream => scheduler.req_add(now, task, &stream_request(call)),
-            CallKind::ReadCall => scheduler.read_entry(now, task, call),
-        };
+        guarded.split.scheduler().cancel(now, task);
+        let mut entry = ask(guarded, now, task, ticket);
+        if entry == Entry::Wait && self.forget_ended(guarded, now) {
+            guarded.split.scheduler().cancel(now, task);
+            entry = ask(guarded, now, task, ticket);
+        }
         let state = if entry == Entry::Go { RUNNING } else { WAITING };
         slot.word.store(state, Release);
-        self.note_call(call, (state == WAITING).then_some(task));
+        self.note_call(&ticket.call, (state == WAITING).then_some(task));
         if state == WAITING {
             self.pump(guarded, now);
         }
@@ -703,6 +696,7 @@ impl IoRegion {
             until = self
                 .locked(|guarded| {
                     self.reap(guarded, now);
+                    self.forget_ended(guarded, now);
                     self.pump(guarded, now)
                 })
                 .unwrap_or(now + Nanos::from_millis(1))
@@ -782,6 +776,21 @@ impl Ticket {
     /// Whether the scheduler admitted it and is to hear of its return.
     fn is_running(&self, region: &IoRegion) -> bool {
         self.slot(region).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING)
+    }
+}
+
+/// Asks the scheduler whether a call may run.
+fn ask(guarded: &mut Guarded, now: Nanos, task: Task, ticket: &Ticket) -> Entry {
+    let (scheduler, call) = (guarded.split.scheduler(), &ticket.call);
+    match ticket.kind {
+        CallKind::Write | CallKind::WriteDirect => scheduler.write_entry(now, task, call),
+        CallKind::Fsync => scheduler.fsync_entry(now, task, call),
+        CallKind::WriteRange => scheduler.range_entry(now, task, call),
+        CallKind::Create => scheduler.creat_entry(now, task, call),
+        CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
+        CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
+        CallKind::ReadStream => scheduler.req_add(now, task, &stream_request(call)),
+        CallKind::ReadCall => scheduler.read_entry(now, task, call),
     }
 }
 

@@ -9,7 +9,7 @@ use headworks_region::io::{
     Written,
 };
 use headworks_region::text::Text;
-use headworks_region::thread;
+use headworks_region::{lock, thread};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
@@ -142,6 +142,33 @@ fn what_dead_threads_had_is_taken_back() {
     assert!(!region.is_admitted(&ticket));
     assert!(wait(region, &ticket) < Duration::from_secs(30));
     region.leave(ticket, None);
+}
+
+#[test]
+fn a_thread_that_has_ended_is_not_waited_for() {
+    let region = region(SplitKind::Deadline);
+    let committer = std::thread::spawn(move || {
+        let own = account(region, "short");
+        for _ in 0..2 {
+            let ticket = region.enter(CallKind::Fsync, own, file(region, 1), 4096);
+            region.leave(ticket, None);
+        }
+        lock::thread_id()
+    });
+    let ended = committer.join().unwrap();
+    // A thread is joined a moment before it has no number any more.
+    while lock::thread_exists(ended) {
+        std::thread::yield_now();
+    }
+    let (own, file) = (account(region, "lives"), file(region, 2));
+    for page in 0..32u64 {
+        region.wrote(own, file, page * 64 * 4096, 4096);
+    }
+    for kind in [CallKind::Fsync, CallKind::WriteRange, CallKind::Write] {
+        let ticket = region.enter(kind, own, file, 0);
+        assert!(region.is_admitted(&ticket), "{kind:?}");
+        region.leave(ticket, None);
+    }
 }
 
 #[test]

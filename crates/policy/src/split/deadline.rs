@@ -30,11 +30,13 @@
 //!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
 //! * **Direct writes** (`O_DIRECT`) go to the device at once. Those to files with a long deadline
 //!   are pieces of a batch, too: they wait at the call until there is room.
+//! * **Alone.** An `fsync` that fits into what is in flight at once is not held while nobody else
+//!   commits. An account ends with its thread.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!
 //! # Invariants
-//! Every `fsync` is admitted: when it is small, when nothing of it is left, or after
+//! Every `fsync` is admitted: when it is small or alone, when nothing of it is left, or after
 //! [`OVERDUE_MAX`] periods of its deadline. Nothing of it is in flight for longer than
 //! [`PATIENCE`] without progress, unless the device is slower.
 //!
@@ -267,6 +269,12 @@ impl Deadline {
         left.max(self.flying().saturating_mul(QUARTERS))
     }
 
+    /// The device is given so many pieces.
+    fn puts_in_flight(&mut self, now: Nanos, pieces: u32) {
+        self.backlog = self.backlog(now).saturating_add(pieces.saturating_mul(QUARTERS));
+        (self.counted, self.disturbed) = (now, now);
+    }
+
     /// The last batch was ordered a short time ago.
     fn is_patient(&self, now: Nanos) -> bool {
         now.since(self.ordered) < PATIENCE
@@ -432,8 +440,8 @@ impl Deadline {
         let pieces = u32::try_from(call.bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
         self.open = self.open.saturating_sub(pieces.max(1));
         self.was_direct = 1;
-        self.backlog = self.backlog(now).saturating_add(pieces.saturating_mul(QUARTERS));
-        (self.counted, self.disturbed, self.ordered) = (now, now, now);
+        self.puts_in_flight(now, pieces);
+        self.ordered = now;
         if let Some(word) = self.direct.get_mut(usize::from(task) / 64) {
             *word |= 1 << (task % 64);
         }
@@ -526,15 +534,13 @@ impl Deadline {
         if pieces == 0 {
             return Step::Wait(self.ask_again(now));
         }
-        self.backlog = self.backlog(now) + pieces.saturating_mul(QUARTERS);
-        self.counted = now;
+        self.puts_in_flight(now, pieces);
         self.ordered = now;
         (self.due, self.open, self.was_direct) = (0, 0, 0);
         if let Some(waiter) = self.waiting.get_mut(task) {
             waiter.mark = mark_of(in_flight + pieces, left - pieces);
         }
         self.in_flight += pieces;
-        self.disturbed = now;
         Step::Writeback { task, pieces }
     }
 
@@ -586,6 +592,26 @@ impl Scheduler for Deadline {
         "split-deadline"
     }
 
+    fn forget_account(&mut self, account: Account) {
+        let number = u32::from(account) + 1;
+        for stream in self.streams.iter_mut().filter(|stream| stream.account == number) {
+            *stream = Stream::default();
+        }
+    }
+
+    fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
+        let mut found = false;
+        for stream in &mut self.streams {
+            let Some(account) = stream.account.checked_sub(1) else { continue };
+            let matters = stream.running > 0 || now.since(stream.last) < DESERTED;
+            if matters && !lives(account as Account) {
+                *stream = Stream::default();
+                found = true;
+            }
+        }
+        found
+    }
+
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if call.is_direct() && self.hurts(now, call) {
             return self.write_directly(now, task, call);
@@ -613,6 +639,14 @@ impl Scheduler for Deadline {
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if self.is_small(call) {
             self.begin_small(now, call.account);
+            return Entry::Go;
+        }
+        if self.others(now, call.account).next().is_none()
+            && self.waiting.is_empty()
+            && self.flying().saturating_add(call.pieces) <= self.settings.window_max
+        {
+            // All of it would be ordered at once.
+            self.puts_in_flight(now, call.pieces);
             return Entry::Go;
         }
         self.wait_for_writeback(now, task, call);

@@ -464,6 +464,12 @@ impl Scheduler for Rcp {
     fn forget_account(&mut self, account: Account) {
         self.strides.forget(account);
         self.tokens.forget_account(account);
+        self.writeback.forget_account(account);
+        self.writeback.forget_account(reader(account));
+    }
+
+    fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
+        self.writeback.forget_ended(now, &|account| lives(account & !READS))
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {

@@ -461,6 +461,16 @@ impl IoRegion {
         at as Account
     }
 
+    /// The scheduler forgets accounts for which others wait in vain: their threads have ended. Says
+    /// whether there were any.
+    pub(super) fn forget_ended(&self, guarded: &mut Guarded, now: Nanos) -> bool {
+        let lives = |account: Account| {
+            let slot = self.accounts.get(usize::from(account));
+            slot.is_none_or(|slot| thread_exists(slot.tid.load(Relaxed)))
+        };
+        guarded.split.scheduler().forget_ended(now, &lives)
+    }
+
     /// All accounts were in use a moment ago.
     fn accounts_are_full(&self) -> bool {
         let until = Nanos(self.control.accounts_full_until_ns.load(Relaxed));

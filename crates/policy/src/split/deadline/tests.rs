@@ -33,6 +33,27 @@ fn the_writeback_of_a_range_waits_while_others_commit() {
 }
 
 #[test]
+fn who_is_alone_waits_for_nobody_and_an_account_ends_with_its_thread() {
+    let mut deadline = Box::new(Deadline::default());
+    let now = Nanos::from_millis(1_000);
+    assert_eq!(deadline.fsync_entry(now, 1, &big(33)), Entry::Wait, "too much at once");
+    deadline.cancel(now, 1);
+    assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
+    deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
+    assert!(!deadline.forget_ended(now, &|_| true));
+    assert_eq!(deadline.fsync_entry(now, 3, &big(32)), Entry::Wait);
+    assert_eq!(deadline.write_entry(now, 4, &big(100)), Entry::Wait);
+    assert!(deadline.forget_ended(now, &|account| account != A));
+    for task in [3, 4] {
+        deadline.cancel(now, task);
+    }
+    assert_eq!(deadline.fsync_entry(now, 3, &big(32)), Entry::Go);
+    assert_eq!(deadline.write_entry(now, 4, &big(100)), Entry::Go);
+    deadline.fsync_return(now, 3, &big(32), Nanos::from_millis(90));
+    assert!(!deadline.forget_ended(now, &|_| false), "an fsync of much is not waited for");
+}
+
+#[test]
 fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
     let mut deadline = Box::new(Deadline::default());
     let now = Nanos::from_millis(1_000);
