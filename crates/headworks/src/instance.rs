@@ -22,6 +22,9 @@ pub struct Instance {
     pub dir: PathBuf,
 }
 
+/// What has this name below the run directory is no instance: volumes run there.
+pub const VOLUMES: &str = "volumes";
+
 /// How an instance was started; kept beside the region.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Note {
@@ -113,6 +116,9 @@ impl Instance {
             bail!(
                 "`{name}` is no name for an instance: up to 40 letters, digits, `-`, `_` and `.`, not beginning with a dot"
             );
+        }
+        if name == VOLUMES {
+            bail!("`{VOLUMES}` is where volumes run\n  choose another name: --name NAME");
         }
         Ok(Instance { name: name.to_owned(), dir: run_dir().join(name) })
     }
@@ -533,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_leave_the_run_directory() {
-        for bad in ["", "..", "a/b", ".hidden", "a b", &"x".repeat(41)] {
+        for bad in ["", "..", "a/b", ".hidden", "a b", VOLUMES, &"x".repeat(41)] {
             assert!(Instance::named(bad).is_err(), "{bad}");
         }
         assert!(Instance::named("mariadbd-2.test").is_ok());

@@ -60,6 +60,12 @@ pub fn prepare(
     Ok(())
 }
 
+/// The scheduler that holds calls on files of an instance; none if there is none.
+pub fn holds(instance: &Instance) -> Option<&'static str> {
+    let region = instance.io_path().exists().then(|| instance.open_io().ok())??;
+    region.control.is_on().then(|| region.control.kind().name())
+}
+
 /// Runs `headworks io`.
 pub fn run(command: &IoCommand) -> Result<()> {
     match command {

@@ -65,6 +65,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             } else {
                 let width = headworks_console::terminal_width();
                 print!("{}", render::status_text(&status, width, std::io::stdout().is_terminal()));
+                if status.gate == "stale"
+                    && let Some(scheduler) = io::holds(&instance)
+                {
+                    println!("calls on files need no daemon: {scheduler} still holds them");
+                }
                 for line in io::unheld(&instance) {
                     println!("{line}");
                 }

@@ -15,6 +15,7 @@ pub mod account;
 pub mod criticality;
 mod map;
 mod pages;
+pub mod parent;
 pub mod places;
 pub mod tally;
 mod unheld;
@@ -669,13 +670,14 @@ impl IoRegion {
             if self.may_block_clients(now, ticket.call.account, task) {
                 return Order::Go;
             }
-            if busy {
+            let (on, parent_is_gone) = (self.control.is_on(), parent::is_gone());
+            if busy && !parent_is_gone {
                 return Order::Nothing;
             }
             let idle = now.since(Nanos(slot.progress_ns.load(Relaxed)));
             let hold_max = self.control.hold_max();
-            if idle >= hold_max || !self.control.is_on() {
-                if self.control.is_on() {
+            if idle >= hold_max || parent_is_gone || !on {
+                if on && !parent_is_gone {
                     self.control.hold_limit.fetch_add(1, Relaxed);
                 }
                 self.locked(|guarded| {

@@ -3,7 +3,7 @@
 use crate::real;
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, locks, process};
-use headworks_region::io::IoMapping;
+use headworks_region::io::{IoMapping, parent};
 use headworks_region::{Mapping, RegionError, lock};
 
 #[used]
@@ -57,6 +57,7 @@ unsafe extern "C" fn forked() {
 unsafe extern "C" fn child_begins() {
     lock::forget_thread_id();
     locks::forked();
+    parent::forked();
 }
 
 /// Maps the region of the I/O scheduler, if there is one.

@@ -1,7 +1,7 @@
 //! Where instances live, and which ones exist.
 
 use super::Finding;
-use crate::instance::Instance;
+use crate::instance::{Instance, VOLUMES};
 use crate::preflight::socket_in_use;
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -104,7 +104,7 @@ pub(super) fn instances(dir: &Path) -> Vec<Finding> {
     };
     let mut found: Vec<Finding> = entries
         .flatten()
-        .filter(|entry| entry.path().is_dir())
+        .filter(|entry| entry.path().is_dir() && entry.file_name() != VOLUMES)
         .map(|entry| instance(&entry.file_name().to_string_lossy(), &entry.path()))
         .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -151,7 +151,14 @@ fn instance(name: &str, dir: &Path) -> Finding {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),
         (true, false) => Finding::warning(
             &title,
-            "its database runs, but its daemon does not: all requests pass",
+            match crate::io::holds(&instance) {
+                Some(scheduler) => format!(
+                    "its database runs, but its daemon does not: all requests pass. Calls on files \
+                     need no daemon: {scheduler} still holds them. To let them pass, too: headworks \
+                     io set --scheduler noop --name {name}"
+                ),
+                None => "its database runs, but its daemon does not: all requests pass".to_owned(),
+            },
             format!("headworks daemon --name {name}"),
         ),
         (false, true) => Finding::warning(
@@ -209,9 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_left_behind_is_found() {
+    fn an_instance_left_behind_is_found_and_volumes_are_none() {
         let dir = scratch("run");
         std::fs::create_dir_all(dir.join("old")).unwrap();
+        // What runs there would be out of reach.
+        std::fs::create_dir_all(dir.join(VOLUMES).join("disk")).unwrap();
         let found = instances(&dir);
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(found.len(), 1);

@@ -85,7 +85,7 @@ pub fn state_dir() -> PathBuf {
 
 /// Directory of what runs.
 pub fn run_dir() -> PathBuf {
-    crate::instance::run_dir().join("volumes")
+    crate::instance::run_dir().join(crate::instance::VOLUMES)
 }
 
 fn make_dir(dir: &Path) -> Result<()> {

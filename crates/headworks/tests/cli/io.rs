@@ -1,4 +1,4 @@
-//! `headworks io set`.
+//! `headworks io`, and what is said of files.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{RunDir, wait_until};
+use crate::support::{RunDir, signal, text, wait_until};
 
 /// A program that is killed with its children at the end, however that comes.
 struct Running(Child);
@@ -56,4 +56,28 @@ fn new_settings_keep_the_rules_of_the_profile() {
     wait_until("others write", || priorities().len() > before + 2);
     assert!(priorities().iter().all(|priority| *priority == 1), "{:?}", priorities());
     fs::remove_file(file).unwrap();
+}
+
+/// Calls on files need no daemon. Who says that nothing is held would mislead.
+#[test]
+fn files_are_held_after_the_daemons_death_and_doctor_says_so() {
+    let run = RunDir::new();
+    let mut command = run.headworks(["run", "--name", "left", "--io", "afq", "--", "sleep", "600"]);
+    let _running = Running(command.stderr(Stdio::null()).process_group(0).spawn().unwrap());
+    wait_until("its daemon serves", || run.listens("left"));
+    // The directory in which volumes run.
+    fs::create_dir_all(run.path().join("volumes/disk")).unwrap();
+    let doctor = || text(&run.headworks(["doctor", "sh"]).output().unwrap());
+    assert!(doctor().contains("runs, and its daemon listens"), "{}", doctor());
+    signal(run.daemon("left"), libc::SIGKILL);
+    wait_until("it is gone", || !run.listens("left"));
+    assert!(doctor().contains("afq still holds them"), "{}", doctor());
+    assert!(!doctor().contains("rm -r"), "{}", doctor());
+    wait_until("it is missed", || run.status("left")["gate"] == "stale");
+    let status = run.ok(["status", "--name", "left"]);
+    assert!(status.contains("afq still holds them"), "{status}");
+    let refusal = run.refused(["run", "--name", "volumes", "--", "true"]);
+    assert!(refusal.contains("where volumes run"), "{refusal}");
+    run.ok(["io", "set", "--name", "left", "--scheduler", "noop"]);
+    assert!(doctor().contains("all requests pass") && !doctor().contains("still holds"));
 }

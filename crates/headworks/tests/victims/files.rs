@@ -3,7 +3,7 @@
 use crate::compile::Workshop;
 use crate::support::RunDir;
 use headworks_policy::split::SplitKind;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -125,6 +125,27 @@ fn connections_with_the_number_of_a_file_and_calls_that_change_nothing_are_not_h
     // Ten calls of each, of which each would be held.
     assert!(conns < 2 * HOLD_MS && nulls < 2 * HOLD_MS, "{took_ms:?}");
     assert!(made >= HOLD_MS - 100, "to make a file is held: {took_ms:?}");
+}
+
+#[test]
+fn the_child_of_a_server_that_was_killed_is_held_no_longer() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("orphan.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-orphan-{}", std::process::id()));
+    let run = RunDir::new();
+    let rules = "[io]\nio_hold_ms_max = 60000\n[[io.thread]]\nname = \"*\"\nbytes_per_s = 1000\n";
+    let config = run.file("io.toml", rules);
+    let mut command = run.headworks(["run", "--name", "orphan", "--io", "split-token"]);
+    command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
+    command.arg(&config).arg("--").arg(&program);
+    let begun = std::time::Instant::now();
+    // Its output ends with the child.
+    let output = in_a_directory(&dir, "held", &mut command);
+    let _ = std::fs::remove_dir_all(&dir);
+    let took = begun.elapsed().as_secs();
+    assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n");
+    assert!(took < 30, "each of its writes would be held for a minute: {took} s");
 }
 
 /// Options for the compiler if both libraries can be linked without their headers.
