@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 mod unheld;
+mod unseen;
 pub mod waits;
 pub use unheld::report as unheld;
 
@@ -142,6 +143,8 @@ struct State {
     waits: BTreeMap<&'static str, waits::Sum>,
     /// What cannot be held.
     rings: Vec<unheld::Rings>,
+    /// Processes whose writes no hook sees.
+    unseen: Vec<unseen::Unseen>,
     mapped_files: u64,
     accounts: Vec<Account>,
 }
@@ -230,6 +233,7 @@ fn state(instance: &Instance, region: &IoMapping) -> State {
         inheritance: Inheritance::of(region),
         waits: waits::sums(region),
         rings: unheld::rings(instance, region),
+        unseen: unseen::processes(instance, region),
         mapped_files: region.unheld.mapped_files.load(Relaxed),
         accounts: accounts.collect(),
     }
@@ -298,7 +302,7 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
             text += &format!("  {count} {what}\n");
         }
     }
-    for line in unheld::lines(&now.rings, now.mapped_files) {
+    for line in unheld::lines(&now.rings, &now.unseen, now.mapped_files) {
         text += &format!("  {line}\n");
     }
     if let Some(line) = waits::line(&now.waits, &before.waits, seconds) {

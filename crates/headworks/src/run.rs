@@ -107,6 +107,13 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
 /// Warns of traffic that the gate will not see.
 fn warn(args: &Run, profile: &Profile, binary: &Binary) {
     let program = binary.path().display();
+    if binary.calls_the_kernel() {
+        eprintln!(
+            "headworks: warning: {program} is written in Go and makes its own system calls: neither its clients nor \
+             its files are governed"
+        );
+        return;
+    }
     if profile.name == GENERIC && args.profile.is_none() {
         eprintln!(
             "headworks: warning: no profile knows {program}: a request is taken to be data that arrives after an \
@@ -385,8 +392,12 @@ impl Plan<'_> {
             .env("LD_PRELOAD", preload)
             .env("HEADWORKS_REGION", instance.region_path());
         if *scheduled {
+            let whose = match binary.calls_the_kernel() {
+                true => "files of other programs that it starts",
+                false => "its files",
+            };
             eprintln!(
-                "headworks: its files are governed by {}; watch them: headworks io top --name {}",
+                "headworks: {whose} are governed by {}; watch them: headworks io top --name {}",
                 self.config.io.kind, instance.name
             );
             command.env("HEADWORKS_IO", instance.io_path());

@@ -134,8 +134,9 @@ fn instance(name: &str, dir: &Path) -> Finding {
             format!("sudo systemctl restart {name}"),
         );
     }
-    let unheld = crate::io::unheld(&instance);
-    if unheld.iter().any(|line| line.starts_with("not governed")) {
+    let mut unheld = crate::io::unheld(&instance);
+    unheld.retain(|line| line.starts_with("not governed"));
+    if unheld.iter().any(|line| line.contains("io_uring")) {
         return Finding::warning(
             &title,
             format!(
@@ -146,6 +147,9 @@ fn instance(name: &str, dir: &Path) -> Finding {
             ),
             "let the program do without io_uring, for example: innodb_use_native_aio = OFF",
         );
+    }
+    if !unheld.is_empty() {
+        return Finding::warning(&title, unheld.join("; "), super::programs::GOVERN_ANOTHER);
     }
     match (instance.is_running(), socket_in_use(&instance.socket_path()).is_some()) {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),

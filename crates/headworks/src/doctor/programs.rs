@@ -10,6 +10,12 @@ use std::process::{Command, Stdio};
 
 const SHIM: &str = "library to preload";
 
+const INSTALL_ONE: &str = "sudo apt-get install mariadb-server";
+
+/// Where a program itself cannot be governed.
+pub(super) const GOVERN_ANOTHER: &str =
+    "headworks run --io split-token --config FILE -- OTHER   # limits what disturbs it instead";
+
 pub(super) fn shim(path: &Path) -> Finding {
     let shown = path.display();
     let elf = match preflight::read_elf(path) {
@@ -63,50 +69,55 @@ fn loads(path: &Path) -> Result<(), String> {
 }
 
 pub(super) fn server(program: Option<&Path>) -> Vec<Finding> {
-    let name = "database";
+    let name = if program.is_some() { "program" } else { "database" };
     let binary = match preflight::check_binary(program.unwrap_or(Path::new("mariadbd"))) {
         Ok(binary) => binary,
         Err(error) => {
             let error = error.to_string();
-            let (what, mend) =
-                error.split_once('\n').unwrap_or((&error, "sudo apt-get install mariadb-server"));
-            let mend = if what.starts_with("there is no program") && program.is_none() {
-                "sudo apt-get install mariadb-server"
-            } else {
-                mend.trim_start()
+            let (what, mend) = error.split_once('\n').unwrap_or((&error, INSTALL_ONE));
+            let mend = match program {
+                None if what.starts_with("there is no program") => INSTALL_ONE,
+                _ => mend.trim_start(),
             };
             return vec![Finding::missing(name, what, mend)];
         }
     };
     let shown = binary.path().display();
+    if binary.calls_the_kernel() {
+        let detail = format!(
+            "{shown} is written in Go and makes its own system calls: neither its clients nor its \
+             files are governed"
+        );
+        return vec![Finding::missing(name, detail, GOVERN_ANOTHER)];
+    }
     match &binary {
         Binary::Script { interpreter, .. } => vec![Finding::warning(
             name,
             format!(
                 "{shown} is a script ({interpreter}): what it starts is preloaded, unless it clears the environment"
             ),
-            "headworks doctor /usr/sbin/mariadbd   # looks at the server itself",
+            "headworks doctor PROGRAM   # looks at the program that it starts",
         )],
         Binary::Dynamic { interpreter, needed, .. } => {
-            vec![judge_loader(interpreter, &shown.to_string()), hooks(&binary, needed)]
+            vec![judge_loader(name, interpreter, &shown.to_string()), hooks(name, &binary, needed)]
         }
     }
 }
 
-fn judge_loader(interpreter: &str, shown: &str) -> Finding {
+fn judge_loader(name: &str, interpreter: &str, shown: &str) -> Finding {
     let musl = interpreter.contains("musl");
     if musl == cfg!(target_env = "musl") {
-        return Finding::ok("database", format!("{shown}, dynamic (loader {interpreter})"));
+        return Finding::ok(name, format!("{shown}, dynamic (loader {interpreter})"));
     }
     Finding::missing(
-        "database",
+        name,
         format!("{shown} uses another C library ({interpreter}) than this Headworks"),
-        "sudo apt-get install mariadb-server   # Debian's server uses glibc",
+        "sudo apt-get install PROGRAM   # Debian's programs use glibc",
     )
 }
 
-fn hooks(binary: &Binary, needed: &[String]) -> Finding {
-    let name = "hooks in the database";
+fn hooks(name: &str, binary: &Binary, needed: &[String]) -> Finding {
+    let name = &format!("hooks in the {name}");
     let seen = binary.hooks_seen();
     // Mistakes in profiles are reported by `profile list`.
     let (receive, send) = Profiles::read()
@@ -175,7 +186,7 @@ mod tests {
         let found = server(Some(Path::new("/bin/true")));
         assert_eq!((found[0].state, found[1].state), (State::Ok, State::Warning), "{found:?}");
         assert_eq!(
-            judge_loader("/lib/ld-musl-x86_64.so.1", "x").is_missing(),
+            judge_loader("program", "/lib/ld-musl-x86_64.so.1", "x").is_missing(),
             cfg!(target_env = "gnu")
         );
     }

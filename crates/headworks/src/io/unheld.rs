@@ -1,6 +1,8 @@
-//! I/O of an instance that its scheduler cannot hold: rings of `io_uring`, and mappings.
+//! I/O of an instance that its scheduler cannot hold: rings of `io_uring`, mappings, and what no
+//! hook sees.
 
 use super::Instance;
+use super::unseen::{self, Unseen};
 use headworks_region::io::{IoRegion, RULES};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -33,9 +35,19 @@ fn rings_of(pid: u32) -> u32 {
     links.filter(|link| link.as_os_str() == "anon_inode:[io_uring]").count() as u32
 }
 
-fn process_of(thread: u32) -> Option<u32> {
+pub(super) fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// Children of a process that it has not waited for.
+pub(super) fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |text: String| {
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+    };
+    texts.flat_map(numbers).collect()
 }
 
 /// The rings of a program, and of all processes whose files are governed with its own.
@@ -53,8 +65,9 @@ pub(super) fn rings(instance: &Instance, region: &IoRegion) -> Vec<Rings> {
 }
 
 /// Messages about them, a line each.
-pub(super) fn lines(rings: &[Rings], mapped_files: u64) -> Vec<String> {
+pub(super) fn lines(rings: &[Rings], unseen: &[Unseen], mapped_files: u64) -> Vec<String> {
     let mut lines: Vec<String> = rings.iter().map(|rings| rings.line()).collect();
+    lines.extend(unseen.iter().map(Unseen::line));
     if mapped_files > 0 {
         lines.push(format!("files written by mapping, and seen at msync only: {mapped_files}"));
     }
@@ -67,5 +80,6 @@ pub fn report(instance: &Instance) -> Vec<String> {
         return Vec::new();
     }
     let Ok(region) = instance.open_io() else { return Vec::new() };
-    lines(&rings(instance, &region), region.unheld.mapped_files.load(Relaxed))
+    let unseen = unseen::processes(instance, &region);
+    lines(&rings(instance, &region), &unseen, region.unheld.mapped_files.load(Relaxed))
 }

@@ -31,6 +31,8 @@ pub(crate) struct Elf {
     pub(crate) imports: BTreeSet<String>,
     /// Names of the functions that it exports.
     pub(crate) exports: BTreeSet<String>,
+    /// It was made by Go's compiler, whose programs call the kernel by their own instructions.
+    pub(crate) go: bool,
 }
 
 impl Elf {
@@ -120,7 +122,9 @@ fn symbols<H: FileHeader<Endian = Endianness>>(
     all: &[u8],
     elf: &mut Elf,
 ) -> object::Result<()> {
-    // Sections are found by their kinds: their names do not matter.
+    // Sections are found by their kinds: their names do not matter, but for Go's.
+    let names = header.sections(endian, all)?;
+    elf.go = names.section_by_name(endian, b".go.buildinfo").is_some();
     let headers = header.section_headers(endian, all)?;
     let sections = SectionTable::<H>::new(headers, StringTable::default());
     let symbols = sections.symbols(endian, all, SHT_DYNSYM)?;
@@ -158,6 +162,16 @@ mod tests {
         assert!(elf.interpreter.is_some());
         assert!(elf.imports.contains("close"), "{:?}", elf.imports);
         assert!(elf.needed.iter().any(|name| name.starts_with("libc.")), "{:?}", elf.needed);
+    }
+
+    #[test]
+    fn a_program_of_go_is_known() {
+        let Ok(go) = super::super::resolve(Path::new("go")) else {
+            println!("skipped: no Go (apt-get install golang-go)");
+            return;
+        };
+        assert!(read(&go).unwrap().unwrap().go);
+        assert!(!parse(&this_program()).unwrap().go);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub enum Binary {
         imports: std::collections::BTreeSet<String>,
         /// Libraries that it needs.
         needed: Vec<String>,
+        /// Go's compiler made it: it calls the kernel without the C library.
+        go: bool,
     },
     /// A script; the programs that it starts are preloaded too, unless it clears the environment.
     Script {
@@ -42,6 +44,11 @@ impl Binary {
         match self {
             Binary::Dynamic { path, .. } | Binary::Script { path, .. } => path,
         }
+    }
+
+    /// Whether it makes its own system calls, so that no hook sees them.
+    pub fn calls_the_kernel(&self) -> bool {
+        matches!(self, Binary::Dynamic { go: true, .. })
     }
 
     /// Hooked symbols that the program itself imports. Its libraries may import more. Of programs
@@ -116,8 +123,9 @@ pub enum PreflightError {
     },
     /// It is linked statically.
     #[error(
-        "{} is linked statically, so no library can be preloaded into it and the gate would see nothing.\n  \
-         Use a dynamically linked build, such as Debian's: `sudo apt-get install mariadb-server`.", path.display()
+        "{} is linked statically: it makes its own system calls, and no library can be preloaded into it. \
+         Neither its clients nor its files would be governed.\n  \
+         Use a dynamically linked build{}.", path.display(), dynamic_build(path)
     )]
     Static {
         /// The file.
@@ -177,7 +185,8 @@ fn judge(path: PathBuf, elf: Elf) -> Result<Binary, PreflightError> {
     }
     match elf.interpreter {
         Some(interpreter) => {
-            Ok(Binary::Dynamic { path, interpreter, imports: elf.imports, needed: elf.needed })
+            let (imports, needed, go) = (elf.imports, elf.needed, elf.go);
+            Ok(Binary::Dynamic { path, interpreter, imports, needed, go })
         }
         None => Err(PreflightError::Static { path }),
     }
@@ -242,6 +251,15 @@ fn not_found_mend(name: &Path) -> String {
             "Install it with `sudo apt-get install postgresql`, or give its full path after `--`.".to_owned()
         }
         other => format!("Check the spelling, or give its full path after `--`; `dpkg -S {other}` finds its package."),
+    }
+}
+
+/// Where a dynamically linked build comes from, for servers that we know.
+fn dynamic_build(path: &Path) -> &'static str {
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("mariadbd" | "mysqld") => ", such as Debian's: `sudo apt-get install mariadb-server`",
+        Some("postgres") => ", such as Debian's: `sudo apt-get install postgresql`",
+        _ => "",
     }
 }
 
@@ -382,7 +400,9 @@ mod tests {
             little: cfg!(target_endian = "little"),
             ..Elf::default()
         };
-        let error = judge(PathBuf::from("mariadbd"), elf).unwrap_err().to_string();
-        assert!(error.contains("linked statically"), "{error}");
+        let error = |name| judge(PathBuf::from(name), elf.clone()).unwrap_err().to_string();
+        assert!(error("mariadbd").contains("linked statically"), "{}", error("mariadbd"));
+        assert!(error("mariadbd").contains("apt-get install mariadb-server"));
+        assert!(!error("busybox").contains("mariadb"), "{}", error("busybox"));
     }
 }

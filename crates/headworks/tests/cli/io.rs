@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+
+use headworks_rig::find_program;
 
 use crate::support::{RunDir, signal, text, wait_until};
 
@@ -80,4 +83,106 @@ fn files_are_held_after_the_daemons_death_and_doctor_says_so() {
     assert!(refusal.contains("where volumes run"), "{refusal}");
     run.ok(["io", "set", "--name", "left", "--scheduler", "noop"]);
     assert!(doctor().contains("all requests pass") && !doctor().contains("still holds"));
+}
+
+/// Writes a mebibyte, and waits.
+const WRITER: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+    int main(int argc, char **argv) {\n\
+        int fd = open(argv[1], O_WRONLY | O_CREAT, 0600);\n\
+        write(fd, calloc(1, 1 << 20), 1 << 20);\n\
+        fsync(fd);\n\
+        sleep(600);\n}\n";
+
+/// The same, in Go, with a library of C: such a program is linked dynamically.
+const GO_WRITER: &str = "package main\n\nimport \"C\"\nimport (\"os\"; \"time\")\n\n\
+    func main() {\n\
+        file, _ := os.Create(os.Args[1])\n\
+        file.Write(make([]byte, 1<<20))\n\
+        file.Sync()\n\
+        time.Sleep(600 * time.Second)\n}\n";
+
+fn static_writer(run: &RunDir) -> Option<PathBuf> {
+    let compiler = find_program("cc").or_else(|| {
+        println!("skipped: no C compiler (apt-get install gcc libc6-dev)");
+        None
+    })?;
+    let (source, made) = (run.file("writer.c", WRITER), run.file("writer", ""));
+    let mut command = Command::new(compiler);
+    let output = command.args(["-static", "-w", "-o"]).args([&made, &source]).output().unwrap();
+    if !output.status.success() {
+        println!("skipped: no static C library (apt-get install libc6-dev)");
+    }
+    output.status.success().then_some(made)
+}
+
+fn go_writer(run: &RunDir) -> Option<PathBuf> {
+    let Some(go) = find_program("go") else {
+        println!("skipped: no Go (apt-get install golang-go)");
+        return None;
+    };
+    let (source, made) = (run.file("writer.go", GO_WRITER), run.file("go-writer", ""));
+    let mut command = Command::new(go);
+    command.args(["build", "-o"]).args([&made, &source]);
+    command.env("CGO_ENABLED", "1").env("GOFLAGS", "").env("GO111MODULE", "off");
+    let output = command.output().unwrap();
+    if !output.status.success() {
+        println!("skipped: Go makes no program here: {}", text(&output));
+    }
+    output.status.success().then_some(made)
+}
+
+/// A writer that a shell started under `--io` is told of by every command.
+fn writes_unseen(run: &RunDir, program: &Path) {
+    // On storage: what lies in memory is not governed.
+    let file = Path::new("/var/tmp").join(format!("headworks-unseen-{}", std::process::id()));
+    let script = format!("{} {}; true", program.display(), file.display());
+    let mut command = run.headworks(["run", "--name", "unseen", "--io", "split-deadline"]);
+    command.args(["--profile", "generic", "--", "sh", "-c", &script]).stderr(Stdio::null());
+    let _running = Running(command.process_group(0).spawn().unwrap());
+    let top = || -> Value {
+        let output = run.headworks(["io", "top", "--json", "--name", "unseen"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    };
+    wait_until("it is told of", || !top()["unseen"][0].is_null());
+    let unseen = top()["unseen"].as_array().unwrap().clone();
+    assert_eq!((unseen.len(), &unseen[0]["seen_bytes"]), (1, &0.into()), "{unseen:?}");
+    assert_eq!(unseen[0]["why"], "makes its own system calls", "{unseen:?}");
+    let once = ["io", "top", "-d", "0.1", "--count", "1", "--name", "unseen"];
+    for said in [run.ok(once), run.ok(["status", "--name", "unseen"])] {
+        assert!(said.contains("makes its own system calls"), "{said}");
+    }
+    let doctor = text(&run.headworks(["doctor", "sh"]).output().unwrap());
+    assert!(doctor.contains("makes its own system calls"), "{doctor}");
+    let _ = fs::remove_file(file);
+}
+
+#[test]
+fn a_static_program_is_said_to_be_not_governed() {
+    let run = RunDir::new();
+    let Some(program) = static_writer(&run) else { return };
+    let program_text = program.to_str().unwrap();
+    let refusal = run.refused(["run", "--io", "rcp", "--", program_text]);
+    let doctor = text(&run.headworks(["doctor", program_text]).output().unwrap());
+    for said in [refusal, doctor] {
+        assert!(said.contains("makes its own system calls") && !said.contains("maria"), "{said}");
+    }
+    writes_unseen(&run, &program);
+}
+
+#[test]
+fn a_program_of_go_is_said_to_be_not_governed() {
+    let run = RunDir::new();
+    let Some(program) = go_writer(&run) else { return };
+    let program_text = program.to_str().unwrap();
+    let args = ["run", "--name", "go", "--io", "rcp", "--", program_text, "/dev/null"];
+    let mut child = run.headworks(args).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let running = Running(child);
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("io top")).collect();
+    drop(running);
+    assert!(said.iter().any(|line| line.contains("makes its own system calls")), "{said:?}");
+    let doctor = text(&run.headworks(["doctor", program_text]).output().unwrap());
+    assert!(doctor.contains("makes its own system calls"), "{doctor}");
+    writes_unseen(&run, &program);
 }
