@@ -32,7 +32,10 @@ pub mod kind;
 pub mod noop;
 pub mod owners;
 pub mod plug;
+pub mod quanta;
 pub mod rcp;
+pub mod sfq;
+pub mod share;
 pub mod sorted;
 pub mod table;
 #[cfg(test)]
@@ -43,7 +46,10 @@ pub use cfq::Cfq;
 pub use deadline::Deadline;
 pub use kind::SchedulerKind;
 pub use noop::Noop;
+pub use quanta::Quanta;
 pub use rcp::Rcp;
+pub use sfq::Sfq;
+pub use share::Share;
 
 use crate::Nanos;
 
@@ -163,8 +169,8 @@ pub enum Dispatch {
 
 /// A scheduler of the block level.
 ///
-/// Flushes are no business of a scheduler: the queue orders them against the writes that they
-/// cover. All others come here.
+/// A volume's queue orders flushes itself, against the writes that they cover. All others come here.
+/// Only [`Sfq`] and [`Quanta`] share flushes out, too, if a store gives them any.
 pub trait BlockScheduler: Send {
     /// Name, as configuration has it.
     fn name(&self) -> &'static str;
@@ -204,6 +210,21 @@ pub trait BlockScheduler: Send {
     /// that has no room for another cause.
     fn set_cause_deadlines(&mut self, cause: u32, read: Nanos, write: Nanos) -> bool {
         let _ = (cause, read, write);
+        false
+    }
+
+    /// The application `cause` has this share from then on; without one, the usual. Says whether
+    /// the scheduler keeps to it: one without shares does not, nor one that has no room for
+    /// another application.
+    fn set_share(&mut self, cause: u32, share: Option<Share>) -> bool {
+        let _ = (cause, share);
+        false
+    }
+
+    /// The device has at most this many requests from then on, and at most `best_effort` of
+    /// best-effort applications; at least one of each. Says whether the scheduler keeps to it.
+    fn set_depth(&mut self, depth: u32, best_effort: u32) -> bool {
+        let _ = (depth, best_effort);
         false
     }
 }

@@ -2,8 +2,8 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::block::{
-    Afq, BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, Rcp, SECTOR_BYTES, SchedulerKind,
-    afq, cfq, deadline, rcp,
+    Afq, BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, Quanta, Rcp, SECTOR_BYTES,
+    SchedulerKind, Sfq, afq, cfq, deadline, quanta, rcp, sfq,
 };
 use headworks_volume::model::{Device, hdd};
 use headworks_volume::sim::{Job, Outcome, Pattern, run};
@@ -87,6 +87,12 @@ fn merging_makes_large_requests_of_small_ones() {
             }
             SchedulerKind::Rcp => {
                 Box::new(Rcp::new(rcp::Settings { limits, ..Default::default() }))
+            }
+            SchedulerKind::Sfq => {
+                Box::new(Sfq::new(sfq::Settings { limits, ..Default::default() }))
+            }
+            SchedulerKind::Quanta => {
+                Box::new(Quanta::new(quanta::Settings { limits, ..Default::default() }))
             }
         };
         let apart = simulate(apart.as_mut(), &plain_disk(), &[small, other], 10)[0].mb_per_s();

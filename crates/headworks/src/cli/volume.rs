@@ -109,7 +109,7 @@ pub struct Create {
     /// Seed of what is random in the model
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Order of the requests that wait: noop, deadline, cfq, afq or rcp
+    /// Order of the requests that wait: noop, deadline, cfq, afq, rcp, sfq or quanta
     #[arg(long, default_value = "noop")]
     pub scheduler: String,
     /// Layers; may be given several times

@@ -5,9 +5,10 @@
 //! knows how long it takes, and must tell a random request of 4 KiB from a sequential one.
 //!
 //! # The primitive
-//! `cost = |sector − head| · seek + sectors · transfer`, where head is the sector after the last
-//! request: a seek proportional to the distance, a transfer proportional to the size. This is the
-//! estimate that AFQ charges with (Split, section 2.5.1).
+//! `cost = request + |sector − head| · seek + sectors · transfer`, where head is the sector after the
+//! last request: a seek proportional to the distance, a transfer proportional to the size. This is
+//! the estimate that AFQ charges with (Split, section 2.5.1), where `request` is zero. Without
+//! seeks, it counts requests and bytes: right for an array, whose arms nobody sees.
 //!
 //! # Worked example
 //! A seek over a span of 1,000,000 sectors takes 10 ms, and the transfer of a sector 2 µs. From
@@ -26,18 +27,26 @@ pub struct SeekCost {
     pub span_sectors: u64,
     /// Time of a sector.
     pub transfer: Nanos,
+    /// Time of a request, however small.
+    pub request: Nanos,
     head: u64,
 }
 
 impl SeekCost {
     /// A device with its head at sector 0.
     pub const fn new(seek: Nanos, span_sectors: u64, transfer: Nanos) -> Self {
-        SeekCost { seek, span_sectors, transfer, head: 0 }
+        SeekCost { seek, span_sectors, transfer, request: Nanos(0), head: 0 }
+    }
+
+    /// A device that is charged by requests and bytes, wherever they are.
+    pub const fn by_size(request: Nanos, transfer: Nanos) -> Self {
+        SeekCost { seek: Nanos(0), span_sectors: 0, transfer, request, head: 0 }
     }
 
     /// What `request` would cost if it were next.
     pub fn of(&self, request: &Request) -> Nanos {
-        let transfer = Nanos(self.transfer.0.saturating_mul(u64::from(request.sectors)));
+        let transfer = self.transfer.0.saturating_mul(u64::from(request.sectors));
+        let transfer = Nanos(self.request.0.saturating_add(transfer));
         if self.span_sectors == 0 {
             return transfer;
         }
@@ -73,5 +82,12 @@ mod tests {
     fn flash_has_no_seeks() {
         let mut cost = SeekCost::new(Nanos::from_millis(10), 0, Nanos(2_000));
         assert_eq!(cost.charge(&read(500_000, 8)), Nanos(16_000));
+    }
+
+    #[test]
+    fn an_array_is_charged_by_requests_and_bytes() {
+        let mut cost = SeekCost::by_size(Nanos(1_000), Nanos(2));
+        assert_eq!(cost.charge(&read(500_000, 8)), Nanos(1_016));
+        assert_eq!(cost.charge(&read(0, 0)), Nanos(1_000));
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, Rcp, afq, cfq};
+use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, Quanta, Rcp, Sfq, afq, cfq, sfq};
 
 /// A scheduler that configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,16 +18,22 @@ pub enum SchedulerKind {
     Afq,
     /// [`Rcp`].
     Rcp,
+    /// [`Sfq`].
+    Sfq,
+    /// [`Quanta`].
+    Quanta,
 }
 
 impl SchedulerKind {
     /// All of them.
-    pub const ALL: [SchedulerKind; 5] = [
+    pub const ALL: [SchedulerKind; 7] = [
         SchedulerKind::Noop,
         SchedulerKind::Deadline,
         SchedulerKind::Cfq,
         SchedulerKind::Afq,
         SchedulerKind::Rcp,
+        SchedulerKind::Sfq,
+        SchedulerKind::Quanta,
     ];
 
     /// Name, as configuration has it.
@@ -38,6 +44,8 @@ impl SchedulerKind {
             SchedulerKind::Cfq => "cfq",
             SchedulerKind::Afq => "afq",
             SchedulerKind::Rcp => "rcp",
+            SchedulerKind::Sfq => "sfq",
+            SchedulerKind::Quanta => "quanta",
         }
     }
 
@@ -56,6 +64,9 @@ impl SchedulerKind {
             SchedulerKind::Afq if rotational => Box::new(Afq::default()),
             SchedulerKind::Afq => Box::new(Afq::new(afq::Settings::flash())),
             SchedulerKind::Rcp => Box::new(Rcp::default()),
+            SchedulerKind::Sfq if rotational => Box::new(Sfq::default()),
+            SchedulerKind::Sfq => Box::new(Sfq::new(sfq::Settings::flash())),
+            SchedulerKind::Quanta => Box::new(Quanta::default()),
         }
     }
 
@@ -101,6 +112,8 @@ impl FromStr for SchedulerKind {
             "cfq" => Ok(SchedulerKind::Cfq),
             "afq" => Ok(SchedulerKind::Afq),
             "rcp" => Ok(SchedulerKind::Rcp),
+            "sfq" => Ok(SchedulerKind::Sfq),
+            "quanta" => Ok(SchedulerKind::Quanta),
             _ => Err(UnknownScheduler { name: name.to_owned() }),
         }
     }

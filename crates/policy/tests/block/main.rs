@@ -2,6 +2,7 @@
 //! completions.
 
 mod afq_shares;
+mod sfq_shares;
 
 use headworks_policy::Nanos;
 use headworks_policy::block::{

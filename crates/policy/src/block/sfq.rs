@@ -1,0 +1,359 @@
+//! Fair queueing with depth by application: start-time fair queueing, SFQ(D).
+//!
+//! # Problem
+//! A store serves applications of many hosts, and each has a queue of its own length. Its device
+//! wants many requests at a time: fifteen disks are idle under one. So shares must hold although D
+//! requests are with the device, where no scheduler reaches them. Shares must also *multiply*: an
+//! application with one half at its host, whose host has one half at the store, must get a quarter.
+//! Quanta of time do not give that ([`super::quanta`]).
+//!
+//! # The primitive
+//! Each application has a *tag*: what it was given so far, in cost divided by weight. While fewer
+//! than D requests are with the device, the application with the least tag goes next. Its tag grows
+//! by `cost / weight` at the dispatch. The *virtual time* is the tag at which the last dispatch
+//! began; an application that comes with nothing in the queue starts there, at the earliest. It has
+//! no claim on what it did not ask for. When nothing waits and nothing is with the device, all
+//! start alike.
+//!
+//! * **Cost.** A [`SeekCost`]: model time of the device, or requests and bytes
+//!   ([`SeekCost::by_size`]) for an array. Not the measured time: with D requests in the device,
+//!   that is mostly the time of others.
+//! * **Weights** change while requests wait. The part of a tag that is ahead of the virtual time is
+//!   scaled: a large request that a small weight was charged for does not bind the application
+//!   after its weight has grown.
+//! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application that
+//!   waits for the device, and not for its share, gains nothing by a greater share. It gains when
+//!   fewer requests of others are in the device before it.
+//! * **Flushes** go before the other requests of their application, and wait for nobody else's
+//!   beyond their share. They are charged [`Settings::flush`], lest endless flushes be free.
+//!
+//! # Invariants
+//! Work-conserving: while a request waits, D are with the device, or all that wait are best effort
+//! and as many of these as may are with the device. While applications i and j both wait, cᵢ and cⱼ
+//! are their largest costs and no bound on best effort binds,
+//! `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ` for the cost W that was dispatched. What was completed may
+//! differ by what is with the device: (D + 1) requests more. So nobody starves: an application that
+//! waits is passed over by each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
+//!
+//! # Worked example
+//! Requests of cost 1; A has weight 2, B weight 1, depth 3. Tags from zero: A goes (tag ½), B (1),
+//! A (1); the device is full. One is completed: A and B are both at 1, and A came to wait first: A
+//! (1½), then B (2), A (2), …: two of A for each of B.
+//!
+//! Sources: Goyal, Vin and Cheng, *Start-time fair queueing* (1996); Jin, Chase and Kaur,
+//! *Interposed proportional sharing for a storage service utility* (2004): SFQ(D). The bound on
+//! best effort, the scaled tags and the flushes are additions.
+
+#[cfg(test)]
+mod tests;
+
+use super::cost::SeekCost;
+use super::fifo::{Links, List};
+use super::owners::{self, Owners};
+use super::share::{Share, Shares};
+use super::table::{Limits, Table};
+use super::{Added, BlockScheduler, Dispatch, Index, Operation, Request};
+use crate::Nanos;
+
+/// Tunables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Requests with the device, D. Default 4 for a disk, 32 for flash, twice the disks for an
+    /// array. Smaller: shares hold better, and short waits in the device. Larger: more of the
+    /// device's throughput.
+    pub depth: u32,
+    /// How many of them may be best effort, at least one. Default: all.
+    pub best_effort_depth: u32,
+    /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for
+    /// flash and arrays.
+    pub seek: Nanos,
+    /// Model time of a request, however small. Default zero; 20 µs for flash.
+    pub request: Nanos,
+    /// Model time of the transfer of a sector. Default 4 µs (128 MB/s); 1 µs for flash.
+    pub transfer: Nanos,
+    /// Model time of a flush. Default 10 ms; 100 µs for flash.
+    pub flush: Nanos,
+    /// How large merges may become.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            depth: 4,
+            best_effort_depth: u32::MAX,
+            seek: Nanos::from_millis(12),
+            request: Nanos(0),
+            transfer: Nanos::from_micros(4),
+            flush: Nanos::from_millis(10),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// For flash: a seek costs nothing there.
+    pub fn flash() -> Self {
+        Settings {
+            depth: 32,
+            seek: Nanos(0),
+            request: Nanos::from_micros(20),
+            transfer: Nanos::from_micros(1),
+            flush: Nanos::from_micros(100),
+            ..Settings::default()
+        }
+    }
+
+    /// For an array: twice as many requests as disks, charged by requests and bytes.
+    pub fn array(disks: u32, request: Nanos, transfer: Nanos) -> Self {
+        Settings { depth: 2 * disks, seek: Nanos(0), request, transfer, ..Settings::default() }
+    }
+}
+
+/// Keeps quotients of tags exact enough: the unit of a tag is 2⁻²⁰ ns for a weight of one.
+const SCALE: u32 = 20;
+
+/// When to ask again if a completion is to come before: it asks by itself.
+const LATER: Nanos = Nanos::from_millis(100);
+
+/// Whose requests a flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Application(u32);
+
+impl owners::Owner for Application {
+    const NOBODY: Application = Application(0);
+
+    fn word(self) -> u64 {
+        self.0.into()
+    }
+}
+
+/// What is kept of one application.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// Cost given, divided by the weight.
+    tag: u128,
+    share: Share,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Sfq {
+    settings: Settings,
+    table: Table,
+    arrival: Links,
+    flows: Owners<Application, Flow>,
+    shares: Shares,
+    links: Links,
+    /// Flows with requests that wait, in the order in which they came to wait.
+    ring: List,
+    cost: SeekCost,
+    /// Virtual time.
+    reached: u128,
+    /// The greatest tag.
+    furthest: u128,
+    inflight: u32,
+    inflight_best_effort: u32,
+}
+
+impl Default for Sfq {
+    fn default() -> Self {
+        Sfq::new(Settings::default())
+    }
+}
+
+impl Sfq {
+    /// Empty.
+    pub fn new(settings: Settings) -> Self {
+        // The span grows with what is asked for; without seeks it stays zero.
+        let span = u64::from(settings.seek > Nanos(0));
+        let mut cost = SeekCost::new(settings.seek, span, settings.transfer);
+        cost.request = settings.request;
+        Sfq {
+            settings,
+            table: Table::new(settings.limits),
+            arrival: Links::default(),
+            flows: Owners::default(),
+            shares: Shares::default(),
+            links: Links::default(),
+            ring: List::EMPTY,
+            cost,
+            reached: 0,
+            furthest: 0,
+            inflight: 0,
+            inflight_best_effort: 0,
+        }
+    }
+
+    /// Whether an application other than `cause` has requests that wait. If none has, what `cause`
+    /// gets is lent to it.
+    pub fn others_wait(&self, cause: u32) -> bool {
+        let own = self.flows.find(Application(cause));
+        self.ring
+            .first()
+            .is_some_and(|first| Some(first) != own || self.links.next(first).is_some())
+    }
+
+    fn flow_of(&self, index: Index) -> Index {
+        // The mark is the flow's number, which is below REQUESTS.
+        self.table.entry(index).mark as u16
+    }
+
+    fn open(&mut self, cause: u32) -> Index {
+        self.flows.find(Application(cause)).unwrap_or_else(|| {
+            let flow = self.flows.open(Application(cause));
+            self.flows.get_mut(flow).extra = Flow { tag: 0, share: self.shares.get(cause) };
+            flow
+        })
+    }
+
+    /// The flow to serve next: the least tag, of equals whoever came to wait first. Looks at all
+    /// that wait: applications are few, and a tag changes with every request.
+    fn choose(&self) -> Option<Index> {
+        let most = self.settings.best_effort_depth.max(1);
+        let full = self.inflight_best_effort >= most;
+        let mut best: Option<(u128, Index)> = None;
+        let mut at = self.ring.first();
+        while let Some(flow) = at {
+            let Flow { tag, share } = self.flows.get(flow).extra;
+            let may = !(full && share.best_effort);
+            if may && best.is_none_or(|(least, _)| tag.max(self.reached) < least) {
+                best = Some((tag.max(self.reached), flow));
+            }
+            at = self.links.next(flow);
+        }
+        best.map(|(_, flow)| flow)
+    }
+
+    fn serve(&mut self, flow: Index) -> Option<Index> {
+        let queue = self.flows.get_mut(flow);
+        let index = self.arrival.pop_front(&mut queue.arrival)?;
+        queue.waiting -= 1;
+        if queue.waiting == 0 {
+            self.links.remove(&mut self.ring, flow);
+        }
+        self.table.take(index);
+        let cost = self.charge(index);
+        let extra = &mut self.flows.get_mut(flow).extra;
+        let start = extra.tag.max(self.reached);
+        extra.tag = start + (u128::from(cost.0) << SCALE) / u128::from(extra.share.weight);
+        self.furthest = self.furthest.max(extra.tag);
+        self.reached = start;
+        self.begin(index);
+        Some(index)
+    }
+
+    fn charge(&mut self, index: Index) -> Nanos {
+        let request = self.table.entry(index).request;
+        if request.operation == Operation::Flush {
+            return self.settings.flush.max(Nanos(1));
+        }
+        if self.cost.span_sectors > 0 {
+            self.cost.span_sectors = self.cost.span_sectors.max(request.end());
+        }
+        // Even what moves nothing takes a moment, so that nobody is served for ever for nothing.
+        self.cost.charge(&request).max(Nanos(1))
+    }
+
+    /// `index` is on its way to the device.
+    fn begin(&mut self, index: Index) {
+        let flow = self.flow_of(index);
+        let queue = self.flows.get_mut(flow);
+        queue.inflight += 1;
+        self.inflight += 1;
+        self.inflight_best_effort += u32::from(queue.extra.share.best_effort);
+    }
+
+    /// `index` is no longer with the device.
+    fn end(&mut self, index: Index) -> Index {
+        let flow = self.flow_of(index);
+        let queue = self.flows.get_mut(flow);
+        queue.inflight -= 1;
+        self.inflight -= 1;
+        self.inflight_best_effort -= u32::from(queue.extra.share.best_effort);
+        flow
+    }
+}
+
+impl BlockScheduler for Sfq {
+    fn name(&self) -> &'static str {
+        "sfq"
+    }
+
+    fn add(&mut self, now: Nanos, index: Index, request: &Request) -> Added {
+        let flow = self.open(request.cause);
+        let found = self.table.find_merge(request, true, |entry| entry.mark == u64::from(flow));
+        if let Some(added) = found {
+            self.table.merge(added, request);
+            return added;
+        }
+        self.table.insert(now, index, request, flow.into());
+        let queue = self.flows.get_mut(flow);
+        queue.members += 1;
+        queue.waiting += 1;
+        if request.operation == Operation::Flush {
+            self.arrival.push_front(&mut queue.arrival, index);
+        } else {
+            self.arrival.push_back(&mut queue.arrival, index);
+        }
+        if queue.waiting == 1 {
+            queue.extra.tag = queue.extra.tag.max(self.reached);
+            self.links.push_back(&mut self.ring, flow);
+        }
+        Added::Queued
+    }
+
+    fn dispatch(&mut self, now: Nanos) -> Dispatch {
+        if let Some(index) = self.table.take_returned() {
+            self.begin(index);
+            return Dispatch::Request(index);
+        }
+        if self.table.waiting() == 0 {
+            return Dispatch::Idle;
+        }
+        let full = self.inflight >= self.settings.depth.max(1);
+        let next = if full { None } else { self.choose().and_then(|flow| self.serve(flow)) };
+        next.map_or(Dispatch::Wait(now + LATER), Dispatch::Request)
+    }
+
+    fn deactivated(&mut self, _now: Nanos, index: Index) {
+        self.end(index);
+        self.table.give_back(index);
+    }
+
+    fn completed(&mut self, _now: Nanos, index: Index, _service: Nanos) {
+        let flow = self.end(index);
+        self.table.forget(index);
+        self.flows.get_mut(flow).members -= 1;
+        if self.inflight == 0 && self.table.waiting() == 0 {
+            self.reached = self.furthest;
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.table.waiting()
+    }
+
+    fn set_share(&mut self, cause: u32, share: Option<Share>) -> bool {
+        let set = self.shares.set(cause, share);
+        if let Some(flow) = self.flows.find(Application(cause)) {
+            let share = self.shares.get(cause);
+            let queue = self.flows.get_mut(flow);
+            let old = core::mem::replace(&mut queue.extra.share, share);
+            let ahead = queue.extra.tag.saturating_sub(self.reached);
+            // A tag is ahead by one request at most, so the product fits.
+            let ahead = ahead * u128::from(old.weight) / u128::from(share.weight);
+            queue.extra.tag = queue.extra.tag.min(self.reached) + ahead;
+            let inflight = u32::from(queue.inflight);
+            self.inflight_best_effort -= if old.best_effort { inflight } else { 0 };
+            self.inflight_best_effort += if share.best_effort { inflight } else { 0 };
+        }
+        set
+    }
+
+    fn set_depth(&mut self, depth: u32, best_effort: u32) -> bool {
+        self.settings.depth = depth;
+        self.settings.best_effort_depth = best_effort;
+        true
+    }
+}

@@ -1,0 +1,156 @@
+//! Tags, depth, live shares, best effort and flushes.
+
+use super::super::testing::read;
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// Each request costs 1 ms, wherever it is.
+fn plain(depth: u32) -> Settings {
+    Settings { depth, ..Settings::array(1, Nanos(MS), Nanos(0)) }
+}
+
+fn of(cause: u32, sector: u64) -> Request {
+    Request { cause, ..read(10 * sector, 1) }
+}
+
+fn share(weight: u32) -> Option<Share> {
+    Some(Share { weight, best_effort: false })
+}
+
+fn next(sfq: &mut Sfq) -> Option<Index> {
+    match sfq.dispatch(Nanos(0)) {
+        Dispatch::Request(index) => Some(index),
+        _ => None,
+    }
+}
+
+/// Applications of these weights, each with requests in the queue at all times; whose go.
+fn order(sfq: &mut Sfq, count: usize, applications: u32) -> String {
+    let mut sector = 0;
+    for index in 0..10 * applications as Index {
+        sector += 1;
+        sfq.add(Nanos(0), index, &of(u32::from(index) % applications, sector));
+    }
+    let mut order = String::new();
+    let mut device = std::collections::VecDeque::new();
+    while order.len() < count {
+        while let Some(index) = next(sfq) {
+            device.push_back(index);
+            order.push(char::from(b'A' + (u32::from(index) % applications) as u8));
+        }
+        let index = device.pop_front().expect("the device has something");
+        sfq.completed(Nanos(0), index, Nanos(0));
+        sector += 1;
+        sfq.add(Nanos(0), index, &of(u32::from(index) % applications, sector));
+    }
+    order
+}
+
+#[test]
+fn the_worked_example() {
+    let mut sfq = Box::new(Sfq::new(plain(3)));
+    sfq.set_share(0, share(2));
+    sfq.set_share(1, share(1));
+    assert_eq!(order(&mut sfq, 9, 2), "ABAABAABA");
+}
+
+#[test]
+fn depth_is_never_exceeded_and_always_used() {
+    let mut sfq = Box::new(Sfq::new(plain(3)));
+    for index in 0..10 {
+        sfq.add(Nanos(0), index, &of(index.into(), index.into()));
+    }
+    assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 3);
+    sfq.completed(Nanos(0), 0, Nanos(0));
+    assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 1);
+    assert!(sfq.set_depth(5, 5));
+    assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 2);
+}
+
+#[test]
+fn a_weight_counts_from_the_next_request() {
+    let mut sfq = Box::new(Sfq::new(plain(1)));
+    sfq.set_share(0, share(1_000));
+    sfq.set_share(1, share(1));
+    let before = order(&mut sfq, 100, 2);
+    assert_eq!(before.matches('B').count(), 1, "{before}");
+    // B was charged 1,000 times as much for its one request. That is no debt under equal weights.
+    sfq.set_share(1, share(1_000));
+    let mut served = [0; 2];
+    for _ in 0..10 {
+        let index = next(&mut sfq).expect("all wait");
+        sfq.completed(Nanos(0), index, Nanos(0));
+        served[usize::from(index) % 2] += 1;
+    }
+    assert!((4..=6).contains(&served[1]), "{served:?}");
+}
+
+#[test]
+fn best_effort_is_bounded_in_the_device() {
+    let mut sfq = Box::new(Sfq::new(plain(8)));
+    sfq.set_share(1, share(100));
+    for index in 0..10 {
+        sfq.add(Nanos(0), index, &of(2, index.into()));
+        sfq.add(Nanos(0), 20 + index, &of(3, 100 + u64::from(index)));
+    }
+    assert!(sfq.set_depth(8, 2));
+    assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 2);
+    for index in 40..50 {
+        sfq.add(Nanos(0), index, &of(1, 200 + u64::from(index)));
+    }
+    let rest: Vec<_> = std::iter::from_fn(|| next(&mut sfq)).collect();
+    assert!(rest.len() == 6 && rest.iter().all(|index| *index >= 40), "{rest:?}");
+    // An application that gets a target is no longer counted.
+    sfq.set_share(2, share(100));
+    sfq.completed(Nanos(0), 40, Nanos(0));
+    assert!(next(&mut sfq).is_some());
+    // Zero is one: nobody starves.
+    sfq.set_depth(8, 0);
+    sfq.completed(Nanos(0), 20, Nanos(0));
+    for index in rest.into_iter().skip(1) {
+        sfq.completed(Nanos(0), index, Nanos(0));
+    }
+    assert!(std::iter::from_fn(|| next(&mut sfq)).any(|index| (20..30).contains(&index)));
+}
+
+#[test]
+fn a_flush_waits_for_no_backlog_and_is_not_free() {
+    let mut sfq = Box::new(Sfq::new(Settings { flush: Nanos(5 * MS), ..plain(1) }));
+    for index in 0..100 {
+        sfq.add(Nanos(0), index, &of(1, index.into()));
+        sfq.add(Nanos(0), 200 + index, &of(2, 500 + u64::from(index)));
+    }
+    next(&mut sfq);
+    let flush = Request { operation: Operation::Flush, sector: 0, sectors: 0, ..of(2, 0) };
+    sfq.add(Nanos(0), 400, &flush);
+    sfq.completed(Nanos(0), 0, Nanos(0));
+    assert_eq!(next(&mut sfq), Some(400), "before a hundred of the other and of its own");
+    // Endless flushes: each costs five requests of the other.
+    let (mut index, mut others) = (400, 0);
+    for _ in 0..60 {
+        sfq.completed(Nanos(0), index, Nanos(0));
+        if index == 400 {
+            sfq.add(Nanos(0), 400, &flush);
+        }
+        index = next(&mut sfq).expect("all wait");
+        others += u32::from(index < 200);
+    }
+    assert!((48..=51).contains(&others), "{others} of 60");
+}
+
+#[test]
+fn nothing_is_owed_after_silence() {
+    let mut sfq = Box::new(Sfq::new(plain(1)));
+    sfq.set_share(1, share(1));
+    sfq.set_share(2, share(1_000));
+    sfq.add(Nanos(0), 0, &of(1, 0));
+    assert_eq!(next(&mut sfq), Some(0));
+    sfq.completed(Nanos(0), 0, Nanos(0));
+    // Both start alike: the one that came first goes first, for all that it was charged.
+    sfq.add(Nanos(0), 1, &of(1, 1));
+    sfq.add(Nanos(0), 2, &of(2, 2));
+    assert!(!sfq.others_wait(3) || sfq.others_wait(1));
+    assert_eq!(next(&mut sfq), Some(1));
+    assert!(sfq.others_wait(1) && !sfq.others_wait(2));
+}
