@@ -3,11 +3,13 @@
 //! No request needs it: if it dies or stops, all requests pass within a second. A new one can be
 //! started beside the running database. It ends with the database and removes the instance.
 
+mod choice;
 mod heartbeat;
 mod priority;
 mod reload;
 mod saturation;
 
+pub use choice::outside;
 pub use priority::prefer;
 pub use reload::{apply_config, set_weights};
 
@@ -145,6 +147,7 @@ impl Daemon {
 
     fn tick(&mut self) {
         let now = clock::now();
+        self.look_for_profile();
         self.recorder.collect(&self.region);
         self.tuning.tick(&self.region, now);
         self.companion.tick(&self.region);
@@ -191,6 +194,12 @@ impl Daemon {
                 status.config_error = self.config_error.clone();
                 status.metrics_error = self.metrics_error.clone();
                 status.log = self.instance.log();
+                if status.gate == "closed" {
+                    status.outside = self.outside(&now);
+                }
+                if status.outside.is_some() {
+                    status.gate = "ungoverned".to_owned();
+                }
                 status.targets = self.slo.status();
                 status.cgroup = self.companion.status();
                 status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];

@@ -7,6 +7,7 @@ use headworks_region::{Mapping, RegionError, View, clock};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -244,25 +245,27 @@ impl Instance {
     /// region at its start, and names itself there with its first client. Commands and daemons map
     /// it, too, but without the library.
     pub fn mapped_by(&self) -> Option<u32> {
-        use std::os::unix::fs::MetadataExt;
-        let region = std::fs::metadata(self.region_path()).ok()?;
-        let (device, inode) = (region.dev(), region.ino().to_string());
-        let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
-        let maps = |pid: &u32| {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-            let has_region = |line: &str| {
-                let mut fields = line.split_ascii_whitespace().skip(3);
-                fields.next() == Some(&device) && fields.next() == Some(&inode)
-            };
-            text.contains("libheadworks") && text.lines().any(has_region)
-        };
         let pids = std::fs::read_dir("/proc")
             .ok()?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        pids.filter(maps)
+        pids.filter(|&pid| self.is_mapped_by(pid) == Some(true))
             .filter_map(|pid| Some((started_ticks(pid)?, pid)))
             .min()
             .map(|(_, pid)| pid)
+    }
+
+    /// Whether a process with the preloaded library has mapped the region. `None` if this user may
+    /// not know.
+    pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
+        let region = std::fs::metadata(self.region_path()).ok()?;
+        let (device, inode) = (region.dev(), region.ino().to_string());
+        let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
+        let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let has_region = |line: &str| {
+            let mut fields = line.split_ascii_whitespace().skip(3);
+            fields.next() == Some(&device) && fields.next() == Some(&inode)
+        };
+        Some(text.contains("libheadworks") && text.lines().any(has_region))
     }
 
     /// Maps its region.
@@ -273,6 +276,18 @@ impl Instance {
     /// Maps its region for reading, from any PID namespace.
     pub fn view_region(&self) -> Result<View> {
         View::open(&self.region_c_path()?).map_err(|error| self.explain(error))
+    }
+
+    /// A descriptor of its region, for programs that this process becomes or starts. Scripts use
+    /// small numbers themselves.
+    pub fn leave_region_open(&self) -> Result<i32> {
+        const FIRST: libc::c_int = 64;
+        let path = self.region_path();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path);
+        // SAFETY: fcntl takes any number; the descriptor is open meanwhile.
+        let kept = file.map(|file| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, FIRST) });
+        kept.and_then(|fd| if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(fd) })
+            .with_context(|| format!("cannot keep {} open", path.display()))
     }
 
     fn region_c_path(&self) -> Result<CString> {

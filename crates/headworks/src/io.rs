@@ -46,9 +46,17 @@ pub fn prepare(
     profile: &Profile,
 ) -> Result<()> {
     let region = instance.create_io(owner)?;
-    let mut config = config.clone();
+    config.apply(&region, rotational(Path::new(".")));
+    follow(&region, config, profile);
+    Ok(())
+}
+
+/// Writes the rules of a server's profile into its region.
+pub fn follow(region: &IoMapping, config: &IoConfig, profile: &Profile) {
     // The file's own sections decide first.
-    config.rules.extend(profile.io.iter().copied());
+    let mut rules = config.rules.clone();
+    rules.extend(profile.io.iter().copied());
+    config::io::set_rules(region, &rules);
     // Without calls by which it receives, a program has no clients. One that nobody knows shows by
     // its first answer that it has.
     let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
@@ -57,8 +65,6 @@ pub fn prepare(
     if tells {
         region.control.gate_learns();
     }
-    config.apply(&region, rotational(Path::new(".")));
-    Ok(())
 }
 
 /// The scheduler that holds calls on files of an instance; none if there is none.

@@ -13,7 +13,7 @@ pub use loops::{memcached_settings, mongodb_settings, redis_settings};
 pub use ports::{port_in_use, socket_in_use};
 pub use postgres::{owner_of_data, postgres_settings};
 pub use program::{Binary, check_binary};
-pub use server::{ServerSettings, mariadb_settings};
+pub use server::{ServerSettings, mariadb_settings, running_mariadb_settings};
 
 pub(crate) use elf::read as read_elf;
 pub(crate) use program::resolve;

@@ -39,6 +39,11 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ("closed", _) => {
             (Tone::Good, format!("closed: at most P = {p} sessions are inside at once"), None)
         }
+        ("ungoverned", _) if status.outside.is_some() => (
+            Tone::Bad,
+            format!("ungoverned: {}", printable(status.outside.as_deref().unwrap_or_default())),
+            None,
+        ),
         ("ungoverned", _) => (
             Tone::Bad,
             format!(

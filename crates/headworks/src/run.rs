@@ -75,6 +75,8 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         Some(asked) => profiles.asked(asked)?,
         None => profiles.of(binary.path()).clone(),
     };
+    // Perhaps a wrapper or a script, which starts a server that a profile knows.
+    let expected = args.profile.is_none() && profile.name == GENERIC;
     let settings = settings_of(&profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
         check_server(&profile, settings, &args.command[1..])?;
@@ -95,7 +97,9 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,
         RunAs::Caller => None,
     };
-    let plan = Plan { args, config, scheduled, profile, binary, settings, shim, instance, owner };
+    let servers = if expected { profiles.servers().collect() } else { Vec::new() };
+    let plan =
+        Plan { args, config, scheduled, profile, servers, binary, settings, shim, instance, owner };
     let result = plan.start();
     // The exec failed: the database was not started. The daemon sees this process end, and ends
     // too.
@@ -116,8 +120,9 @@ fn warn(args: &Run, profile: &Profile, binary: &Binary) {
     }
     if profile.name == GENERIC && args.profile.is_none() {
         eprintln!(
-            "headworks: warning: no profile knows {program}: a request is taken to be data that arrives after an \
-             answer, and neither clients' names nor transactions are seen; try it first: --mode dry-run; no warning: --profile {GENERIC}; \
+            "headworks: warning: no profile knows {program}: if it starts a server that a profile knows, that profile is \
+             taken; otherwise a request is taken to be data that arrives after an answer, and neither clients' names nor \
+             transactions are seen; try it first: --mode dry-run; no warning: --profile {GENERIC}; \
              others: headworks profile list"
         );
     }
@@ -345,6 +350,8 @@ struct Plan<'a> {
     /// Whether its files have a scheduler.
     scheduled: bool,
     profile: Profile,
+    /// Servers one of which the program may start; its profile is then taken instead.
+    servers: Vec<&'a str>,
     binary: Binary,
     settings: Option<ServerSettings>,
     shim: PathBuf,
@@ -359,6 +366,7 @@ impl Plan<'_> {
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
         region.declare_locks(&profile.locks);
+        region.expect_servers(self.servers.iter().copied());
         let pooled = profile.served_by == "event-loops";
         region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;
@@ -391,6 +399,11 @@ impl Plan<'_> {
             .args(&args.command[1..])
             .env("LD_PRELOAD", preload)
             .env("HEADWORKS_REGION", instance.region_path());
+        // SAFETY: geteuid has no preconditions.
+        if !profile.knows(binary.path()) && owner.is_none() && unsafe { libc::geteuid() } == 0 {
+            // It may start the server as another user, who cannot open the region.
+            command.env("HEADWORKS_REGION_FD", instance.leave_region_open()?.to_string());
+        }
         if *scheduled {
             let whose = match binary.calls_the_kernel() {
                 true => "files of other programs that it starts",

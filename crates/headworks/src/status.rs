@@ -20,8 +20,13 @@ pub struct Status {
     pub mode: String,
     /// `closed` (it may hold sessions), `off` (opened by an operator), `open` (the mode holds no
     /// session), `stale` (the daemon sends no heartbeat, so all pass) or `ungoverned` (the server
-    /// was started by another version, so all pass until it is restarted).
+    /// was started by another version, or runs `outside` the gate, so all pass until it is
+    /// restarted).
     pub gate: String,
+    /// The server, if it does not use this gate's region: it was started with an environment or as
+    /// a user that keeps it from that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<String>,
     /// The framing of the clients' protocol.
     #[serde(default)]
     pub protocol: String,
@@ -342,6 +347,7 @@ impl Status {
             parallelism: settings.parallelism,
             parallelism_auto: settings.auto,
             parallelism_search: None,
+            outside: None,
             cgroup: None,
             stall_bonus: now.bonus,
             quota_requests: settings.zeta,

@@ -28,7 +28,7 @@ pub mod peer;
 pub mod postgres;
 pub mod process;
 pub mod redis;
-mod server;
+pub mod server;
 pub mod server_waits;
 pub mod symbols;
 pub mod threads;

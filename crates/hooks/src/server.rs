@@ -1,4 +1,7 @@
-//! Which process is the server, where `headworks run` did not start it.
+//! Which process is the server, and which program, where `headworks run` did not start it.
+//!
+//! A wrapper or a script may stand between `headworks run` and the server. The profile is then
+//! chosen when the server starts ([`starts`]).
 //!
 //! A service's gate exists before its server, and the process that accepts a connection is the
 //! server. But the library is preloaded into every program that the server starts. A helper with
@@ -7,8 +10,65 @@
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
+use headworks_policy::Nanos;
+use headworks_region::clock;
 use headworks_region::layout::Region;
 use headworks_region::thread::keeping_errno;
+
+/// How long a server waits for its profile at its start. The daemon looks ten times a second.
+const PROFILE_TIMEOUT: Nanos = Nanos::from_millis(2_000);
+
+/// How often it checks.
+const PROFILE_POLL_INTERVAL: Nanos = Nanos::from_millis(2);
+
+/// A program starts behind a gate. If the profile depends on which server starts, and this is one,
+/// waits until its profile is in force. Called before the program's first instruction: no client
+/// waits for this.
+pub fn starts(region: &Region) {
+    let known = &region.known_servers;
+    if !known.expected() {
+        return;
+    }
+    let mut path = [0u8; 4096];
+    // A link may have the server's name, or lead to it.
+    let names = [called_as(), own_program(&mut path)];
+    let Some(place) = names.into_iter().flatten().find_map(|name| known.find(name)) else {
+        return;
+    };
+    let begun = clock::now();
+    known.ask(process::own_pid(), place);
+    while known.expected() {
+        let now = clock::now();
+        // Without a daemon all requests pass.
+        if now.since(begun) > PROFILE_TIMEOUT || region.heartbeat.stale(now) {
+            return;
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: PROFILE_POLL_INTERVAL.0 as _ };
+        // SAFETY: the time outlives the call. A signal ends the sleep early, which does no harm.
+        unsafe {
+            libc::syscall(libc::SYS_nanosleep, &raw const pause, core::ptr::null_mut::<u8>())
+        };
+    }
+}
+
+/// File name by which this process was executed.
+fn called_as() -> Option<&'static [u8]> {
+    // SAFETY: only asks.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const core::ffi::c_char;
+    // SAFETY: the kernel puts a C string there, which lives as long as the process.
+    let path = (!path.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(path) })?;
+    path.to_bytes().rsplit(|&byte| byte == b'/').next()
+}
+
+/// File name of the program that this process runs.
+fn own_program(path: &mut [u8]) -> Option<&[u8]> {
+    // SAFETY: the link's name is a C string, and the buffer has its length.
+    let length = unsafe {
+        let link = c"/proc/self/exe".as_ptr();
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link, path.as_mut_ptr(), path.len())
+    };
+    path.get(..usize::try_from(length).ok()?)?.rsplit(|&byte| byte == b'/').next()
+}
 
 /// The server that this process has last compared itself with; the result holds for that one.
 static JUDGED: AtomicU32 = AtomicU32::new(0);
@@ -99,6 +159,14 @@ fn read_file(path: &[u8; 32], into: &mut [u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_knows_its_name() {
+        let mut path = [0; 4096];
+        let own = std::env::current_exe().unwrap();
+        let name = own.file_name().unwrap().as_encoded_bytes();
+        assert_eq!((own_program(&mut path), called_as()), (Some(name), Some(name)));
+    }
 
     #[test]
     fn a_child_is_younger_than_its_parent() {

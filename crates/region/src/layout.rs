@@ -8,6 +8,7 @@ use crate::control::{Control, Heartbeat, PERMITS};
 use crate::declared_locks::DeclaredLockTable;
 use crate::held::HeldRing;
 use crate::histograms::Histograms;
+use crate::known_servers::KnownServers;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
 use crate::session::SessionSlot;
@@ -372,6 +373,8 @@ pub struct Region {
     pub rules: RuleTable,
     /// Locks that the profile declares.
     pub declared_locks: DeclaredLockTable,
+    /// Servers one of which is to be started.
+    pub known_servers: KnownServers,
     /// Classes.
     pub classes: [ClassSlot; CLASSES],
     pub(crate) permits: [Permit; PERMITS],
@@ -453,6 +456,7 @@ headworks_policy::layout!(Region {
     counters,
     rules,
     declared_locks,
+    known_servers,
     classes,
     permits,
     gate,

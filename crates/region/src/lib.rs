@@ -26,6 +26,7 @@ pub mod futex;
 pub mod held;
 pub mod histograms;
 pub mod io;
+pub mod known_servers;
 pub mod layout;
 pub mod lock;
 pub mod map;

@@ -199,11 +199,32 @@ impl Mapping {
         // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
         unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
     }
+
+    /// As [`Mapping::open`], by a descriptor that this process inherited and keeps: it may have
+    /// lost the right to open the file.
+    pub fn inherited(fd: i32) -> Result<Mapping, RegionError> {
+        // SAFETY: fcntl takes any number; the copy is ours.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if copy < 0 {
+            return Err(RegionError::System("cannot copy the region's descriptor", errno()));
+        }
+        let (file, pid_ns) = check(Descriptor(copy))?;
+        if is_another(pid_ns) {
+            return Err(RegionError::PidNamespace { found: pid_ns });
+        }
+        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
+        unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
+    }
 }
 
 /// Opens a file that is a region of this build; also says the PID namespace it was made in.
 fn open(path: &CStr, how: i32) -> Result<(Descriptor, u64), RegionError> {
-    let (file, found) = Descriptor::open(path, how)?;
+    check(Descriptor::open(path, how)?.0)
+}
+
+/// As [`open`], for a file that is open.
+fn check(file: Descriptor) -> Result<(Descriptor, u64), RegionError> {
+    let found = file.size()?;
     let wanted = size_of::<Region>() as u64;
     // The version first: it explains a size that differs.
     let mut head = [0u64; size_of::<Header>() / 8];
@@ -235,19 +256,24 @@ impl Descriptor {
             return Err(RegionError::System("cannot open the region", errno()));
         }
         let file = Descriptor(fd);
+        let found = file.size()?;
+        Ok((file, found))
+    }
+
+    /// How long the file is. It must be no device, and have no second name: that could be another
+    /// user's file.
+    fn size(&self) -> Result<u64, RegionError> {
         // SAFETY: all zero bytes are a valid stat buffer, and the descriptor is open.
-        let found = unsafe {
+        unsafe {
             let mut stat: libc::stat = core::mem::zeroed();
-            if libc::fstat(file.0, &mut stat) != 0 {
+            if libc::fstat(self.0, &mut stat) != 0 {
                 return Err(RegionError::System("cannot examine the region", errno()));
             }
-            // No device, and no second name for somebody else's file.
             if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink > 1 {
                 return Err(RegionError::NoRegion);
             }
-            stat.st_size as u64
-        };
-        Ok((file, found))
+            Ok(stat.st_size as u64)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::real;
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
-use headworks_hooks::{backend, files, locks, process};
+use headworks_hooks::{backend, files, locks, process, server};
 use headworks_region::io::{IoMapping, parent};
 use headworks_region::{Mapping, RegionError, lock};
 
@@ -32,8 +32,9 @@ extern "C" fn construct() {
     }
     // SAFETY: `getenv` returned a C string.
     let path = unsafe { core::ffi::CStr::from_ptr(path) };
-    match Mapping::open(path) {
+    match Mapping::open(path).or_else(|error| inherited().unwrap_or(Err(error))) {
         Ok(mapping) => {
+            server::starts(mapping.region());
             std::panic::set_hook(Box::new(|_| {}));
             // SAFETY: the handler only stores to a static and to a thread-local without destructor.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
@@ -48,6 +49,20 @@ extern "C" fn construct() {
               the gate. Start it through: headworks run\n",
         ),
     }
+}
+
+/// The region by the descriptor that `headworks run` left open: the server may run as a user that
+/// cannot open the file.
+fn inherited() -> Option<Result<Mapping, RegionError>> {
+    // SAFETY: the name is a C string, and no other thread exists yet that could change the
+    // environment.
+    let number = unsafe { libc::getenv(c"HEADWORKS_REGION_FD".as_ptr()) };
+    if number.is_null() {
+        return None;
+    }
+    // SAFETY: `getenv` returned a C string.
+    let number = unsafe { core::ffi::CStr::from_ptr(number) }.to_str().ok()?;
+    Some(Mapping::inherited(number.parse().ok()?))
 }
 
 unsafe extern "C" fn forked() {

@@ -51,21 +51,26 @@ impl IoConfig {
         named.is_some() || self.kind != SplitKind::Noop
     }
 
-    /// Writes it into a region. Those of a profile come last: there may be too many of them.
+    /// Writes it into a region.
     pub fn apply(&self, region: &IoRegion, rotational: bool) {
-        let beyond = self.rules.len().saturating_sub(RULES);
-        if beyond > 0 {
-            eprintln!(
-                "headworks: {beyond} rules of the profile for files and threads are left out: {RULES} are the most"
-            );
-        }
         region.set_hold_max(self.hold_max);
-        region.set_rules(&self.rules);
+        set_rules(region, &self.rules);
         region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);
         region.set_reads(self.background_reads);
         region.set_inheritance(self.inheritance);
         region.start(self.kind, self.rotational.unwrap_or(rotational));
     }
+}
+
+/// Replaces a region's rules. Those of a profile come last: there may be too many of them.
+pub fn set_rules(region: &IoRegion, rules: &[IoRule]) {
+    let beyond = rules.len().saturating_sub(RULES);
+    if beyond > 0 {
+        eprintln!(
+            "headworks: {beyond} rules of the profile for files and threads are left out: {RULES} are the most"
+        );
+    }
+    region.set_rules(rules);
 }
 
 /// Bytes of memory of this machine, or of the container in which this runs.

@@ -134,6 +134,10 @@ fn instance(name: &str, dir: &Path) -> Finding {
             format!("sudo systemctl restart {name}"),
         );
     }
+    let server = instance.note().map_or(0, |note| note.server_pid);
+    if let Some(outside) = crate::daemon::outside(&instance, server) {
+        return Finding::warning(&title, outside, "headworks status");
+    }
     let mut unheld = crate::io::unheld(&instance);
     unheld.retain(|line| line.starts_with("not governed"));
     if unheld.iter().any(|line| line.contains("io_uring")) {

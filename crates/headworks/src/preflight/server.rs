@@ -7,6 +7,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,12 +58,31 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does
 /// not print its option files, only the command line is read.
 pub fn mariadb_settings(program: &Path, args: &[OsString]) -> ServerSettings {
+    settings(program, args, Command::new(program))
+}
+
+/// The same for a process that runs it. The server is asked as that process's user, from its
+/// directory: it may be a program of that user's own.
+pub fn running_mariadb_settings(pid: u32, program: &Path, args: &[OsString]) -> ServerSettings {
+    let mut command = Command::new(program);
+    command.current_dir(format!("/proc/{pid}/cwd"));
+    // SAFETY: geteuid has no preconditions.
+    let own = unsafe { libc::geteuid() };
+    match std::fs::metadata(format!("/proc/{pid}")) {
+        Ok(process) if process.uid() == own => {}
+        Ok(process) => drop(command.uid(process.uid()).gid(process.gid())),
+        Err(_) => return ServerSettings::default(),
+    }
+    settings(program, args, command)
+}
+
+fn settings(program: &Path, args: &[OsString], asking: Command) -> ServerSettings {
     let leading = args.iter().take_while(|arg| names_option_files(arg)).count();
     let (files, rest) = args.split_at(leading);
     let mut settings = ServerSettings::default();
     // A script such as mariadbd-safe is not run: it might not know the option and start the server.
     if matches!(super::elf::read(program), Ok(Ok(_)))
-        && let Some(printed) = print_defaults(program, files)
+        && let Some(printed) = print_defaults(asking, files)
     {
         merge(&mut settings, &options_in(&printed));
     }
@@ -79,8 +100,7 @@ fn names_option_files(arg: &OsStr) -> bool {
 }
 
 /// The server's output; `None` if it fails or takes too long.
-fn print_defaults(program: &Path, files: &[OsString]) -> Option<String> {
-    let mut command = Command::new(program);
+fn print_defaults(mut command: Command, files: &[OsString]) -> Option<String> {
     command.args(files).args(["--print-defaults", "--help"]);
     output_of(command)
 }

@@ -14,6 +14,7 @@ use crate::config::error::{ConfigError, nearest};
 use crate::instance::Note;
 use anyhow::{Result, bail};
 use headworks_region::io::IoRule;
+use headworks_region::known_servers::is_named;
 use headworks_region::{Protocol, declared_locks::DeclaredLocks, rules::Rule};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -207,10 +208,8 @@ impl Profile {
 
     /// Whether a program is this server.
     pub fn knows(&self, program: &Path) -> bool {
-        self.servers.iter().any(|known| {
-            let rest = file_name(program).strip_prefix(known.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
-        })
+        let file = file_name(program).as_bytes();
+        self.servers.iter().any(|known| is_named(known.as_bytes(), file))
     }
 
     /// Its file's text.
@@ -291,6 +290,12 @@ impl Profiles {
     pub fn of(&self, program: &Path) -> &Profile {
         // `read_from` has put GENERIC last.
         self.known(program).unwrap_or(&self.0[self.0.len() - 1])
+    }
+
+    /// Names of all servers that have clients.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        let have_clients = self.0.iter().filter(|profile| !profile.calls.accept.is_empty());
+        have_clients.flat_map(|profile| profile.servers.iter().map(String::as_str))
     }
 
     /// The profile of the server that a program would start before it exits.

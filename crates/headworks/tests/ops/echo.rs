@@ -32,6 +32,16 @@ pub struct Echo {
 impl Echo {
     /// `None`, with a printed reason, if there is no C compiler.
     pub fn start(mode: &str, config: &str, options: &[&str]) -> Option<Echo> {
+        Echo::with(mode, config, options, &[])
+    }
+
+    /// The same with these variables. After `--` among the options comes what starts the server.
+    pub fn with(
+        mode: &str,
+        config: &str,
+        options: &[&str],
+        environment: &[(&str, &std::ffi::OsStr)],
+    ) -> Option<Echo> {
         let workshop = Workshop::open()?;
         let program = workshop.compile("echo.c", &[]);
         let run = RunDir::new();
@@ -41,12 +51,13 @@ impl Echo {
             .headworks(["run", "--name", NAME, "--config"])
             .arg(config)
             .args(options)
-            .arg("--")
+            .args((!options.contains(&"--")).then_some("--"))
             .arg(program)
             .arg(mode)
             .arg(&go)
             // It takes any free port and says which: the profiles' own may belong to real servers.
             .arg("--port=0")
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -122,6 +133,12 @@ impl Drop for Alone {
 
 impl Drop for Echo {
     fn drop(&mut self) {
+        // A shell may have started the server.
+        let id = self.child.id();
+        let below = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        for child in below.unwrap_or_default().split_whitespace() {
+            crate::support::signal(child.parse().unwrap(), libc::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.go);

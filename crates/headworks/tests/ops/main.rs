@@ -14,3 +14,4 @@ mod profiles;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+mod wrapped;
