@@ -27,6 +27,7 @@ pub mod mysql;
 pub mod peer;
 pub mod postgres;
 pub mod process;
+pub mod proxy_header;
 pub mod redis;
 pub mod server;
 pub mod server_waits;

@@ -1,7 +1,7 @@
 //! Who is at the other end of a socket.
 
 use core::fmt::Write;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Ends of an accepted connection.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,17 @@ pub struct Peer {
 }
 
 impl Peer {
+    const UNIX: Peer = Peer { address: [0; 48], length: 0, local_port: 0 };
+
+    /// A client with this address.
+    pub fn of(address: IpAddr) -> Peer {
+        let mut peer = Peer::UNIX;
+        let mut text = Cut(&mut peer.address, 0);
+        let _ = write!(text, "{}", address.to_canonical());
+        peer.length = text.1;
+        peer
+    }
+
     /// Client's address without the port; empty on a Unix socket.
     pub fn address(&self) -> &[u8] {
         &self.address[..self.length]
@@ -48,8 +59,7 @@ fn ask(call: SocketCall, fd: i32) -> Option<libc::sockaddr_storage> {
 pub fn peer_of(fd: i32) -> Option<Peer> {
     let remote = ask(libc::getpeername, fd)?;
     let local = ask(libc::getsockname, fd)?;
-    let mut peer = Peer { address: [0; 48], length: 0, local_port: 0 };
-    let mut text = Cut(&mut peer.address, 0);
+    let mut peer = Peer::UNIX;
     match i32::from(remote.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says which structure the storage holds.
@@ -59,8 +69,7 @@ pub fn peer_of(fd: i32) -> Option<Peer> {
                     *(&raw const local).cast::<libc::sockaddr_in>(),
                 )
             };
-            let _ = write!(text, "{}", Ipv4Addr::from_bits(u32::from_be(remote.sin_addr.s_addr)));
-            peer.length = text.1;
+            peer = Peer::of(Ipv4Addr::from_bits(u32::from_be(remote.sin_addr.s_addr)).into());
             peer.local_port = u32::from(u16::from_be(local.sin_port));
         }
         libc::AF_INET6 => {
@@ -71,12 +80,7 @@ pub fn peer_of(fd: i32) -> Option<Peer> {
                     *(&raw const local).cast::<libc::sockaddr_in6>(),
                 )
             };
-            let address = Ipv6Addr::from(remote.sin6_addr.s6_addr);
-            let _ = match address.to_ipv4_mapped() {
-                Some(mapped) => write!(text, "{mapped}"),
-                None => write!(text, "{address}"),
-            };
-            peer.length = text.1;
+            peer = Peer::of(Ipv6Addr::from(remote.sin6_addr.s6_addr).into());
             peer.local_port = u32::from(u16::from_be(local.sin6_port));
         }
         libc::AF_UNIX => {}

@@ -18,7 +18,7 @@ use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
 use crate::identity::{apply_identity, assign_class};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
-use crate::peer::peer_of;
+use crate::peer::{Peer, peer_of};
 use crate::tls::Channel;
 use crate::traffic::Traffic;
 use crate::{backend, eventloop};
@@ -521,6 +521,9 @@ fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
 #[cold]
 fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
+    if let Some(address) = inner.session.client_address() {
+        it.slot.address.set(Peer::of(address).address());
+    }
     if let Some(identity) = inner.session.identity() {
         apply_identity(it.region, it.session_id, identity);
     }

@@ -167,6 +167,45 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: Some(Box::new(FAILURES)), ..ProptestConfig::default() })]
 
     #[test]
+    fn a_proxys_header_changes_nothing_but_the_address(
+        second in any::<bool>(),
+        conversation in vec(exchange(), 0..6),
+        chunks in vec(1usize..40, 1..8),
+    ) {
+        let text = b"PROXY TCP4 192.0.2.5 127.0.0.1 4711 3306\r\n";
+        let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x05\x7f\0\0\x01\x12\x67\x0c\xea";
+        let header = if second { &binary[..] } else { text };
+        let login = response(BASE | MULTI, 0, "app", "shop", "props");
+        let followed = |header: &[u8], early: bool| {
+            let mut session = Session::new();
+            if early {
+                feed(&chunks, header, |part| {
+ session.client_bytes(part);
+});
+            }
+            feed(&chunks, &greeting(SERVER, 0), |part| session.server_bytes(part));
+            let rest = if early { login.clone() } else { [header, &login].concat() };
+            feed(&chunks, &rest, |part| assert_eq!(session.client_bytes(part), ClientEvent::None));
+            feed(&chunks, &ok(AUTOCOMMIT), |part| session.server_bytes(part));
+            let mut holdings = Vec::new();
+            for (request, answer) in &conversation {
+                feed(&chunks, request, |part| {
+ session.client_bytes(part);
+});
+                feed(&chunks, answer, |part| session.server_bytes(part));
+                holdings.push((session.at_boundary(), session.holding()));
+            }
+            prop_assert_eq!(session.opaque(), None);
+            Ok((holdings, format!("{:?}", session.identity()), session.client_address()))
+        };
+        let (plain, early, late) = (followed(b"", false)?, followed(header, true)?, followed(header, false)?);
+        prop_assert_eq!(plain.2, None);
+        prop_assert_eq!(late.2, Some([192, 0, 2, 5].into()));
+        prop_assert_eq!((&early.0, &early.1), (&plain.0, &plain.1));
+        prop_assert_eq!((early.2, &late.0, &late.1), (late.2, &plain.0, &plain.1));
+    }
+
+    #[test]
     fn any_bytes_in_any_chunking_keep_the_invariants(
         after_login in any::<bool>(),
         capabilities in any::<u32>(),

@@ -99,6 +99,46 @@ fn administrators_pass_by_account_by_address_and_by_the_extra_port() {
     leave([stranger]);
 }
 
+#[test]
+fn behind_a_load_balancer_sessions_are_held_and_known_by_their_clients_address() {
+    let rules = "[[rule]]\naddress = \"198.51.100.7\"\nbypass = true\n";
+    let setup = Setup::places(1).sections(rules).option("--proxy-protocol-networks=127.0.0.2");
+    let Some(full) = Full::new(setup) else {
+        return;
+    };
+    let gate = &full.gate;
+    let version1 =
+        |client: &str| format!("PROXY TCP4 {client} 127.0.0.1 4711 3306\r\n").into_bytes();
+    let version2 = |client: [u8; 4]| {
+        let ends = [&client[..], &[127, 0, 0, 1, 0x12, 0x67, 0x0c, 0xea]].concat();
+        [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &ends].concat()
+    };
+    let through = |role: &str, header: &[u8]| {
+        let relay = Relay::with_header(&gate.server, Ipv4Addr::new(127, 0, 0, 2), header);
+        gate.user_with(role, relay.options())
+    };
+    for header in [version1("198.51.100.7"), version2([198, 51, 100, 7])] {
+        full.passes("the client's address", through("known", &header));
+    }
+    let headers = [version1("198.51.100.8"), version2([198, 51, 100, 8])];
+    let mut strangers: Vec<User> =
+        headers.iter().map(|header| through("stranger", header)).collect();
+    for stranger in &mut strangers {
+        stranger.send_query("SELECT 9").unwrap();
+        assert!(gate.is_held(stranger));
+        let status = gate.status();
+        let mut connections = status.0["connections"].as_array().unwrap().iter();
+        let found = connections.find(|each| each["application"] == stranger.name.as_str());
+        assert_eq!(found.unwrap()["address"], "198.51.100.8");
+    }
+    assert_eq!(gate.status().counter("opaque_unknown"), 0);
+    full.end();
+    for stranger in &mut strangers {
+        assert_eq!(stranger.value(), "9");
+    }
+    leave(strangers);
+}
+
 /// A server that listens on all addresses sees those of IPv4 as parts of IPv6.
 #[test]
 fn rules_know_addresses_of_ipv6() {

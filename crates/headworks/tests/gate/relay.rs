@@ -19,12 +19,19 @@ pub struct Relay {
 impl Relay {
     /// A relay to `server` that connects from `source`.
     pub fn new(server: &Server, source: Ipv4Addr) -> Relay {
+        Relay::with_header(server, source, &[])
+    }
+
+    /// The same, with these bytes before those of the client.
+    pub fn with_header(server: &Server, source: Ipv4Addr, header: &[u8]) -> Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let relay = Relay { address: listener.local_addr().unwrap(), record: Arc::default() };
         let (port, record) = (server.port(), Arc::clone(&relay.record));
+        let header = header.to_vec();
         thread::spawn(move || {
             let client = listener.accept().unwrap().0;
-            let server = connect_from(source, port).unwrap();
+            let mut server = connect_from(source, port).unwrap();
+            server.write_all(&header).unwrap();
             for stream in [&client, &server] {
                 stream.set_nodelay(true).unwrap();
             }

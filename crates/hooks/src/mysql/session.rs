@@ -14,6 +14,7 @@ use super::pending::Pending;
 use super::protocol::Dialect;
 use crate::holding::Holding;
 use crate::identity::Identity;
+use crate::proxy_header::ProxyHeader;
 
 /// What the client's bytes meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +75,7 @@ enum Route {
 /// The bytes of a server packet that decide what it is: an OK packet's status ends at byte 21.
 const HEAD: usize = 24;
 
-/// The state of one connection, 1 KiB of plain data. See the [module](super) for its guarantees.
+/// The state of one connection, a good KiB of plain data. See the [module](super) for its guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
@@ -112,6 +113,7 @@ pub struct Session {
     pending: Pending,
     head: [u8; HEAD],
     scan: Scan,
+    proxy: ProxyHeader,
     greeting: Greeting,
     login: Login,
     identity: Identity,
@@ -154,6 +156,7 @@ impl Session {
             head_len: 0,
             server_len: 0,
             scan: Scan::new(),
+            proxy: ProxyHeader::new(),
             greeting: Greeting::new(),
             login: Login::new(),
             identity: Identity::new(),
@@ -167,6 +170,13 @@ impl Session {
         let mut rest = bytes;
         let mut event = ClientEvent::None;
         while self.opaque.is_none() {
+            if self.proxy.reading() {
+                self.proxy_header(&mut rest);
+                if rest.is_empty() {
+                    break;
+                }
+                continue;
+            }
             let Some(piece) = self.client.next(&mut rest) else {
                 break;
             };
@@ -245,6 +255,11 @@ impl Session {
         self.known.then_some(&self.identity)
     }
 
+    /// The client's address, if a proxy has named it.
+    pub fn client_address(&self) -> Option<core::net::IpAddr> {
+        self.proxy.address()
+    }
+
     /// A number that differs after every change of [`identity`](Session::identity): when the client
     /// named itself, and each time the server accepted a COM_CHANGE_USER.
     pub fn identity_number(&self) -> u8 {
@@ -286,7 +301,14 @@ impl Session {
             "{:?}",
             (
                 (self.phase, self.opaque, self.dialect, self.multi, self.query_attributes),
-                (self.replication, self.known, self.identities, self.identity, self.asked),
+                (
+                    self.replication,
+                    self.known,
+                    self.identities,
+                    self.identity,
+                    self.asked,
+                    self.proxy
+                ),
                 (self.in_transaction, self.autocommit, self.after_error),
                 (self.client.idle(), self.server.idle(), &self.answer, queue, &self.locks),
             )
@@ -299,7 +321,7 @@ impl Session {
 }
 
 const _: () = {
-    assert!(size_of::<Session>() <= 1024, "one session per file descriptor: keep it small");
+    assert!(size_of::<Session>() <= 1088, "one session per file descriptor: keep it small");
     let begin = core::mem::offset_of!(Session, locks) + Locks::HOT;
     let end = core::mem::offset_of!(Session, pending) + Pending::HOT;
     assert!(begin.is_multiple_of(64) && end <= begin + 128, "two lines for most requests");

@@ -5,7 +5,7 @@ use super::{Phase, Route, Session};
 use crate::identity::Identity;
 use crate::mysql::answer::Expect;
 use crate::mysql::command::{Command, Request, RequestClass};
-use crate::mysql::frames::Piece;
+use crate::mysql::frames::{Frames, Piece};
 use crate::mysql::locks::{Effect, Op, Takes};
 use crate::mysql::protocol::{Dialect, caps};
 use crate::mysql::session::Opaque;
@@ -13,12 +13,32 @@ use crate::mysql::session::Opaque;
 impl Session {
     pub(super) fn client_piece(&mut self, piece: Piece<'_>) -> Option<Request> {
         match piece {
+            Piece::Start { len, sequence } if self.begins_with_proxy_header(len, sequence) => None,
             Piece::Start { len, sequence } => {
                 self.route = self.client_route(len, sequence)?;
                 None
             }
             Piece::Data(data) => self.client_data(data),
             Piece::End => self.client_end(),
+        }
+    }
+
+    /// Whether what looks like a packet's start is that of a proxy's header, which comes before the
+    /// client's first packet. No login has these numbers.
+    fn begins_with_proxy_header(&mut self, len: u32, sequence: u8) -> bool {
+        let [a, b, c, _] = len.to_le_bytes();
+        let begins = matches!(self.phase, Phase::Greeting | Phase::Response)
+            && !self.inside_tls
+            && self.proxy.begin([a, b, c, sequence]);
+        if begins {
+            self.client = Frames::new();
+        }
+        begins
+    }
+
+    pub(super) fn proxy_header(&mut self, rest: &mut &[u8]) {
+        if self.proxy.feed(rest).is_none() {
+            self.lost();
         }
     }
 
