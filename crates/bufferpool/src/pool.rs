@@ -296,6 +296,13 @@ impl BufferPool {
         }
     }
 
+    /// Frames that can be pinned at the same time, whatever the pages: those of one instance.
+    #[must_use]
+    pub fn frames_together(&self) -> usize {
+        // All instances have as many.
+        self.core.instances[0].active.load(Ordering::Relaxed) as usize
+    }
+
     /// Statistics so far. Hits are exact as long as no page has more than 2^32 of them between two
     /// calls.
     #[must_use]

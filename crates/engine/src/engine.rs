@@ -189,6 +189,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::OutOfService`], the pool's.
     pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        let _frames = self.shared.store.frames_to_put(root_of(table.0))?;
         btree::put(&self.shared.store, root_of(table.0), key, Some(value), None)
     }
 
@@ -197,6 +198,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::OutOfService`], the pool's.
     pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
+        let _frames = self.shared.store.frames_to_descend(root_of(table.0))?;
         heap::append(&self.shared.store, root_of(table.0), row, None)
     }
 

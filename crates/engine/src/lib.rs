@@ -3,7 +3,8 @@
 //!
 //! How a transaction gets to disk:
 //! 1. It collects its writes and takes a lock for each row. Pages are not changed.
-//! 2. [`Transaction::commit`] appends one *commit record* with all its writes to the log.
+//! 2. [`Transaction::commit`] reserves the pages and the frames that it could need, and appends one
+//!    *commit record* with all its writes to the log.
 //! 3. Each write is applied to its page by a *mini-transaction*, whose record tells which write of
 //!    which commit it is, and what it does to the pages.
 //! 4. The locks are released, and the caller waits until the log is durable.
@@ -21,6 +22,7 @@ mod directory;
 mod engine;
 mod error;
 mod filelog;
+mod frames;
 mod health;
 mod heap;
 pub mod linkbench;

@@ -2,6 +2,7 @@
 
 use crate::apply::apply;
 use crate::error::EngineError;
+use crate::frames::{self, Frames, ReservedFrames};
 use crate::health::Health;
 use crate::log::{FIRST, Log};
 use crate::mtr::Mini;
@@ -48,10 +49,18 @@ struct Allocation {
 /// A page's bytes, a log position before all changes in them, and its LSN.
 type Rebuilt = (Vec<u8>, Lsn, Lsn);
 
-/// Pages that are reserved for a commit, so that it can be applied, now or by recovery.
+/// Pages and frames that are reserved for a commit, so that it can be applied, now or by recovery.
 pub(crate) struct Reserved<'s> {
     store: &'s Store,
     pages: u64,
+    _frames: Option<ReservedFrames<'s>>,
+}
+
+/// The most that a commit could need.
+struct Needs {
+    pages: u64,
+    /// Pinned at the same time.
+    frames: usize,
 }
 
 impl Drop for Reserved<'_> {
@@ -64,6 +73,7 @@ pub(crate) struct Store {
     pub(crate) pool: BufferPool,
     pub(crate) log: Arc<Log>,
     pub(crate) health: Health,
+    frames: Frames,
     pages: u64,
     allocation: Mutex<Allocation>,
     /// One for each tree, by its root; empty if trees are not latched as a whole. A tree's latch is
@@ -80,7 +90,8 @@ impl Store {
         let roots = if latch == TreeLatch::Whole { MAX_TABLES + 1 } else { 0 };
         let trees = (0..roots).map(|_| RwLock::default()).collect();
         let health = Health::new(pages);
-        Self { pool, log, health, pages, allocation: Mutex::default(), trees }
+        let frames = Frames::default();
+        Self { pool, log, health, frames, pages, allocation: Mutex::default(), trees }
     }
 
     /// A page under its shared latch.
@@ -256,23 +267,45 @@ impl Store {
         Ok(next)
     }
 
-    /// Reserves as many pages as these writes could need, so that every logged commit can be
-    /// applied. Rows loaded outside commits ignore it.
+    /// Reserves frames to look for a leaf, or to add a row to a heap file.
     ///
     /// # Errors
-    /// [`EngineError::Full`] if there are too few; the pool's.
+    /// [`PoolError::Exhausted`].
+    pub(crate) fn frames_to_descend(
+        &self,
+        root: PageId,
+    ) -> Result<ReservedFrames<'_>, EngineError> {
+        self.frames.reserve(&self.pool, frames::DESCENT, root)
+    }
+
+    /// Reserves frames to set a row of the tree with this root outside a commit.
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`]; those of reading the root.
+    pub(crate) fn frames_to_put(&self, root: PageId) -> Result<ReservedFrames<'_>, EngineError> {
+        let level = u64::from(node::level(&self.read(root)?));
+        self.frames.reserve(&self.pool, frames::of_put(level), root)
+    }
+
+    /// Reserves as many pages and frames as these writes could need, so that every logged commit
+    /// can be applied. Rows loaded outside commits ignore the pages.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`] if there are too few pages, [`PoolError::Exhausted`] if there are too
+    /// few frames; the pool's.
     pub(crate) fn reserve(&self, writes: &[Write]) -> Result<Reserved<'_>, EngineError> {
-        let pages = self.pages_at_most(writes.iter())?;
+        let Needs { pages, frames } = self.needs(writes.iter())?;
+        let held = self.frames.reserve(&self.pool, frames, META)?;
         let mut allocation = self.allocation.lock();
         if allocation.reserved + pages > self.pages.saturating_sub(allocation.limit) {
             return Err(EngineError::Full { pages: self.pages });
         }
         allocation.reserved += pages;
-        Ok(Reserved { store: self, pages })
+        Ok(Reserved { store: self, pages, _frames: Some(held) })
     }
 
     /// The same for writes that are already logged: reserves as many pages as they could need, if
-    /// there are enough.
+    /// there are enough. No other thread pins frames then.
     pub(crate) fn reserve_for_recovery<'w>(
         &self,
         writes: impl Iterator<Item = &'w Write>,
@@ -282,24 +315,21 @@ impl Store {
             Write::Put { table, .. } => self.read(root_of(*table)).is_ok(),
             Write::Append { .. } => true,
         });
-        let pages = self.pages_at_most(usable)?;
+        let pages = self.needs(usable)?.pages;
         self.allocation.lock().reserved += pages;
-        Ok(Reserved { store: self, pages })
+        Ok(Reserved { store: self, pages, _frames: None })
     }
 
-    /// Pages that these writes could need: each may split every level of its tree, whose root may
-    /// grow twice meanwhile.
-    fn pages_at_most<'w>(
-        &self,
-        writes: impl Iterator<Item = &'w Write>,
-    ) -> Result<u64, EngineError> {
+    /// What these writes could need: each may split every level of its tree, whose root may rise
+    /// twice meanwhile.
+    fn needs<'w>(&self, writes: impl Iterator<Item = &'w Write>) -> Result<Needs, EngineError> {
         let mut levels: BTreeMap<u32, u64> = BTreeMap::new();
-        let mut pages = 0;
+        let mut needs = Needs { pages: 0, frames: frames::DESCENT };
         for write in writes {
             let table = match write {
                 Write::Put { value: None, .. } => continue,
                 Write::Append { .. } => {
-                    pages += 1;
+                    needs.pages += 1;
                     continue;
                 }
                 Write::Put { table, .. } => *table,
@@ -307,14 +337,15 @@ impl Store {
             let level = match levels.entry(table) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(unknown) => {
-                    pages += 2;
+                    needs.pages += 2;
                     let root = self.read(root_of(table))?;
                     *unknown.insert(u64::from(node::level(&root)))
                 }
             };
-            pages += level + 1;
+            needs.pages += level + 1;
+            needs.frames = needs.frames.max(frames::of_put(level));
         }
-        Ok(pages)
+        Ok(needs)
     }
 
     /// Allocates a page, all zeroes, latched and dirty.

@@ -60,6 +60,7 @@ impl<'e> Transaction<'e> {
         {
             return Ok(value.clone());
         }
+        let _frames = self.engine.store.frames_to_descend(root_of(table.0))?;
         btree::get(&self.engine.store, root_of(table.0), key, &self.seen)
     }
 
@@ -90,6 +91,7 @@ impl<'e> Transaction<'e> {
         to: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError> {
+        let _frames = self.engine.store.frames_to_descend(root_of(table.0))?;
         btree::scan(&self.engine.store, root_of(table.0), from, to, &self.seen, visit)
     }
 
@@ -135,6 +137,7 @@ impl<'e> Transaction<'e> {
         let row = (table.0, key.to_vec());
         if self.lock(row.clone())? {
             // Before the commit is logged. A row that was already locked was also read then.
+            let _frames = self.engine.store.frames_to_descend(root_of(table.0))?;
             btree::probe(&self.engine.store, root_of(table.0), key)?;
         }
         let write = Write::Put { table: table.0, key: row.1.clone(), value };
@@ -151,7 +154,8 @@ impl<'e> Transaction<'e> {
     /// Applies the writes. Returns when they and all data that were read are durable.
     ///
     /// # Errors
-    /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction had no effect.
+    /// [`EngineError::Full`], [`EngineError::Poisoned`], and [`EngineError::Pool`] if too few frames
+    /// come free: the transaction had no effect.
     /// [`EngineError::Wal`]: recovery will show whether it had an effect.
     /// [`EngineError::Unfinished`]: it was committed, but only recovery can complete it. If a page
     /// was unusable, only that page is out of service from then on; after any other error no more
@@ -166,7 +170,7 @@ impl<'e> Transaction<'e> {
         if engine.poisoned.load(Ordering::Acquire) {
             return Err(EngineError::Poisoned);
         }
-        let _reserved = engine.store.reserve(&writes)?;
+        let reserved = engine.store.reserve(&writes)?;
         // A checkpoint must not pass the commit record before its writes are applied.
         let applying = {
             let mut applying = engine.applying.lock();
@@ -196,6 +200,8 @@ impl<'e> Transaction<'e> {
             return Err(EngineError::Unfinished(waits.to_string()));
         }
         engine.applying.lock().remove(&applying);
+        // Others need not wait for the log.
+        drop(reserved);
         // A transaction that sees the writes from here on commits later in the log.
         self.release();
         engine.make_durable(lsn)

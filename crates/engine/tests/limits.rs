@@ -1,7 +1,7 @@
 //! What an engine promises when pages run out, or cannot be read, in the middle of its work.
 
-use headworks_bufferpool::storage::{Fault, FaultStorage, MemStorage, Storage};
-use headworks_bufferpool::{PageId, PoolConfig, PoolError};
+use headworks_bufferpool::storage::{Fault, FaultStorage, IoTag, MemStorage, Storage};
+use headworks_bufferpool::{PageId, PoolConfig, PoolError, StorageError, StrategyKind};
 use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TableId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,4 +121,86 @@ fn a_commit_whose_pages_cannot_be_read_does_not_take_place() {
     let (engine, report) = Engine::open(config(), storage, log, None).unwrap();
     assert_eq!(report.completed, 0, "{report:?}");
     assert_eq!(engine.begin().get(TREE, &number.to_be_bytes()).unwrap(), Some(b"new".to_vec()));
+}
+
+/// A storage whose pages take their time, so that threads meet while they wait for frames.
+struct Slow(Arc<dyn Storage>);
+
+impl Storage for Slow {
+    fn page_size(&self) -> usize {
+        self.0.page_size()
+    }
+    fn pages(&self) -> u64 {
+        self.0.pages()
+    }
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        std::thread::sleep(Duration::from_micros(100));
+        self.0.read(page, bytes, tag)
+    }
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        std::thread::sleep(Duration::from_micros(100));
+        self.0.write(page, bytes, tag)
+    }
+    fn sync(&self) -> Result<(), StorageError> {
+        self.0.sync()
+    }
+}
+
+/// Threads whose pages together are more than the pool has frames: each gets on, and a commit that
+/// is logged is carried out.
+#[test]
+fn more_threads_than_frames_get_on() {
+    const ROWS: u64 = 8_000;
+    const THREADS: u64 = 32;
+    let strategies = [
+        StrategyKind::LRU_C,
+        StrategyKind::LRU_C_EAGER,
+        StrategyKind::Vanilla,
+        StrategyKind::InnoDb56,
+        StrategyKind::War { buffer_pages: 8 },
+    ];
+    let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let with = |frames, strategy| {
+        let pool = PoolConfig {
+            frames,
+            strategy,
+            exhausted_after: Duration::from_secs(60),
+            ..config().pool
+        };
+        EngineConfig { pool, ..config() }
+    };
+    for (frames, strategy) in [24, 16, 24, 24, 24].into_iter().zip(strategies) {
+        let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 6_000));
+        let log = Arc::new(MemLog::default());
+        let (storage, large) = (Arc::clone(&memory), with(2048, strategy));
+        let engine = Engine::create(large, storage, log.clone(), None, &[false]).unwrap();
+        (0..ROWS).for_each(|number| engine.load(TREE, &key(number), &[0; 200]).unwrap());
+        engine.flush().unwrap();
+        drop(engine);
+        let slow = Arc::new(Slow(Arc::clone(&memory)));
+        let (engine, _) = Engine::open(with(frames, strategy), slow, log.clone(), None).unwrap();
+        // Rows of its own, pages of all.
+        let rows = |thread: u64| (0..60).map(move |at| (at * 97 % 250) * THREADS + thread);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let engine = &engine;
+                scope.spawn(move || {
+                    for number in rows(thread) {
+                        let mut transaction = engine.begin();
+                        // Longer than before: pages split.
+                        transaction.put(TREE, &key(number), &[number as u8; 400]).unwrap();
+                        transaction.get(TREE, &key(number / 2)).unwrap();
+                        transaction.commit().unwrap();
+                    }
+                });
+            }
+        });
+        assert!(engine.out_of_service().is_empty());
+        drop(engine);
+        let (engine, _) = Engine::open(with(16, strategy), memory, log, None).unwrap();
+        for number in (0..THREADS).flat_map(rows) {
+            let row = engine.begin().get(TREE, &key(number)).unwrap();
+            assert_eq!(row, Some(vec![number as u8; 400]), "{strategy:?}: {number}");
+        }
+    }
 }
