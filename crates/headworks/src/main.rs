@@ -17,6 +17,7 @@ mod io;
 mod log;
 mod metrics;
 mod preflight;
+mod preload;
 mod process;
 mod profile;
 mod quota;

@@ -12,6 +12,7 @@ use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
+use crate::preload;
 use crate::process::{pipe, wait_readable};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
@@ -379,11 +380,8 @@ impl Plan<'_> {
         instance.hand_over(*owner)?;
         spawn_daemon(instance, *owner, false)?;
 
-        let mut preload = OsString::from(&self.shim);
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preload.push(":");
-            preload.push(others);
-        }
+        let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        let (sanitizer, options) = preload::SANITIZER_OPTIONS;
         let settings = region.control.settings();
         eprintln!(
             "headworks: {} runs behind a gate (profile {}, mode {}, P = {}{}); watch it: headworks top --name {}",
@@ -397,7 +395,8 @@ impl Plan<'_> {
         let mut command = Command::new(binary.path());
         command
             .args(&args.command[1..])
-            .env("LD_PRELOAD", preload)
+            .env("LD_PRELOAD", preload::among(&self.shim, &preloaded))
+            .env(sanitizer, preload::with_options(std::env::var_os(sanitizer), options))
             .env("HEADWORKS_REGION", instance.region_path());
         // SAFETY: geteuid has no preconditions.
         if !profile.knows(binary.path()) && owner.is_none() && unsafe { libc::geteuid() } == 0 {

@@ -9,7 +9,7 @@ use crate::preflight::{ServerSettings, mariadb_settings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
 use crate::run::{has_pool, shim_path};
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -454,18 +454,16 @@ fn drop_in(place: &Place, unit: &Unit, instance: &str, scheduled: bool) -> Strin
     text
 }
 
-/// Our library, before those that the unit preloads already.
+/// Our library, among those that the unit preloads already.
 fn preload(place: &Place, unit: &Unit) -> String {
-    let mut preload = place.library.display().to_string();
+    let mut others = "";
     for line in unit.all("Environment") {
         for word in line.split_whitespace() {
             let word = word.trim_matches(['"', '\'']);
-            if let Some(others) = word.strip_prefix("LD_PRELOAD=") {
-                preload = format!("{}:{others}", place.library.display());
-            }
+            others = word.strip_prefix("LD_PRELOAD=").unwrap_or(others);
         }
     }
-    preload
+    crate::preload::among(&place.library, OsStr::new(others)).to_string_lossy().into_owned()
 }
 
 fn environment_block(place: &Place, instance: &str, scheduled: bool) -> String {

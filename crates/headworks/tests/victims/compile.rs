@@ -30,6 +30,16 @@ impl Workshop {
         Some(Workshop { path, compiler })
     }
 
+    /// A library of the compiler's, if it is installed.
+    #[allow(dead_code)] // one of the test programs uses it
+    pub fn library(&self, name: &str) -> Option<PathBuf> {
+        let asked = format!("-print-file-name={name}");
+        let output = Command::new(&self.compiler).arg(asked).output().expect("the C compiler");
+        // An unknown one comes back as it was asked for.
+        let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
+        path.is_absolute().then(|| fs::canonicalize(path).expect("the library"))
+    }
+
     /// Compiles `source` with these options and returns the result.
     pub fn compile(&self, source: &str, options: &[&str]) -> PathBuf {
         let library = options.contains(&"-shared");

@@ -66,6 +66,35 @@ fn a_region_that_cannot_be_used_costs_one_line_and_nothing_else() {
     }
 }
 
+/// Its runtime ends a program in which it is not the first library.
+#[test]
+fn address_sanitizer_works_whether_the_caller_preloads_its_runtime_or_not() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(runtime) = workshop.library("libasan.so") else {
+        return println!("skipped: no libasan (apt-get install libgcc-12-dev)");
+    };
+    let victim = workshop.compile("sanitized.c", &["-g", "-fsanitize=address"]);
+    let run = RunDir::new();
+    let file = run.path().join("written");
+    let runtime = runtime.to_str().unwrap();
+    for (preloaded, options) in [("", None), (runtime, None), ("", Some("halt_on_error=1"))] {
+        for io in [&[][..], &["--io", "rcp"]] {
+            let options = options.map(|options| ("ASAN_OPTIONS", options));
+            let words = [&["run", "--name", "v", "--profile", "generic"][..], io, &["--"]].concat();
+            let mut command = run.headworks(words);
+            command.arg(&victim).arg(&file).env("LD_PRELOAD", preloaded).envs(options);
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!((&*said, output.status.code()), ("done\n", Some(0)), "{output:?}");
+            let output = command.arg("too-far").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("heap-buffer-overflow"), "it still finds faults: {said}");
+            std::fs::remove_file(&file).unwrap();
+            run.assert_nothing_left("the victim ended");
+        }
+    }
+}
+
 #[test]
 fn another_preloaded_library_still_sees_every_call() {
     let Some(workshop) = Workshop::open() else { return };
