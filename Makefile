@@ -45,7 +45,7 @@ test-long: setup-test ## The same with many more random cases and seeds
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks -p headworks-tad
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
 	HEADWORKS_VOLUME_OPERATIONS=1000000 $(CARGO) test --release -p headworks-volume --test engine
-	HEADWORKS_VOLUME_CUTS=50 $(CARGO) test --release -p headworks --test volume databases
+	HEADWORKS_VOLUME_CUTS=25 $(CARGO) test --release -p headworks --test volume -- databases:: cut::
 	HEADWORKS_LOCK_KILLS=10000 $(CARGO) test -p headworks --test victims torture -- --nocapture
 	HEADWORKS_CUTS=100 $(CARGO) test --release -p headworks-engine --test workloads
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done

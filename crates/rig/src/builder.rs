@@ -239,7 +239,7 @@ impl<K: Kind> Builder<K> {
             .with_context(|| format!("cannot start {}", Path::new(&line[0]).display()))?;
         let mut temporary = vec![place.run_directory.as_path()];
         temporary.extend(self.removed_when_orphaned.iter().map(PathBuf::as_path));
-        let guard = Guard::new(child.id(), &place.data_directory, &temporary)
+        let guard = Guard::of_server(child.id(), &place.data_directory, &temporary)
             .context("cannot start /bin/sh")?;
         let mut server = Process::new(child, guard, log, place, self.kind.clone());
         match server.wait_until_ready(self.start_deadline) {

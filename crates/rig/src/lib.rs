@@ -28,6 +28,7 @@ pub mod wire;
 
 pub use builder::{Builder, Kind, free_port};
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
+pub use guard::Guard;
 pub use loops::{LoopBuilder, LoopKind, LoopServer, java_class_path, java_directory};
 pub use mariadb::{ACCOUNT, DATABASE, MariaDb, Server, ServerBuilder};
 pub use postgres::{

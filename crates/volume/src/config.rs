@@ -227,7 +227,7 @@ impl VolumeConfig {
                     layers.push(Box::new(record(&path).map_err(ConfigError::Start)?));
                 }
                 layer::Parsed::PowerCut(settings) => {
-                    let cut = Arc::new(layer::PowerCut::new(top, settings));
+                    let cut = Arc::new(layer::PowerCut::new(top, settings, self.block_bytes));
                     power = Some(Arc::clone(&cut));
                     top = cut;
                 }

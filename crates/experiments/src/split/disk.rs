@@ -1,7 +1,8 @@
 //! A fresh disk for each run: a volume in memory that behaves like a device, with a file system on
 //! it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use headworks_rig::Guard;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +32,7 @@ pub(super) struct Stack {
 pub(super) struct Disk {
     program: PathBuf,
     work: PathBuf,
+    _guard: Guard,
 }
 
 const NAME: &str = "split";
@@ -40,9 +42,10 @@ pub(super) const LINKED: &str = "linked";
 
 impl Disk {
     pub(super) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
-        let disk = Disk { program: program.to_owned(), work: work.to_owned() };
+        let guard = Guard::of_volume(program, NAME, work)?;
+        let disk = Disk { program: program.to_owned(), work: work.to_owned(), _guard: guard };
         fs::create_dir_all(disk.dir())?;
-        disk.volume(&[
+        let create = [
             "create",
             NAME,
             "--size",
@@ -55,26 +58,16 @@ impl Disk {
             stack.volume,
             "--fs",
             stack.file_system,
-        ])?;
+            "--kernel-scheduler",
+            stack.kernel,
+            "--kernel-requests",
+            QUEUE,
+        ];
+        let throttle: &[&str] = if stack.throttle { &[] } else { &["--kernel-throttle", "0"] };
+        disk.volume(&[&create[..], throttle].concat())?;
         let dir = disk.dir().display().to_string();
         let io: &[&str] = if stack.linked { &["--io", LINKED] } else { &[] };
         disk.volume(&[&["mount", NAME, &dir], io].concat())?;
-        let queue = disk.queue()?;
-        // In this order: a scheduler takes the number that it finds.
-        for (file, value) in [
-            ("scheduler", "none"),
-            ("nr_requests", QUEUE),
-            ("scheduler", stack.kernel),
-            // The kernel takes −1 for its default.
-            ("wbt_lat_usec", if stack.throttle { "-1" } else { "0" }),
-        ] {
-            let path = queue.join(file);
-            // A kernel without the throttle has no such file.
-            if path.exists() {
-                fs::write(&path, value)
-                    .with_context(|| format!("cannot write {value} to {}", path.display()))?;
-            }
-        }
         Ok(disk)
     }
 
@@ -97,15 +90,6 @@ impl Disk {
             arguments.join(" ")
         );
         Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// The kernel's directory of its device's queue.
-    fn queue(&self) -> Result<PathBuf> {
-        let stat: serde_json::Value =
-            serde_json::from_str(&self.volume(&["stat", "--json", NAME])?)?;
-        let device = stat["device"].as_str().context("the volume names no device")?;
-        let name = device.trim_start_matches("/dev/");
-        Ok(Path::new("/sys/block").join(name).join("queue"))
     }
 }
 

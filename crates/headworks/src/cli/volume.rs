@@ -127,6 +127,15 @@ pub struct Create {
     /// The kernel's own scheduler above the volume's queue
     #[arg(long, default_value = "none", value_name = "NAME", value_parser = ["none", "mq-deadline", "kyber", "bfq"])]
     pub kernel_scheduler: String,
+    /// Requests that the kernel sends to the volume at a time [default: 128, with a scheduler 32]
+    ///
+    /// The volume's own queue chooses among these, the kernel's scheduler among those that wait.
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(4..=128))]
+    pub kernel_requests: Option<u32>,
+    /// Latency of reads that the kernel's writeback throttle aims at, in microseconds; 0: no
+    /// throttle [default: the kernel's]
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub kernel_throttle: Option<u32>,
 }
 
 /// Arguments of `volume mount`.

@@ -55,6 +55,8 @@ pub fn create(args: &cli::Create) -> Result<()> {
             cli::FsArg::Xfs => FileSystem::Xfs,
         }),
         kernel_scheduler: args.kernel_scheduler.clone(),
+        kernel_requests: args.kernel_requests,
+        kernel_throttle_us: args.kernel_throttle,
         made_backing,
         volume: config,
     };

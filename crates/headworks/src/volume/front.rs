@@ -1,30 +1,94 @@
-//! The front end of a volume's process, from its start to its end.
+//! The front ends of a volume's process, from their start to their end.
 
 use super::state::{Description, Named};
 use super::system;
 use anyhow::{Context, Result, bail};
 use headworks_volume::loop_device::{self, LoopDevice};
+use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Volume, fuse, kernel_queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a device may stay in use after it was detached.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// A block device of the kernel, and its source of requests.
-pub struct Front {
-    fuse: fuse::Front,
-    device: LoopDevice,
+/// Where a volume's requests come from.
+pub trait Front {
     /// How much it takes of each request's modelled time.
-    pub lead_us: f64,
+    fn lead_us(&self) -> f64 {
+        0.0
+    }
+
     /// It spins for requests before it sleeps.
-    pub looks: bool,
+    fn looks(&self) -> bool {
+        false
+    }
+
+    /// Whether it ended without being stopped.
+    fn has_ended(&self) -> bool;
+
+    /// Ends it; no request comes after that.
+    fn stop(self: Box<Self>, named: &Named) -> Result<()>;
 }
 
-impl Front {
+/// A server of NBD, on a thread of its own.
+pub struct Nbd {
+    server: JoinHandle<std::io::Result<()>>,
+    stop: Stop,
+}
+
+impl Nbd {
+    /// Listens on `unix:PATH` or `tcp:HOST:PORT`.
+    pub fn start(
+        place: &str,
+        named: &Named,
+        volume: &Volume,
+        description: &Description,
+    ) -> Result<Nbd> {
+        let rotational = description.volume.find_device()?.is_rotational();
+        let export = Export::new(&named.name, Arc::new(Arc::clone(&volume.engine)));
+        let exports = Exports::new(vec![export.rotational(rotational)])?;
+        let listener = match place.split_once(':') {
+            Some(("unix", path)) => Listener::unix(path),
+            Some(("tcp", address)) => Listener::tcp(address),
+            _ => bail!("write unix:PATH or tcp:HOST:PORT, not `{place}`"),
+        }
+        .with_context(|| format!("cannot listen on {place}"))?;
+        let stop = Stop::new()?;
+        let its_stop = stop.clone();
+        let server = std::thread::Builder::new()
+            .spawn(move || nbd::serve(listener, exports, Limits::default(), &its_stop))?;
+        Ok(Nbd { server, stop })
+    }
+}
+
+impl Front for Nbd {
+    fn has_ended(&self) -> bool {
+        self.server.is_finished()
+    }
+
+    fn stop(self: Box<Self>, _named: &Named) -> Result<()> {
+        self.stop.stop();
+        match self.server.join() {
+            Ok(served) => Ok(served?),
+            Err(_) => bail!("the NBD server panicked"),
+        }
+    }
+}
+
+/// A block device of the kernel, and its source of requests.
+pub struct Kernel {
+    fuse: fuse::Front,
+    device: LoopDevice,
+    lead_us: f64,
+    looks: bool,
+}
+
+impl Kernel {
     /// Starts it. On failure nothing is left.
-    pub fn start(named: &Named, volume: &Volume, description: &Description) -> Result<Front> {
+    pub fn start(named: &Named, volume: &Volume, description: &Description) -> Result<Kernel> {
         let dir = named.front_dir();
         // A dead file system of a crashed process would be in the way.
         if system::mounts().iter().any(|mounted| mounted.dir == dir) {
@@ -40,13 +104,13 @@ impl Front {
         let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
             .context("cannot set up a loop device\n  see which are in use: losetup -l")
             .and_then(|device| {
-                set_scheduler(&device.path, description)?;
+                set_queue(&device.path, description)?;
                 Ok(device)
             });
         match attached {
             Ok(device) => {
                 let (lead_us, looks) = tune(volume, &front, &device, description)?;
-                Ok(Front { fuse: front, device, lead_us, looks })
+                Ok(Kernel { fuse: front, device, lead_us, looks })
             }
             Err(error) => {
                 let _ = front.end();
@@ -59,15 +123,24 @@ impl Front {
     pub fn path(&self) -> PathBuf {
         self.device.path.clone()
     }
+}
 
-    /// Whether the kernel ended it.
-    pub fn has_ended(&self) -> bool {
+impl Front for Kernel {
+    fn lead_us(&self) -> f64 {
+        self.lead_us
+    }
+
+    fn looks(&self) -> bool {
+        self.looks
+    }
+
+    fn has_ended(&self) -> bool {
         self.fuse.has_ended()
     }
 
     /// Detaches the device once it is unused.
-    pub fn stop(self, named: &Named) -> Result<()> {
-        let Front { fuse, device, .. } = self;
+    fn stop(self: Box<Self>, named: &Named) -> Result<()> {
+        let Kernel { fuse, device, .. } = *self;
         let path = device.path.clone();
         // The kernel releases it at the last close, by us or by another program.
         device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
@@ -86,16 +159,20 @@ impl Front {
     }
 }
 
-fn set_scheduler(device: &Path, description: &Description) -> Result<()> {
-    let scheduler = &description.kernel_scheduler;
-    kernel_queue::set_scheduler(device, scheduler).with_context(|| {
+fn set_queue(device: &Path, description: &Description) -> Result<()> {
+    let (scheduler, requests) = (&description.kernel_scheduler, description.kernel_requests);
+    kernel_queue::set_scheduler(device, scheduler, requests).with_context(|| {
         format!(
-            "the kernel does not have the scheduler {scheduler}; it has: {}",
+            "the kernel does not have the scheduler {scheduler}, or not with so many requests; it has: {}",
             std::fs::read_to_string(kernel_queue::file(device, "scheduler"))
                 .unwrap_or_default()
                 .trim()
         )
-    })
+    })?;
+    kernel_queue::set_throttle(device, description.kernel_throttle_us).context(
+        "the kernel refuses the latency of its writeback throttle, or has no throttle\n  \
+         create the volume without --kernel-throttle",
+    )
 }
 
 /// Users of a modelled device should see the model's times, so the latency of the path through the

@@ -8,6 +8,7 @@ use crate::cli;
 use crate::instance::Instance;
 use crate::process::{pipe, wait_readable};
 use anyhow::{Context, Result, bail};
+use headworks_volume::VolumeConfig;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -39,7 +40,8 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
         println!("volume `{}` is {}", volume.name, device.display());
         return Ok(());
     };
-    match fill_and_mount(&volume, args.format, &device, &dir, kind) {
+    let what = (kind, &description.volume);
+    match fill_and_mount(&volume, args.format, &device, &dir, what) {
         Ok(made) => {
             println!(
                 "volume `{}` is {}, mounted on {}{}",
@@ -123,7 +125,7 @@ fn fill_and_mount(
     format: bool,
     device: &Path,
     dir: &Path,
-    kind: FileSystem,
+    (kind, config): (FileSystem, &VolumeConfig),
 ) -> Result<bool> {
     let make = format
         || match system::contents(device)? {
@@ -152,7 +154,7 @@ fn fill_and_mount(
     {
         // After a crash or a power cut the journal is replayed here.
         let _waiting = Waiting::new(format!("mounting {}", device.display()));
-        system::mount(device, dir, kind)?;
+        system::mount(device, dir, kind, config)?;
     }
     let mut note = volume.note().unwrap_or_default();
     note.mounted_on = Some(dir.to_owned());
@@ -241,7 +243,7 @@ pub fn umount(args: &cli::Umount) -> Result<()> {
         }
         bail!("volume `{}` is not mounted", volume.name);
     }
-    let Some(Note { device, .. }) = volume.note() else {
+    let Some(Note { device: Some(device), .. }) = volume.note() else {
         bail!(
             "volume `{}` is served over NBD or replays a trace: stop that process (Ctrl-C)",
             volume.name

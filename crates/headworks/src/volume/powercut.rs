@@ -42,8 +42,12 @@ pub fn powercut(args: &cli::Powercut) -> Result<()> {
                 "the power of volume `{}` is off; of the sectors that were not flushed {} are lost, {} kept, {} torn (seed {})",
                 volume.name, report.dropped, report.kept, report.torn, report.seed
             );
+            let end = match volume.note().and_then(|note| note.nbd) {
+                Some(_) => "the end of its server (Ctrl-C)".to_owned(),
+                None => format!("headworks volume umount {}", volume.name),
+            };
             println!(
-                "  everything fails until: headworks volume umount {0}, or: headworks volume powercut --restore {0}",
+                "  everything fails until: {end}, or: headworks volume powercut --restore {}",
                 volume.name
             );
             Ok(())

@@ -2,76 +2,30 @@
 
 use super::causes::Link;
 use super::control::{self, Figures, Power, Request, Response};
-use super::front::Front;
+use super::front::{Front, Kernel, Nbd};
 use super::state::{Named, Note};
 use super::system;
 use crate::cli;
+use crate::events::Events;
 use crate::instance::Instance;
-use crate::process::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
 use headworks_policy::block::SchedulerKind;
-use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Serves until it is told to stop.
 pub fn serve(args: &cli::Serve) -> Result<()> {
     // SAFETY: the parent made this descriptor for this process and names it on the command line.
     let mut ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
-    let served = match &args.nbd {
-        Some(place) => serve_nbd(&args.name, place),
-        None => serve_until_told(args, &mut ready),
-    };
+    let served = serve_until_told(args, &mut ready);
     // Open until this process ends: the parent waits for that, and then finds the log complete.
     std::mem::forget(ready);
     served
-}
-
-/// Serves over NBD until a signal comes.
-fn serve_nbd(name: &str, place: &str) -> Result<()> {
-    let (named, description) = Named::existing(name)?;
-    let Some(_lock) = named.lock()? else {
-        bail!("volume `{name}` runs already: headworks volume stat {name}");
-    };
-    let signals = block_signals()?;
-    let volume = description.volume.start()?;
-    let rotational = description.volume.find_device()?.is_rotational();
-    let export = Export::new(name, Arc::new(Arc::clone(&volume.engine))).rotational(rotational);
-    let listener = match place.split_once(':') {
-        Some(("unix", path)) => Listener::unix(path),
-        Some(("tcp", address)) => Listener::tcp(address),
-        _ => bail!("write unix:PATH or tcp:HOST:PORT, not `{place}`"),
-    }
-    .with_context(|| format!("cannot listen on {place}"))?;
-    println!("volume `{name}` is export `{name}` on {place}; stop it with Ctrl-C");
-    let stop = Stop::new()?;
-    let stopper = stop.clone();
-    std::thread::spawn(move || {
-        wait_for_signal(&signals);
-        stopper.stop();
-    });
-    nbd::serve(listener, Exports::new(vec![export])?, Limits::default(), &stop)?;
-    flush(&volume)?;
-    named.clear();
-    Ok(())
-}
-
-fn wait_for_signal(signals: &OwnedFd) {
-    loop {
-        let mut fd = libc::pollfd { fd: signals.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry.
-        unsafe { libc::poll(&raw mut fd, 1, -1) };
-        if matches!(read_signal(signals), Some(libc::SIGTERM | libc::SIGINT)) {
-            return;
-        }
-    }
 }
 
 /// Makes everything durable, if there is power.
@@ -89,37 +43,44 @@ fn flush(volume: &Volume) -> Result<()> {
 
 fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     let (volume, description) = Named::existing(&args.name)?;
-    system::can_serve()?;
+    if args.nbd.is_none() {
+        system::can_serve()?;
+    }
     let Some(_lock) = volume.lock()? else {
         bail!("volume `{0}` runs already: headworks volume stat {0}", volume.name);
     };
-    // Before any thread exists: they inherit both.
-    let signals = block_signals()?;
+    // Before any thread exists: they inherit all three. Questions wait until the volume is there.
+    let mut events = Events::start(&volume.file("control.sock"))?;
     become_io_flusher();
+    ask_to_be_spared();
     let started = match args.io {
         Some(_) => description.volume.start_beneath_calls()?,
         None => description.volume.start()?,
     };
-    let front = Front::start(&volume, &started, &description)?;
-    let device = front.path();
-    let scheduler = description.volume.scheduler.parse::<SchedulerKind>()?;
-    let link = |name: &String| link(name, scheduler, &started, &device);
-    let link = args.io.as_ref().map(link).transpose()?;
+    let mut note = Note { pid: std::process::id(), ..Note::default() };
+    let (front, link): (Box<dyn Front>, _) = match &args.nbd {
+        Some(place) => {
+            note.nbd = Some(place.clone());
+            (Box::new(Nbd::start(place, &volume, &started, &description)?), None)
+        }
+        None => {
+            let kernel = Kernel::start(&volume, &started, &description)?;
+            let scheduler = description.volume.scheduler.parse::<SchedulerKind>()?;
+            let link = |name: &String| link(name, scheduler, &started, &kernel.path());
+            let link = args.io.as_ref().map(link).transpose()?;
+            note.device = Some(kernel.path());
+            (Box::new(kernel), link)
+        }
+    };
     let served = Served { volume: started, front, link };
-    volume.write_note(&Note {
-        pid: std::process::id(),
-        device: device.clone(),
-        mounted_on: None,
-    })?;
-    let listener = listen(&volume)?;
+    volume.write_note(&note)?;
+    let place = note.place();
     match ready.take() {
         // In one write, as it is read by one call.
-        Some(mut ready) => {
-            ready.write_all(format!("ready {}\n", device.display()).as_bytes())?;
-        }
-        None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
+        Some(mut ready) => ready.write_all(format!("ready {place}\n").as_bytes())?,
+        None => println!("volume `{}` is {place}; stop it with Ctrl-C", volume.name),
     }
-    wait(&listener, &signals, &served);
+    wait(&mut events, &served);
     // On failure `doctor` finds the remains, and the log says why.
     served.stop(&volume)?;
     volume.clear();
@@ -134,9 +95,24 @@ fn become_io_flusher() {
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
+/// As much as MariaDB's own unit asks for its server. Of 1,000, which is all memory.
+const OOM_SCORE: i32 = -600;
+
+/// If memory runs out, the kernel ends the largest process. That may be a volume in memory, whose
+/// end is the end of all databases on it, and of their data. So it is spared as those databases
+/// are: other programs go first. It is not exempt, as its memory may be the reason.
+fn ask_to_be_spared() {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let adjusted = std::fs::read_to_string(FILE).ok().and_then(|text| text.trim().parse().ok());
+    if adjusted.is_some_and(|score: i32| score > OOM_SCORE) {
+        // Only root may.
+        let _ = std::fs::write(FILE, OOM_SCORE.to_string());
+    }
+}
+
 struct Served {
     volume: Volume,
-    front: Front,
+    front: Box<dyn Front>,
     link: Option<Link>,
 }
 
@@ -148,38 +124,21 @@ fn link(name: &str, scheduler: SchedulerKind, volume: &Volume, device: &Path) ->
     Ok(link)
 }
 
-fn listen(volume: &Named) -> Result<UnixListener> {
-    let path = volume.file("control.sock");
-    let _ = std::fs::remove_file(&path);
-    UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))
-}
-
 /// Answers until it is told to stop, by a client or by a signal.
-fn wait(listener: &UnixListener, signals: &OwnedFd, served: &Served) {
+fn wait(events: &mut Events, served: &Served) {
     loop {
-        let mut fds = [listener.as_raw_fd(), signals.as_raw_fd()].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        // SAFETY: the array and its length belong together.
-        unsafe { libc::poll(fds.as_mut_ptr(), 2, 1_000) };
-        if fds[1].revents != 0 && matches!(read_signal(signals), Some(libc::SIGTERM | libc::SIGINT))
-        {
-            return;
-        }
-        if served.front.has_ended() {
+        let happened = events.wait(1_000);
+        let told = matches!(happened.signal, Some(libc::SIGTERM | libc::SIGINT));
+        if told || served.front.has_ended() {
             return;
         }
         if let Some(link) = &served.link {
             link.look();
         }
-        if fds[0].revents != 0
-            && let Ok((stream, _)) = listener.accept()
-        {
+        if let Some(client) = happened.client {
             let mut stop = false;
             // Errors of a client concern only that client.
-            let _ = control::serve(&stream, |request| {
+            let _ = control::serve(&client, |request| {
                 stop = request == Request::Stop;
                 served.answer(request)
             });
@@ -242,8 +201,8 @@ impl Served {
             allocated_bytes: self.volume.store.allocated_bytes(),
             trouble: self.volume.store.trouble(),
             causes: self.link.as_ref().map(Link::figures),
-            lead_us: self.front.lead_us,
-            looks: self.front.looks,
+            lead_us: self.front.lead_us(),
+            looks: self.front.looks(),
         }
     }
 

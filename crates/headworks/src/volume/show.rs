@@ -107,7 +107,7 @@ fn row(shown: &Shown) -> [String; 5] {
             Standing::Crashed => "crashed: headworks volume doctor",
         }
         .to_owned(),
-        running.map_or_else(|| "-".to_owned(), |note| note.device.display().to_string()),
+        running.map_or_else(|| "-".to_owned(), Note::place),
         running
             .and_then(|note| note.mounted_on.as_ref())
             .map_or_else(|| "-".to_owned(), |dir| dir.display().to_string()),

@@ -29,6 +29,14 @@ impl FileSystem {
             FileSystem::Xfs => "xfs",
         }
     }
+
+    /// The command that checks and mends it.
+    pub fn check(self, image: &str) -> String {
+        match self {
+            FileSystem::Ext4 => format!("e2fsck -f {image}"),
+            FileSystem::Xfs => format!("xfs_repair {image}"),
+        }
+    }
 }
 
 /// A volume's description.
@@ -40,6 +48,13 @@ pub struct Description {
     pub file_system: Option<FileSystem>,
     /// The kernel's scheduler of the loop device.
     pub kernel_scheduler: String,
+    /// Requests that the kernel sends to the volume at a time; none for the usual number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_requests: Option<u32>,
+    /// Latency that the kernel's writeback throttle aims at, in microseconds; 0 switches it off,
+    /// none is its default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_throttle_us: Option<u32>,
     /// The backing file was made by `create`.
     #[serde(default)]
     pub made_backing: bool,
@@ -53,9 +68,24 @@ pub struct Note {
     /// Its process.
     pub pid: u32,
     /// Its block device.
-    pub device: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// Where it is served over NBD instead: `unix:PATH` or `tcp:HOST:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<String>,
     /// Where its file system is mounted.
     pub mounted_on: Option<PathBuf>,
+}
+
+impl Note {
+    /// Where clients find it.
+    pub fn place(&self) -> String {
+        match (&self.device, &self.nbd) {
+            (Some(device), _) => device.display().to_string(),
+            (None, Some(place)) => format!("over NBD on {place}"),
+            (None, None) => "-".to_owned(),
+        }
+    }
 }
 
 /// A volume by its name.
@@ -279,6 +309,8 @@ mod tests {
             let description = Description {
                 file_system,
                 kernel_scheduler: "none".to_owned(),
+                kernel_requests: Some(32),
+                kernel_throttle_us: None,
                 made_backing: true,
                 volume: volume.clone(),
             };

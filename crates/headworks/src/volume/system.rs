@@ -2,6 +2,7 @@
 
 use super::state::FileSystem;
 use anyhow::{Context, Result, bail};
+use headworks_volume::VolumeConfig;
 use std::ffi::CString;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -94,16 +95,21 @@ pub fn knows(kind: &str) -> bool {
     }
 }
 
-/// Mounts a device.
-pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
+/// Mounts the device of a volume.
+pub fn mount(device: &Path, dir: &Path, kind: FileSystem, volume: &VolumeConfig) -> Result<()> {
     let source = CString::new(device.as_os_str().as_bytes())?;
     let target = CString::new(dir.as_os_str().as_bytes())?;
     let name = CString::new(kind.name())?;
-    // Inode tables that ext4 would write in the background disturb measurements.
-    let options = match kind {
-        FileSystem::Ext4 => c"noinit_itable",
-        FileSystem::Xfs => c"",
+    // Inode tables that ext4 would write in the background disturb measurements. The memory of
+    // what is deleted goes back at once.
+    let options = match (kind, volume.in_memory()) {
+        (FileSystem::Ext4, true) => c"noinit_itable,discard",
+        (FileSystem::Ext4, false) => c"noinit_itable",
+        (FileSystem::Xfs, true) => c"discard",
+        (FileSystem::Xfs, false) => c"",
     };
+    // Where it can be checked once the device is gone again.
+    let image = if volume.is_nbd() { "DEVICE" } else { &volume.backing };
     // SAFETY: four C strings that outlive the call.
     let done = unsafe {
         libc::mount(source.as_ptr(), target.as_ptr(), name.as_ptr(), 0, options.as_ptr().cast())
@@ -115,8 +121,13 @@ pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
     let hint = match error.raw_os_error() {
         Some(libc::ENODEV) => format!("this kernel has no {0}: modprobe {0}", kind.name()),
         Some(libc::EINVAL | libc::EUCLEAN) => {
-            format!("no valid file system found: dmesg | tail; fsck.{} -n FILE", kind.name())
+            format!("no valid file system found: dmesg | tail; {}", kind.check(image))
         }
+        Some(libc::EBADMSG) => format!(
+            "a checksum of the file system is wrong: a power cut may tear what is larger than a sector\n  \
+             mend it: {}",
+            kind.check(image)
+        ),
         Some(libc::EIO) => "the volume fails: is a fault layer at work? dmesg | tail".to_owned(),
         _ => "dmesg | tail may say more".to_owned(),
     };

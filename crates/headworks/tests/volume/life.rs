@@ -1,6 +1,7 @@
 //! A volume's ordinary life.
 
-use crate::rig::{Rig, can_mount_or_skip, find};
+use crate::rig::{Rig, can_make_or_skip, can_mount_or_skip, find};
+use headworks_volume::store::{Store, nbd};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -59,7 +60,9 @@ fn large_sectors_and_a_kernel_scheduler_work_too() {
         return;
     }
     let rig = Rig::new();
-    let image = round_trip(&rig, &["--block", "4096", "--kernel-scheduler", "mq-deadline"]);
+    let kernel = ["--kernel-scheduler", "mq-deadline", "--kernel-throttle", "0"];
+    let options = [&kernel[..], &["--block", "4096"]].concat();
+    let image = round_trip(&rig, &options);
     rig.assert_sound(&image);
     rig.mount("v");
     let stat = rig.stat("v");
@@ -69,27 +72,42 @@ fn large_sectors_and_a_kernel_scheduler_work_too() {
     };
     assert_eq!(queue("logical_block_size"), "4096");
     assert!(queue("scheduler").contains("[mq-deadline]"));
+    assert_eq!(queue("wbt_lat_usec"), "0");
     rig.umount("v");
     rig.ok(&["rm", "--with-backing", "v"]);
     assert!(!fs::exists(&image).unwrap());
 }
 
-fn can_make_xfs_or_skip() -> bool {
-    if ["mkfs.xfs", "xfs_repair"].iter().any(|program| find(program).is_none()) {
-        println!("skipped: mkfs.xfs or xfs_repair is missing (apt-get install xfsprogs)");
-        return false;
+/// A loop device keeps what its last user set.
+#[test]
+fn the_kernels_queue_is_as_asked_and_as_usual_for_the_next_volume() {
+    if !can_mount_or_skip() {
+        return;
     }
-    let kinds = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    if !kinds.lines().any(|line| line.trim() == "xfs") {
-        println!("skipped: this kernel has no XFS");
-        return false;
+    let rig = Rig::new();
+    let create = ["create", "v", "--size", "8M", "--backing", "memory", "--raw"];
+    let asked = ["--kernel-requests", "48", "--kernel-throttle", "7000"];
+    for (options, requests, throttled) in [(&asked[..], "48", true), (&[], "128", false)] {
+        rig.ok(&[&create[..], options].concat());
+        rig.ok(&["mount", "v"]);
+        let device =
+            rig.stat("v")["device"].as_str().unwrap().trim_start_matches("/dev/").to_owned();
+        let queue = |name: &str| {
+            fs::read_to_string(format!("/sys/block/{device}/queue/{name}"))
+                .unwrap()
+                .trim()
+                .to_owned()
+        };
+        assert_eq!(queue("nr_requests"), requests);
+        assert_eq!(queue("wbt_lat_usec") == "7000", throttled);
+        rig.umount("v");
+        rig.ok(&["rm", "v"]);
     }
-    true
 }
 
 #[test]
 fn xfs_is_made_and_mounted() {
-    if can_mount_or_skip() && can_make_xfs_or_skip() {
+    if can_mount_or_skip() && can_make_or_skip("xfs") {
         let rig = Rig::new();
         let image = round_trip(&rig, &["--fs", "xfs"]);
         rig.assert_sound(&image);
@@ -135,7 +153,7 @@ fn fio_verifies_what_it_wrote_to_ext4() {
 
 #[test]
 fn fio_verifies_what_it_wrote_to_xfs() {
-    if can_mount_or_skip() && can_make_xfs_or_skip() {
+    if can_mount_or_skip() && can_make_or_skip("xfs") {
         fio_verifies(&["--fs", "xfs", "--scheduler", "deadline", "--block", "4096"]);
     }
 }
@@ -209,6 +227,64 @@ fn a_terabyte_takes_the_memory_of_what_is_written() {
     rig.umount("t");
 }
 
+fn may_lower_a_score() -> bool {
+    let lower = ["-c", "echo -1 2>&- >/proc/self/oom_score_adj"];
+    let may = Command::new("sh").args(lower).status().unwrap().success();
+    if !may {
+        println!("skipped: OOM scores, as this root may not lower them (CAP_SYS_RESOURCE)");
+    }
+    may
+}
+
+#[test]
+fn memory_of_deleted_files_goes_back_and_the_process_is_spared() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    for (file_system, device) in [("ext4", "raw"), ("ext4", "hdd"), ("xfs", "raw")] {
+        if !can_make_or_skip(file_system) {
+            continue;
+        }
+        let rig = Rig::new();
+        let create = ["create", "m", "--size", "1G", "--backing", "memory", "--fs", file_system];
+        rig.ok(&[&create[..], &["--device", device]].concat());
+        rig.mount("m");
+        let stat = rig.stat("m");
+        let pid = stat["pid"].as_u64().unwrap();
+        let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        if may_lower_a_score() {
+            assert!(score.trim().parse::<i32>().unwrap() <= -600, "{score}");
+        }
+        let taken = || rig.stat("m")["figures"]["allocated_bytes"].as_u64().unwrap();
+        let resident = || {
+            let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        };
+        let (empty, written) = (taken(), noise(24 << 20, 6));
+        // Twice as much as is there at any time.
+        for round in 0..2 {
+            for file in 0..2 {
+                let path = rig.mnt().join(format!("file-{round}-{file}"));
+                fs::write(&path, &written).unwrap();
+                fs::File::open(path).unwrap().sync_all().unwrap();
+            }
+            let full = (taken(), resident());
+            for file in 0..2 {
+                fs::remove_file(rig.mnt().join(format!("file-{round}-{file}"))).unwrap();
+            }
+            // Discards follow the commit of the journal.
+            let began = Instant::now();
+            while taken() > empty + (12 << 20) || resident() + (24 << 20) > full.1 {
+                let left = (taken(), resident());
+                assert!(began.elapsed().as_secs() < 60, "{device}: {full:?} became {left:?}");
+                fs::File::open(rig.mnt()).unwrap().sync_all().unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+        rig.umount("m");
+    }
+}
+
 #[test]
 fn a_trace_is_recorded_and_played() {
     if !can_mount_or_skip() {
@@ -261,6 +337,36 @@ fn a_volume_is_served_over_nbd_too() {
     unsafe { libc::kill(i32::try_from(server.id()).unwrap(), libc::SIGTERM) };
     assert!(server.wait().unwrap().success());
     assert!(fs::read(&image).unwrap() == noise(8 << 20, 9));
+    assert_eq!(rig.stat("n")["state"], "stopped");
+}
+
+#[test]
+fn a_volume_that_nbd_serves_is_seen_loses_its_power_and_is_found_when_it_crashed() {
+    let rig = Rig::new();
+    let (image, socket) = (rig.image("n"), rig.dir.join("nbd.sock"));
+    let create = ["create", "n", "--size", "8M", "--backing", &image, "--raw"];
+    rig.ok(&[&create[..], &["--layer", "powercut:keep=0"]].concat());
+    let mut server = rig.spawn(&["serve", "n", "--nbd", &format!("unix:{}", socket.display())]);
+    wait_for_listener(&socket);
+    let address = format!("nbd+unix:///n?socket={}", socket.display());
+    let client = nbd::Nbd::open(nbd::Address::parse(&address).unwrap(), 8 << 20, 512).unwrap();
+    client.write(0, &[1; 4096], true).unwrap();
+    client.write(0, &[2; 4096], false).unwrap();
+    let stat = rig.stat("n");
+    assert_eq!(stat["figures"]["counts"]["write"]["bytes"], 8192, "{stat}");
+    assert!(stat["nbd"].as_str().unwrap().starts_with("unix:"), "{stat}");
+    assert!(rig.ok(&["list"]).contains("over NBD on unix:"));
+    let said = rig.ok(&["powercut", "n"]);
+    assert!(said.contains("8 are lost") && said.contains("Ctrl-C"), "{said}");
+    let mut bytes = [0; 4096];
+    assert_eq!(client.read(0, &mut bytes).unwrap_err().raw_os_error(), Some(libc::EIO));
+    rig.ok(&["powercut", "--restore", "n"]);
+    client.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1; 4096]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(rig.stat("n")["state"], "crashed");
+    assert!(rig.ok(&["doctor"]).contains("cleaned up: the run directory of `n`"));
     assert_eq!(rig.stat("n")["state"], "stopped");
 }
 

@@ -5,6 +5,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// File systems, on sectors of either size.
+pub const KINDS: [(&str, &str); 4] =
+    [("ext4", "512"), ("xfs", "4096"), ("ext4", "4096"), ("xfs", "512")];
+
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Whether volumes can be mounted here; says why not.
@@ -25,6 +29,31 @@ pub fn can_mount_or_skip() -> bool {
             println!("skipped: {program} is missing (apt-get install e2fsprogs)");
             return false;
         }
+    }
+    true
+}
+
+/// Power cuts of each kind of volume: more in the long test.
+pub fn cuts_or(usual: u64) -> u64 {
+    match std::env::var("HEADWORKS_VOLUME_CUTS") {
+        Ok(text) => text.parse().expect("HEADWORKS_VOLUME_CUTS is a number"),
+        Err(_) => usual,
+    }
+}
+
+/// Whether this file system can be made and checked here; says why not.
+pub fn can_make_or_skip(file_system: &str) -> bool {
+    if file_system == "ext4" {
+        return true;
+    }
+    if ["mkfs.xfs", "xfs_repair"].iter().any(|program| find(program).is_none()) {
+        println!("skipped: mkfs.xfs or xfs_repair is missing (apt-get install xfsprogs)");
+        return false;
+    }
+    let kinds = std::fs::read_to_string("/proc/filesystems").unwrap();
+    if !kinds.lines().any(|line| line.trim() == "xfs") {
+        println!("skipped: this kernel has no XFS (modprobe xfs)");
+        return false;
     }
     true
 }
@@ -108,6 +137,23 @@ impl Rig {
     /// Mounts a volume on [`Rig::mnt`].
     pub fn mount(&self, name: &str) -> String {
         self.ok(&["mount", name, &self.mnt().display().to_string()])
+    }
+
+    /// Mounts a volume after a power cut, as an operator would. Half of ext4's superblock may be
+    /// new on sectors of 512 bytes: then by the command that the message has. Returns whether that
+    /// was so.
+    pub fn mount_after_cut(&self, name: &str, image: &str, block: &str) -> bool {
+        let output = self.run(&["mount", name, &self.mnt().display().to_string()]);
+        if output.status.success() {
+            return false;
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let torn = block == "512" && said.contains(&format!("mend it: e2fsck -f {image}"));
+        assert!(torn, "not mountable after a cut: {said}");
+        let output = Command::new(find("e2fsck").unwrap()).args(["-fy", image]).output().unwrap();
+        assert!(output.status.code().is_some_and(|code| code < 4), "{output:?}");
+        self.mount(name);
+        true
     }
 
     /// Unmounts as soon as the last that used it is gone.

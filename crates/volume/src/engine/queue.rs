@@ -8,10 +8,14 @@ use crate::layer::Fault;
 use crate::model::Model;
 use headworks_policy::Nanos;
 use headworks_policy::block::{
-    Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request,
+    Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request, SECTOR_BYTES,
 };
 use std::collections::VecDeque;
 use std::io;
+
+/// Longest zeroing by a file system that is not asked for by a user: ext4 fills up to 32 KiB of
+/// what was reserved (`extent_max_zeroout_kb`).
+const FILLED_BYTES_MAX: u64 = 32 << 10;
 
 /// Depth of a device without a model.
 pub(super) const RAW_DEPTH: u32 = 32;
@@ -187,7 +191,16 @@ impl Queue {
         merged: Vec<Part>,
     ) -> Next {
         self.in_flight += 1;
-        let due = self.model.as_mut().map_or(now, |model| model.start(now, request).max(now));
+        let mut request = *request;
+        // Discards come as zeroing (see the FUSE front end). A device does not write so much.
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        if request.operation == Operation::WriteZeroes
+            && first.submission.unmap
+            && bytes > FILLED_BYTES_MAX
+        {
+            request.operation = Operation::Discard;
+        }
+        let due = self.model.as_mut().map_or(now, |model| model.start(now, &request).max(now));
         Next::Start(Box::new(Command { index, started: now, due, first, merged }))
     }
 

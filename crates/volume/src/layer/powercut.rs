@@ -3,7 +3,8 @@
 //! Writes stay in the cache until a flush, a write with FUA of the same sectors, or until the cache
 //! is full. Then randomly chosen blocks are written out, as a disk does. At a power cut
 //! every sector still in the cache is dropped, kept, or torn, by the seed: a torn one has its first
-//! bytes new and the rest as before. From then on everything fails with EIO until the power comes
+//! bytes new and the rest as before. A sector is as large as the volume's block, since a device
+//! promises to write that much whole. From then on everything fails with EIO until the power comes
 //! back.
 //!
 //! Discards, and zeroing of more than 1 MiB, bypass the cache. They are durable early, which a
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Bytes of a block in the cache: eight sectors, one bit each.
+/// Bytes of a block in the cache: one bit for each 512 of them. No sector is larger.
 const BLOCK_BYTES: u64 = 4096;
 const SECTOR: usize = SECTOR_BYTES as usize;
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -115,6 +116,8 @@ struct State {
 pub struct PowerCut {
     under: Arc<dyn Store>,
     settings: PowerCutSettings,
+    /// Bytes of a sector of the volume: [`SECTOR`] to [`BLOCK`], a power of two.
+    sector_bytes: usize,
     state: RwLock<State>,
 }
 
@@ -149,8 +152,9 @@ fn off() -> io::Error {
 }
 
 impl PowerCut {
-    /// A cache before `under`.
-    pub fn new(under: Arc<dyn Store>, settings: PowerCutSettings) -> PowerCut {
+    /// A cache before `under`, for a volume with sectors of `sector_bytes`: 512 to 4096, a power
+    /// of two.
+    pub fn new(under: Arc<dyn Store>, settings: PowerCutSettings, sector_bytes: u32) -> PowerCut {
         let seed = settings.seed.unwrap_or_else(drawn);
         let state = State {
             powered: true,
@@ -160,7 +164,8 @@ impl PowerCut {
             writes: 0,
             last_cut: CutReport::default(),
         };
-        PowerCut { under, settings, state: RwLock::new(state) }
+        let sector_bytes = (sector_bytes as usize).clamp(SECTOR, BLOCK);
+        PowerCut { under, settings, sector_bytes, state: RwLock::new(state) }
     }
 
     fn reading(&self) -> io::Result<RwLockReadGuard<'_, State>> {
@@ -208,39 +213,53 @@ impl PowerCut {
     }
 
     fn cut_now(&self, state: &mut State) -> CutReport {
-        let mut report = CutReport { seed: state.seed, ..CutReport::default() };
+        state.last_cut = CutReport { seed: state.seed, ..CutReport::default() };
         for (number, block) in std::mem::take(&mut state.cache) {
-            for sector in (0..8).filter(|sector| block.dirty & (1 << sector) != 0) {
-                let fate = state.random.unit();
-                let from = sector * SECTOR;
-                let at = number * BLOCK_BYTES + from as u64;
-                let mut bytes = Buffer::copy_of(&block.data[from..from + SECTOR]);
-                let written = if fate < self.settings.torn {
-                    // From one byte to all but one are new.
-                    let new = 1 + state.random.below(SECTOR_BYTES - 1) as usize;
-                    let mut old = Buffer::new(SECTOR);
-                    self.under.read(at, &mut old).is_ok() && {
-                        bytes[new..].copy_from_slice(&old[new..]);
-                        report.torn += 1;
-                        true
-                    }
-                } else if fate < self.settings.torn + self.settings.keep {
-                    report.kept += 1;
-                    true
-                } else {
-                    report.dropped += 1;
-                    false
-                };
-                if written {
-                    // An error of the store here loses the sector, as a power cut may.
-                    let _ = self.under.write(at, &bytes, false);
+            for from in (0..BLOCK).step_by(self.sector_bytes) {
+                let to = from + self.sector_bytes;
+                let dirty = block.dirty & sectors(from, to);
+                if dirty != 0 {
+                    let at = number * BLOCK_BYTES + from as u64;
+                    self.decide(state, at, dirty >> (from / SECTOR), &block.data[from..to]);
                 }
             }
         }
         let _ = self.under.flush();
         state.powered = false;
-        state.last_cut = report;
-        report
+        state.last_cut
+    }
+
+    /// The fate of the sector at byte `at`. Bits of `dirty` tell which of its parts `data` has.
+    fn decide(&self, state: &mut State, at: u64, dirty: u8, data: &[u8]) {
+        let fate = state.random.unit();
+        if fate >= self.settings.torn + self.settings.keep {
+            state.last_cut.dropped += 1;
+            return;
+        }
+        let is_torn = fate < self.settings.torn;
+        // From one byte to all but one are new.
+        let new = if is_torn {
+            1 + state.random.below(data.len() as u64 - 1) as usize
+        } else {
+            data.len()
+        };
+        let mut bytes = Buffer::new(data.len());
+        // An error of the store loses the sector, as a power cut may.
+        if self.under.read(at, &mut bytes).is_err() {
+            return;
+        }
+        for part in (0..data.len()).step_by(SECTOR) {
+            let to = (part + SECTOR).min(new);
+            if dirty & (1 << (part / SECTOR)) != 0 && part < to {
+                bytes[part..to].copy_from_slice(&data[part..to]);
+            }
+        }
+        if is_torn {
+            state.last_cut.torn += 1;
+        } else {
+            state.last_cut.kept += 1;
+        }
+        let _ = self.under.write(at, &bytes, false);
     }
 
     /// Writes one block out and removes it from the cache.

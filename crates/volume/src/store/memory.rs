@@ -3,7 +3,7 @@
 //! The bytes lie in chunks of 64 KiB, made at the first write. Chunks are spread over shards, each
 //! with its own lock, so a half-done copy of a sector is never seen. A volume's size costs nothing.
 //! Stored data cost their chunks, about 0.1 % for the table, and never exceed the limit: writes
-//! beyond it get ENOSPC.
+//! beyond it get ENOSPC. A chunk in which nothing but zeros is left goes back to the system.
 
 use super::{Extent, Store, push_extent};
 use std::collections::HashMap;
@@ -64,6 +64,20 @@ pub struct Memory {
     limit_chunks: u64,
     chunks: AtomicU64,
     shards: Vec<Shard>,
+}
+
+/// Frees a chunk, and gives its memory back to the system. The allocator alone would keep it: its
+/// heap shrinks only at the end.
+#[allow(clippy::boxed_local)] // it is freed here
+fn give_back(mut chunk: Chunk) {
+    const PAGE: usize = 4096;
+    let bytes = &mut chunk[..];
+    let before = bytes.as_ptr().align_offset(PAGE).min(bytes.len());
+    let inner = &mut bytes[before..];
+    let len = inner.len() / PAGE * PAGE;
+    // SAFETY: whole pages within memory that only this function has. They read as zeros afterwards,
+    // which bytes may be. A refusal changes nothing.
+    unsafe { libc::madvise(inner.as_mut_ptr().cast(), len, libc::MADV_DONTNEED) };
 }
 
 /// A part of a range that lies in one chunk.
@@ -129,11 +143,13 @@ impl Memory {
             let (first, last) = (offset.div_ceil(CHUNK_BYTES), (offset + len) / CHUNK_BYTES);
             for shard in &self.shards {
                 let mut table = shard.write();
-                let before = table.len();
-                table.retain(|chunk, _| *chunk < first || *chunk >= last);
-                let gone = before - table.len();
+                let gone: Vec<Chunk> = table
+                    .extract_if(|chunk, _| (first..last).contains(chunk))
+                    .map(|(_, chunk)| chunk)
+                    .collect();
                 drop(table);
-                self.chunks.fetch_sub(gone as u64, Ordering::Relaxed);
+                self.chunks.fetch_sub(gone.len() as u64, Ordering::Relaxed);
+                gone.into_iter().for_each(give_back);
             }
             self.clear_pieces(offset, first * CHUNK_BYTES - offset);
             self.clear_pieces(last * CHUNK_BYTES, offset + len - last * CHUNK_BYTES);
@@ -145,12 +161,14 @@ impl Memory {
     fn clear_pieces(&self, offset: u64, len: u64) {
         for piece in pieces(offset, len) {
             let mut table = self.shard(piece.chunk).write();
-            if piece.len as u64 == CHUNK_BYTES {
-                if table.remove(&piece.chunk).is_some() {
-                    self.chunks.fetch_sub(1, Ordering::Relaxed);
-                }
-            } else if let Some(chunk) = table.get_mut(&piece.chunk) {
-                chunk[piece.at..piece.at + piece.len].fill(0);
+            let Some(chunk) = table.get_mut(&piece.chunk) else { continue };
+            chunk[piece.at..piece.at + piece.len].fill(0);
+            // Small files are discarded piece by piece.
+            if chunk.iter().all(|byte| *byte == 0) {
+                let gone = table.remove(&piece.chunk);
+                drop(table);
+                self.chunks.fetch_sub(1, Ordering::Relaxed);
+                gone.into_iter().for_each(give_back);
             }
         }
     }
@@ -277,6 +295,30 @@ mod tests {
         assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
         store.discard(0, CHUNK_BYTES).unwrap();
         store.write(2 * CHUNK_BYTES, &[1; 512], false).unwrap();
+    }
+
+    #[test]
+    fn what_is_discarded_goes_back_to_the_system_also_piece_by_piece() {
+        fn resident_bytes() -> u64 {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        }
+        let store = Memory::new(1 << 30, 1 << 30);
+        // Its end stays, so the heap cannot shrink there.
+        let (len, end) = (256 * MIB, 256 * MIB + CHUNK_BYTES);
+        for piece in [len, 24 << 10] {
+            for at in (0..end).step_by(1 << 20) {
+                store.write(at, &vec![1; (end - at).min(MIB) as usize], false).unwrap();
+            }
+            let full = resident_bytes();
+            for at in (0..len).step_by(piece as usize) {
+                store.discard(at, piece.min(len - at)).unwrap();
+            }
+            assert_eq!(store.allocated_bytes(), Some(CHUNK_BYTES), "pieces of {piece}");
+            let left = resident_bytes();
+            // Other tests run beside this one.
+            assert!(left + len / 2 < full, "pieces of {piece}: {full} became {left}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ const BEFORE: u64 = 3_000;
 
 fn cut_once(seed: u64, settings: PowerCutSettings) -> (u64, u64) {
     println!("seed {seed}, {settings:?}");
-    let power = Arc::new(PowerCut::new(memory(), settings));
+    let power = Arc::new(PowerCut::new(memory(), settings, 512));
     let config = EngineConfig {
         store: Arc::clone(&power) as _,
         model: Some(Box::new(Jumpy {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use headworks_rig::Guard;
 use headworks_volume::kernel_queue;
 
 /// Name of the volume; its descriptions lie in a directory of the experiment's own.
@@ -18,8 +19,7 @@ pub(super) struct Volume {
     /// Where descriptions, sockets, backing file and mount point lie.
     home: PathBuf,
     device: PathBuf,
-    /// What the device's queue was set to before.
-    before: Option<(String, String)>,
+    _guard: Guard,
 }
 
 impl Volume {
@@ -37,7 +37,7 @@ impl Volume {
             headworks: headworks.to_owned(),
             home: home.to_owned(),
             device: PathBuf::new(),
-            before: None,
+            _guard: Guard::of_volume(headworks, NAME, home)?,
         };
         fs::create_dir_all(volume.directory())?;
         let backing = home.join("backing.img");
@@ -64,7 +64,6 @@ impl Volume {
         let stat: serde_json::Value = serde_json::from_str(&stat)?;
         let device = stat["note"]["device"].as_str().or_else(|| stat["device"].as_str());
         volume.device = device.context("`headworks volume stat` names no device")?.into();
-        volume.before = Some((chosen(&volume.device)?, volume.queue("nr_requests")?));
         Ok(volume)
     }
 
@@ -80,7 +79,7 @@ impl Volume {
 
     /// Chooses one, and makes sure of it.
     pub(super) fn choose(&self, scheduler: &str) -> Result<()> {
-        kernel_queue::set_scheduler(&self.device, scheduler).with_context(|| {
+        kernel_queue::set_scheduler(&self.device, scheduler, None).with_context(|| {
             format!("cannot give {} the scheduler {scheduler}", self.device.display())
         })?;
         let found = chosen(&self.device)?;
@@ -111,13 +110,6 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // A loop device keeps its settings when its number is used again.
-        if let Some((scheduler, requests)) = &self.before {
-            let write = |name, text: &str| fs::write(kernel_queue::file(&self.device, name), text);
-            let _ = write("scheduler", "none")
-                .and_then(|()| write("nr_requests", requests))
-                .and_then(|()| write("scheduler", scheduler));
-        }
         for arguments in [&["umount", NAME][..], &["rm", NAME, "--with-backing"]] {
             if let Err(error) = self.headworks(arguments) {
                 eprintln!("headworks: {error:#}\n  clean up: headworks volume doctor");

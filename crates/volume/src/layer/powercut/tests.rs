@@ -5,7 +5,7 @@ const MIB: u64 = 1 << 20;
 
 fn volume(settings: PowerCutSettings) -> (Arc<Memory>, PowerCut) {
     let memory = Arc::new(Memory::new(MIB, MIB));
-    (Arc::clone(&memory), PowerCut::new(memory, settings))
+    (Arc::clone(&memory), PowerCut::new(memory, settings, 512))
 }
 
 fn byte_at(store: &dyn Store, offset: u64) -> u8 {
@@ -96,6 +96,48 @@ fn fates_follow_their_fractions_and_the_seed() {
     assert_eq!((kept, torn), (report.kept, report.torn));
     assert_eq!(run(1).1, after);
     assert_ne!(run(2).1, after);
+}
+
+#[test]
+fn a_sector_is_as_large_as_the_volumes_block() {
+    for sector in [512, 1024, 2048, 4096_u32] {
+        let settings = PowerCutSettings { seed: Some(3), ..Default::default() };
+        let memory = Arc::new(Memory::new(MIB, MIB));
+        let cut = PowerCut::new(Arc::clone(&memory) as _, settings, sector);
+        cut.write(0, &vec![0xaa; MIB as usize], false).unwrap();
+        let report = cut.cut();
+        let mut after = vec![0; MIB as usize];
+        memory.read(0, &mut after).unwrap();
+        let mut found = CutReport { seed: 3, ..CutReport::default() };
+        for sector in after.chunks(sector as usize) {
+            assert!(sector.iter().all(|byte| *byte == sector[0]), "old or new as a whole");
+            *(if sector[0] == 0 { &mut found.dropped } else { &mut found.kept }) += 1;
+        }
+        assert_eq!(found, report, "sectors of {sector}");
+        assert!(report.kept > 0 && report.dropped > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn a_torn_large_sector_is_new_up_to_one_byte_and_a_part_of_one_keeps_the_rest() {
+    let settings = PowerCutSettings { seed: Some(1), torn: 1.0, keep: 0.0, ..Default::default() };
+    let memory = Arc::new(Memory::new(MIB, MIB));
+    let cut = PowerCut::new(Arc::clone(&memory) as _, settings, 4096);
+    cut.write(0, &[1; 4096], true).unwrap();
+    cut.write(0, &[2; 4096], false).unwrap();
+    assert_eq!(cut.cut().torn, 1);
+    let mut sector = [0; 4096];
+    memory.read(0, &mut sector).unwrap();
+    let new = sector.iter().take_while(|byte| **byte == 2).count();
+    assert!(new > 0 && new < 4096 && sector[new..].iter().all(|byte| *byte == 1), "{new}");
+
+    let settings = PowerCutSettings { keep: 1.0, torn: 0.0, ..settings };
+    let cut = PowerCut::new(Arc::clone(&memory) as _, settings, 4096);
+    cut.write(0, &[1; 4096], true).unwrap();
+    cut.write(512, &[2; 512], false).unwrap();
+    assert_eq!(cut.cut().kept, 1);
+    memory.read(0, &mut sector).unwrap();
+    assert_eq!([0, 511, 512, 1023, 1024, 4095].map(|at| sector[at]), [1, 1, 2, 2, 1, 1]);
 }
 
 #[test]
