@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use headworks_bufferpool::storage::{Command, CommandKind, Timing};
 use headworks_policy::Nanos;
-use headworks_policy::block::{Noop, Operation, SECTOR_BYTES};
+use headworks_policy::block::{Noop, Operation, Request, SECTOR_BYTES};
 use headworks_volume::model::{self, Device, Model};
 use headworks_volume::sim;
 
@@ -89,13 +89,9 @@ impl Timing for Slowed {
             CommandKind::Flush => Operation::Flush,
         };
         let per_page = BLOCK_BYTES / SECTOR_BYTES;
-        let command = model::Command {
-            operation,
-            sector: command.page.0 * per_page,
-            // A run is far below 2^27 pages.
-            sectors: command.pages * per_page as u32,
-            fua: false,
-        };
+        // A run is far below 2^27 pages.
+        let sectors = command.pages * per_page as u32;
+        let command = Request::new(operation, command.page.0 * per_page, sectors);
         // Times of a run are far below 2^53 ns; rounding down keeps their order.
         let own_ns = (now_ns as f64 / self.slowed) as u64;
         let done = self.model.start(Nanos(own_ns), &command);

@@ -88,7 +88,6 @@ impl Uses {
                 let path = self.absolute(before).unwrap_or_else(|| self.child(before));
                 self.add_path(path);
             }
-            _ => {}
         }
     }
 
