@@ -159,7 +159,12 @@ fn more_threads_than_frames_get_on() {
         StrategyKind::InnoDb56,
         StrategyKind::War { buffer_pages: 8 },
     ];
-    let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    // Long keys: a page has few children, so the tree has more inner pages than there are frames.
+    let key = |number: u64| {
+        let mut key = [7; 120];
+        key[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+        key
+    };
     let with = |frames, strategy| {
         let pool = PoolConfig {
             frames,
