@@ -7,7 +7,6 @@ use headworks_region::{Mapping, RegionError, View, clock};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -276,18 +275,6 @@ impl Instance {
     /// Maps its region for reading, from any PID namespace.
     pub fn view_region(&self) -> Result<View> {
         View::open(&self.region_c_path()?).map_err(|error| self.explain(error))
-    }
-
-    /// A descriptor of its region, for programs that this process becomes or starts. Scripts use
-    /// small numbers themselves.
-    pub fn leave_region_open(&self) -> Result<i32> {
-        const FIRST: libc::c_int = 64;
-        let path = self.region_path();
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path);
-        // SAFETY: fcntl takes any number; the descriptor is open meanwhile.
-        let kept = file.map(|file| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, FIRST) });
-        kept.and_then(|fd| if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(fd) })
-            .with_context(|| format!("cannot keep {} open", path.display()))
     }
 
     fn region_c_path(&self) -> Result<CString> {

@@ -326,6 +326,17 @@ fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<O
     Ok(Some(owner))
 }
 
+/// Opens a region for all programs that the server starts: some run as another user, or with
+/// another view of the directories. The number is one that no shell uses.
+fn keep_open(path: &Path) -> Result<i32> {
+    let file = std::fs::File::options().read(true).write(true).open(path)?;
+    let copy = |from: i32| {
+        // SAFETY: takes numbers.
+        Some(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, from) }).filter(|fd| *fd >= 0)
+    };
+    copy(1_000).or_else(|| copy(200)).context("no free descriptor")
+}
+
 /// Gives up root's rights for good.
 fn become_user(uid: u32, gid: u32) -> Result<()> {
     // SAFETY: the entry is read before anybody asks again. Its name is a C string. The user comes
@@ -397,12 +408,9 @@ impl Plan<'_> {
             .args(&args.command[1..])
             .env("LD_PRELOAD", preload::among(&self.shim, &preloaded))
             .env(sanitizer, preload::with_options(std::env::var_os(sanitizer), options))
-            .env("HEADWORKS_REGION", instance.region_path());
-        // SAFETY: geteuid has no preconditions.
-        if !profile.knows(binary.path()) && owner.is_none() && unsafe { libc::geteuid() } == 0 {
-            // It may start the server as another user, who cannot open the region.
-            command.env("HEADWORKS_REGION_FD", instance.leave_region_open()?.to_string());
-        }
+            .env("HEADWORKS_REGION", instance.region_path())
+            // What a job that this command is part of left open.
+            .env_remove("HEADWORKS_KEPT");
         if *scheduled {
             let whose = match binary.calls_the_kernel() {
                 true => "files of other programs that it starts",
@@ -413,6 +421,17 @@ impl Plan<'_> {
                 self.config.io.kind, instance.name
             );
             command.env("HEADWORKS_IO", instance.io_path());
+        }
+        // It may start the server as another user, who cannot open the region.
+        // SAFETY: geteuid has no preconditions.
+        let is_wrapper =
+            !profile.knows(binary.path()) && owner.is_none() && unsafe { libc::geteuid() } == 0;
+        if *scheduled || is_wrapper {
+            let io = if *scheduled { keep_open(&instance.io_path()) } else { Ok(-1) };
+            if let (Ok(io), Ok(gate)) = (io, keep_open(&instance.region_path())) {
+                let kept = format!("{} {io} {gate}", std::process::id());
+                command.env("HEADWORKS_KEPT", kept);
+            }
         }
         if let (RunAs::DataOwner, Some((uid, gid))) = (profile.run_as, owner) {
             become_user(*uid, *gid)?;

@@ -13,9 +13,9 @@
 
 pub mod account;
 pub mod criticality;
+pub mod gone;
 mod map;
 mod pages;
-pub mod parent;
 pub mod places;
 pub mod tally;
 mod unheld;
@@ -670,7 +670,7 @@ impl IoRegion {
             if self.may_block_clients(now, ticket.call.account, task) {
                 return Order::Go;
             }
-            let (on, parent_is_gone) = (self.control.is_on(), parent::is_gone());
+            let (on, parent_is_gone) = (self.control.is_on(), gone::parent_is_gone());
             if busy && !parent_is_gone {
                 return Order::Nothing;
             }
@@ -704,41 +704,6 @@ impl IoRegion {
                 .unwrap_or(now + Nanos::from_millis(1))
                 .max(now + Nanos::from_micros(50));
         }
-    }
-
-    /// Takes back what threads had that are dead.
-    fn reap(&self, guarded: &mut Guarded, now: Nanos) {
-        for (at, slot) in self.tasks.iter().enumerate() {
-            let state = slot.word.load(Relaxed) & STATE;
-            let since = Nanos(slot.since_ns.load(Relaxed));
-            if state == FREE
-                || now.since(since) < SUSPECT_AFTER
-                || thread_exists(slot.tid.load(Relaxed))
-            {
-                continue;
-            }
-            let (kind, call) = slot.call();
-            if state == WAITING {
-                guarded.split.scheduler().cancel(now, at as Task);
-            } else if state == RUNNING {
-                returned(guarded, now, at as Task, kind, &call, Nanos(0));
-            }
-            slot.word.store(FREE, Release);
-        }
-    }
-
-    /// A program begins in this thread after `exec`. Calls that the program before it had not ended
-    /// are given up: nobody will report their end.
-    pub fn begins_anew(&self, tid: u32) {
-        for slot in self.tasks.iter().filter(|slot| slot.tid.load(Relaxed) == tid) {
-            slot.tid.store(NO_THREAD, Relaxed);
-        }
-    }
-
-    /// Takes back what threads had that are dead. For who looks at the region from outside: else
-    /// the next call that waits does it.
-    pub fn tidy(&self) {
-        self.locked(|guarded| self.reap(guarded, clock::now()));
     }
 
     /// Counts the time for which the call was held, and returns it. To be called when it runs.

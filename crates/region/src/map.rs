@@ -7,7 +7,7 @@ use crate::layout::{Header, MAGIC, Region, VERSION};
 use crate::snapshot::Snapshot;
 use core::ffi::CStr;
 use core::fmt;
-use core::mem::offset_of;
+use core::mem::{ManuallyDrop, offset_of};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 
@@ -193,38 +193,35 @@ impl Mapping {
     /// Maps an existing region that was made in this PID namespace. Does not allocate.
     pub fn open(path: &CStr) -> Result<Mapping, RegionError> {
         let (file, pid_ns) = open(path, libc::O_RDWR)?;
-        if is_another(pid_ns) {
-            return Err(RegionError::PidNamespace { found: pid_ns });
-        }
-        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
-        unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
+        Mapping::of(&file, pid_ns)
     }
 
-    /// As [`Mapping::open`], by a descriptor that this process inherited and keeps: it may have
-    /// lost the right to open the file.
+    /// The same by a descriptor that this process inherited, which stays open.
     pub fn inherited(fd: i32) -> Result<Mapping, RegionError> {
-        // SAFETY: fcntl takes any number; the copy is ours.
-        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
-        if copy < 0 {
-            return Err(RegionError::System("cannot copy the region's descriptor", errno()));
-        }
-        let (file, pid_ns) = check(Descriptor(copy))?;
+        let file = Descriptor::inherited(fd);
+        let found = file.examine()?;
+        Mapping::of(&file, check(&file, found)?)
+    }
+
+    fn of(file: &Descriptor, pid_ns: u64) -> Result<Mapping, RegionError> {
         if is_another(pid_ns) {
             return Err(RegionError::PidNamespace { found: pid_ns });
         }
         // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
-        unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
+        unsafe { map(file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
     }
 }
 
 /// Opens a file that is a region of this build; also says the PID namespace it was made in.
 fn open(path: &CStr, how: i32) -> Result<(Descriptor, u64), RegionError> {
-    check(Descriptor::open(path, how)?.0)
+    let (file, found) = Descriptor::open(path, how)?;
+    let pid_ns = check(&file, found)?;
+    Ok((file, pid_ns))
 }
 
-/// As [`open`], for a file that is open.
-fn check(file: Descriptor) -> Result<(Descriptor, u64), RegionError> {
-    let found = file.size()?;
+/// Checks that a file of so many bytes is a region of this build. Says the PID namespace it was
+/// made in.
+fn check(file: &Descriptor, found: u64) -> Result<u64, RegionError> {
     let wanted = size_of::<Region>() as u64;
     // The version first: it explains a size that differs.
     let mut head = [0u64; size_of::<Header>() / 8];
@@ -244,10 +241,15 @@ fn check(file: Descriptor) -> Result<(Descriptor, u64), RegionError> {
     if found != wanted {
         return Err(RegionError::Size { found, wanted });
     }
-    Ok((file, head[offset_of!(Header, pid_ns) / 8]))
+    Ok(head[offset_of!(Header, pid_ns) / 8])
 }
 
 impl Descriptor {
+    /// A descriptor that this process inherited. It is not closed.
+    pub(crate) fn inherited(fd: i32) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Descriptor(fd))
+    }
+
     /// Opens the file of a region, and says how long it is.
     pub(crate) fn open(path: &CStr, how: i32) -> Result<(Self, u64), RegionError> {
         // SAFETY: `path` is a C string.
@@ -256,14 +258,13 @@ impl Descriptor {
             return Err(RegionError::System("cannot open the region", errno()));
         }
         let file = Descriptor(fd);
-        let found = file.size()?;
+        let found = file.examine()?;
         Ok((file, found))
     }
 
-    /// How long the file is. It must be no device, and have no second name: that could be another
-    /// user's file.
-    fn size(&self) -> Result<u64, RegionError> {
-        // SAFETY: all zero bytes are a valid stat buffer, and the descriptor is open.
+    /// Checks that it is a file of ours, and says how long it is.
+    pub(crate) fn examine(&self) -> Result<u64, RegionError> {
+        // SAFETY: all zero bytes are a valid stat buffer.
         unsafe {
             let mut stat: libc::stat = core::mem::zeroed();
             if libc::fstat(self.0, &mut stat) != 0 {

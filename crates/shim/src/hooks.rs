@@ -1,5 +1,6 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
+use crate::start::client_can_come;
 use crate::{processes, real, streams, waits};
 use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
@@ -27,6 +28,7 @@ pub(crate) fn set_errno(error: c_int) {
 fn accepted(client: c_int) {
     // `fclose` closes by a call that no hook sees: the number may have been a file's.
     files::forget(client);
+    client_can_come();
     guarded_keeping_errno(Of::Process, || {
         threads::accepted(client);
         waits::accepted();

@@ -1,5 +1,6 @@
 //! The hooks around epoll sets.
 
+use crate::start::client_can_come;
 use crate::{processes, real};
 use headworks_hooks::backend;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
@@ -16,6 +17,7 @@ pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: takes a number.
     let set = unsafe { real::epoll_create(size) };
     if set >= 0 {
+        client_can_come();
         guarded_keeping_errno(Of::Process, || eventloop::created(set));
     }
     set
@@ -28,6 +30,7 @@ pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: takes a number.
     let set = unsafe { real::epoll_create1(flags) };
     if set >= 0 {
+        client_can_come();
         guarded_keeping_errno(Of::Process, || eventloop::created(set));
     }
     set

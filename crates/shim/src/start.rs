@@ -1,10 +1,15 @@
 //! What happens when the library is loaded.
 
 use crate::real;
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicU8};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, locks, process, server};
-use headworks_region::io::{IoMapping, parent};
+use headworks_region::io::{IoMapping, gone};
+use headworks_region::thread::keeping_errno;
 use headworks_region::{Mapping, RegionError, lock};
+use libc::c_int;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -23,68 +28,129 @@ extern "C" fn destruct() {
 /// that a server drops later.
 extern "C" fn construct() {
     real::resolve_all();
-    attach_files();
-    // SAFETY: the name is a C string, and no other thread exists yet that could change the
-    // environment.
-    let path = unsafe { libc::getenv(c"HEADWORKS_REGION".as_ptr()) };
-    if path.is_null() {
-        return;
-    }
-    // SAFETY: `getenv` returned a C string.
-    let path = unsafe { core::ffi::CStr::from_ptr(path) };
-    match Mapping::open(path).or_else(|error| inherited().unwrap_or(Err(error))) {
-        Ok(mapping) => {
-            server::starts(mapping.region());
-            std::panic::set_hook(Box::new(|_| {}));
-            // SAFETY: the handler only stores to a static and to a thread-local without destructor.
-            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-            process::attach(mapping.region());
-        }
-        Err(RegionError::PidNamespace { .. }) => tell(
-            b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database runs \
-              without the gate. Run both in one, for example with: docker run --pid=container:NAME\n",
-        ),
-        Err(_) => tell(
-            b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
-              the gate. Start it through: headworks run\n",
-        ),
+    let kept = kept();
+    attach_files(kept);
+    let Some(path) = variable(c"HEADWORKS_REGION") else { return };
+    std::panic::set_hook(Box::new(|_| {}));
+    // SAFETY: the handler only stores to a static and to a thread-local without destructor.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    match kept {
+        Some(kept) if !kept.is_first && LATER.note(path, kept.gate) => {}
+        _ => attach_gate(path, kept.map(|kept| kept.gate)).unwrap_or_else(tell),
     }
 }
 
-/// The region by the descriptor that `headworks run` left open: the server may run as a user that
-/// cannot open the file.
-fn inherited() -> Option<Result<Mapping, RegionError>> {
-    // SAFETY: the name is a C string, and no other thread exists yet that could change the
-    // environment.
-    let number = unsafe { libc::getenv(c"HEADWORKS_REGION_FD".as_ptr()) };
-    if number.is_null() {
-        return None;
-    }
+/// Maps the gate's region, by its path or else by a descriptor. An error is a line to be written.
+fn attach_gate(path: &CStr, kept: Option<c_int>) -> Result<(), &'static [u8]> {
+    let by_descriptor = || kept.and_then(|fd| Mapping::inherited(fd).ok());
+    let found = Mapping::open(path).or_else(|error| by_descriptor().ok_or(error));
+    let mapping = found.map_err(|error| -> &'static [u8] {
+        match error {
+            RegionError::PidNamespace { .. } => {
+                b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database \
+                  runs without the gate. Run both in one, for example with: docker run --pid=container:NAME\n"
+            }
+            _ => {
+                b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
+                  the gate. Start it through: headworks run\n"
+            }
+        }
+    })?;
+    server::starts(mapping.region());
+    process::attach(mapping.region());
+    Ok(())
+}
+
+/// What `headworks run` leaves open, for programs that may not open it themselves.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// This is the program that `headworks run` started, and not one that this one started.
+    is_first: bool,
+    /// Negative without `--io`.
+    io: c_int,
+    gate: c_int,
+}
+
+fn kept() -> Option<Kept> {
+    let text = variable(c"HEADWORKS_KEPT")?.to_str().ok()?;
+    let mut numbers = text.split(' ').map(|word| word.parse::<c_int>().ok());
+    let (first, io, gate) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    Some(Kept { is_first: process::own_pid() == first as u32, io, gate })
+}
+
+/// A variable of the environment.
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name is a C string. Called by the constructor, before another thread or the
+    // program itself could change the environment; nothing is kept of it.
+    let text = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: `getenv` returned a C string.
-    let number = unsafe { core::ffi::CStr::from_ptr(number) }.to_str().ok()?;
-    Some(Mapping::inherited(number.parse().ok()?))
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// The gate's region, for a process that attaches when a client can come. Most programs that a
+/// script starts never have one.
+static LATER: Later =
+    Later { descriptor: AtomicI32::new(NONE), path: [const { AtomicU8::new(0) }; LONGEST_PATH] };
+
+const NONE: c_int = -1;
+const LONGEST_PATH: usize = 256;
+
+struct Later {
+    descriptor: AtomicI32,
+    path: [AtomicU8; LONGEST_PATH],
+}
+
+impl Later {
+    /// False if the path has no room.
+    fn note(&self, path: &CStr, descriptor: c_int) -> bool {
+        let bytes = path.to_bytes_with_nul();
+        let fits = bytes.len() <= LONGEST_PATH && descriptor >= 0;
+        if fits {
+            self.path.iter().zip(bytes).for_each(|(to, byte)| to.store(*byte, Relaxed));
+            self.descriptor.store(descriptor, Relaxed);
+        }
+        fits
+    }
+}
+
+/// A client can come from here on. Does not allocate.
+#[inline]
+pub(crate) fn client_can_come() {
+    if LATER.descriptor.load(Relaxed) != NONE {
+        attach_late();
+    }
+}
+
+#[cold]
+fn attach_late() {
+    // One thread attaches. A client that another accepts meanwhile passes.
+    let descriptor = LATER.descriptor.swap(NONE, Relaxed);
+    if descriptor == NONE {
+        return;
+    }
+    let path = LATER.path.each_ref().map(|byte| byte.load(Relaxed));
+    if let Ok(path) = CStr::from_bytes_until_nul(&path) {
+        keeping_errno(|| attach_gate(path, Some(descriptor)).unwrap_or_else(say));
+    }
 }
 
 unsafe extern "C" fn forked() {
+    // What a child accepts for itself is not governed, as with a gate that its parent attached to.
+    LATER.descriptor.store(NONE, Relaxed);
     process::forked();
 }
 
 unsafe extern "C" fn child_begins() {
     lock::forget_thread_id();
     locks::forked();
-    parent::forked();
+    gone::forked();
 }
 
 /// Maps the region of the I/O scheduler, if there is one.
-fn attach_files() {
-    // SAFETY: the name is a C string, and no other thread exists yet that could change the
-    // environment.
-    let path = unsafe { libc::getenv(c"HEADWORKS_IO".as_ptr()) };
-    if path.is_null() {
-        return;
-    }
-    // SAFETY: `getenv` returned a C string.
-    match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
+fn attach_files(kept: Option<Kept>) {
+    let Some(path) = variable(c"HEADWORKS_IO") else { return };
+    let by_descriptor = || kept.and_then(|kept| IoMapping::inherited(kept.io).ok());
+    match IoMapping::open(path).or_else(|error| by_descriptor().ok_or(error)) {
         Ok(_) if !may_call(libc::SYS_statx) => {
             tell(b"headworks: a seccomp filter forbids statx: files are not governed\n");
         }
@@ -103,6 +169,8 @@ fn attach_files() {
             b"headworks: the region named by HEADWORKS_IO was made by another version of Headworks; \
               files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
         ),
+        // A script may read what it starts. `io top` tells of such programs.
+        Err(_) if kept.is_some_and(|kept| !kept.is_first) => {}
         Err(_) => {
             tell(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")
@@ -113,10 +181,7 @@ fn attach_files() {
 /// Writes a message to standard error. systemd names the service's own stream in `JOURNAL_STREAM`.
 /// If standard error is another one, a script may read it, and nothing is written.
 fn tell(line: &[u8]) {
-    // SAFETY: as above.
-    let stream = unsafe { libc::getenv(c"JOURNAL_STREAM".as_ptr()) };
-    // SAFETY: `getenv` returned a C string.
-    let stream = (!stream.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(stream) });
+    let stream = variable(c"JOURNAL_STREAM");
     if stream.is_none_or(|stream| is_stderr(stream.to_bytes())) {
         say(line);
     }

@@ -62,7 +62,9 @@ fn judge(facts: Facts) -> Option<&'static str> {
         () if !hidden => None,
         () if go || is_static => Some("makes its own system calls"),
         () if attached => Some("writes by calls that no hook sees"),
-        () if preloaded => Some("may not use the region: another user, or other directories"),
+        () if preloaded => {
+            Some("cannot reach the region: another container, or it closes what it inherits")
+        }
         () => Some("runs without the library: set-user-ID, or an empty environment"),
     }
 }
@@ -141,6 +143,6 @@ mod tests {
         assert!(judge(attached(wrote(9 << 20, 0))).unwrap().contains("no hook sees"));
         assert!(judge(wrote(MIN_BYTES, 0)).unwrap().contains("without the library"));
         let kept_out = Facts { preloaded: true, ..wrote(MIN_BYTES, 0) };
-        assert!(judge(kept_out).unwrap().contains("may not use the region"));
+        assert!(judge(kept_out).unwrap().contains("cannot reach the region"));
     }
 }

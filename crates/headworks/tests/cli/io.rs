@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use headworks_rig::find_program;
 
-use crate::support::{RunDir, signal, text, wait_until};
+use crate::support::{RunDir, is_root, signal, text, wait_until};
 
 /// A program that is killed with its children at the end, however that comes.
 struct Running(Child);
@@ -83,6 +83,79 @@ fn files_are_held_after_the_daemons_death_and_doctor_says_so() {
     assert!(refusal.contains("where volumes run"), "{refusal}");
     run.ok(["io", "set", "--name", "left", "--scheduler", "noop"]);
     assert!(doctor().contains("all requests pass") && !doctor().contains("still holds"));
+}
+
+/// What a job starts as another user, or with other directories, may not open the region itself.
+#[test]
+fn parts_of_a_job_that_run_as_another_user_are_governed() {
+    if !is_root() || find_program("setpriv").is_none() || find_program("unshare").is_none() {
+        println!("skipped: needs root, setpriv and unshare (apt-get install util-linux)");
+        return;
+    }
+    let run = RunDir::new();
+    let file =
+        |name: &str| Path::new("/var/tmp").join(format!("headworks-{name}-{}", std::process::id()));
+    let (other, hidden) = (file("other"), file("hidden"));
+    fs::write(&other, "").unwrap();
+    std::os::unix::fs::chown(&other, Some(65_534), Some(65_534)).unwrap();
+    let flush = |file: &Path| {
+        format!(
+            "dd if=/dev/zero of={} bs=4k count=1 conv=notrunc,fsync status=none",
+            file.display()
+        )
+    };
+    let script = format!(
+        "setpriv --reuid=65534 --regid=65534 --clear-groups {}\n\
+         unshare --mount sh -c 'mount -t tmpfs none {} && exec {}' || echo no mount\n\
+         unset LD_PRELOAD; exec {} io top --json --name job",
+        flush(&other),
+        run.path().display(),
+        flush(&hidden),
+        crate::support::program().display(),
+    );
+    let mut command = run.headworks(["run", "--name", "job", "--io", "split-deadline"]);
+    command.args(["--profile", "generic", "--", "sh", "-c", &script]);
+    let output = command.output().unwrap();
+    let (said, errors) = (text(&output), String::from_utf8_lossy(&output.stderr).into_owned());
+    let _ = (fs::remove_file(&other), fs::remove_file(&hidden));
+    let foreign = errors.lines().filter(|line| !line.starts_with("headworks: ")).count();
+    assert!(foreign == 0 && !errors.contains("cannot use the region"), "{errors}");
+    let json = &said[said.find('{').expect(&said)..];
+    let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+    let state = values.next().expect(&said).expect(&said);
+    let accounts = state["accounts"].as_array().unwrap().iter();
+    let fsyncs: u64 = accounts.filter_map(|account| account["fsyncs"].as_u64()).sum();
+    let wanted = if said.contains("no mount") { 1 } else { 2 };
+    assert_eq!(fsyncs, wanted, "{said}");
+}
+
+const SERVER: &str = "import socket, sys, time\n\
+    s = socket.create_server(('127.0.0.1', 0))\n\
+    print(s.getsockname()[1], flush=True)\n\
+    c = [s.accept() for _ in range(2)]\n\
+    time.sleep(600)\n";
+
+/// Programs that a script starts map the gate's region once a client can come.
+#[test]
+fn a_server_that_a_script_starts_is_behind_the_gate() {
+    let Some(python) = find_program("python3") else {
+        println!("skipped: no python3 (apt-get install python3)");
+        return;
+    };
+    let run = RunDir::new();
+    let server = run.file("server.py", SERVER);
+    let script = format!("{} {}; true", python.display(), server.display());
+    let mut command = run.headworks(["run", "--name", "late", "--io", "split-deadline"]);
+    command.args(["--profile", "generic", "--", "sh", "-c", &script]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.process_group(0).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let _running = Running(child);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+    let port: u16 = line.trim().parse().unwrap();
+    let _clients = [0; 2].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    wait_until("both are seen", || run.status("late")["users"] == 2);
 }
 
 /// Writes a mebibyte, and waits.

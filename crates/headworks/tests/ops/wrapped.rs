@@ -106,7 +106,7 @@ fn a_server_that_the_library_does_not_reach_is_named() {
         (&["env", "-u", "LD_PRELOAD"][..], "has cleared LD_PRELOAD", false),
         (
             // The variable has to go before the user changes.
-            &["env", "-u", "HEADWORKS_REGION_FD", "setpriv", "--reuid=65534", "--clear-groups"],
+            &["env", "-u", "HEADWORKS_KEPT", "setpriv", "--reuid=65534", "--clear-groups"],
             "its user cannot open the gate's region",
             true,
         ),

@@ -41,12 +41,23 @@ impl IoMapping {
     /// Maps an existing region. Does not allocate.
     pub fn open(path: &CStr) -> Result<IoMapping, RegionError> {
         let (file, found) = Descriptor::open(path, libc::O_RDWR)?;
+        IoMapping::of(&file, found)
+    }
+
+    /// The same by a descriptor that this process inherited, which stays open.
+    pub fn inherited(fd: i32) -> Result<IoMapping, RegionError> {
+        let file = Descriptor::inherited(fd);
+        let found = file.examine()?;
+        IoMapping::of(&file, found)
+    }
+
+    fn of(file: &Descriptor, found: u64) -> Result<IoMapping, RegionError> {
         let wanted = size_of::<IoRegion>() as u64;
         if found != wanted {
             return Err(RegionError::Size { found, wanted });
         }
         // SAFETY: as above.
-        let mapping = IoMapping(unsafe { map(&file, PROTECTION)? });
+        let mapping = IoMapping(unsafe { map(file, PROTECTION)? });
         mapping.check(wanted).inspect_err(|_| {
             // SAFETY: nobody else has it.
             unsafe { mapping.unmap() };
