@@ -38,15 +38,16 @@ pub fn rotational(path: &Path) -> bool {
 }
 
 /// Makes the region of the scheduler for the files of a server of this profile. Where the
-/// configuration does not name the device, it is that of the current directory.
+/// configuration does not name the device, it is that of `data`.
 pub fn prepare(
     instance: &Instance,
     owner: Option<(u32, u32)>,
     config: &IoConfig,
     profile: &Profile,
+    data: &Path,
 ) -> Result<()> {
     let region = instance.create_io(owner)?;
-    config.apply(&region, rotational(Path::new(".")));
+    config.apply(&region, rotational(data));
     follow(&region, config, profile);
     Ok(())
 }
@@ -368,6 +369,9 @@ fn set(args: &IoSet) -> Result<()> {
     let region = instance.open_io()?;
     let device = args.device.map(|device| device == IoDevice::Disk);
     let rotational = device.unwrap_or(region.control.rotational());
+    if device.is_some() {
+        region.control.learn_device(false);
+    }
     match &args.config {
         Some(path) => {
             let mut io = config::load(path)?.io;

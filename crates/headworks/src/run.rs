@@ -386,7 +386,9 @@ impl Plan<'_> {
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
         region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         if *scheduled {
-            io::prepare(instance, *owner, &self.config.io, profile)?;
+            let data = self.settings.as_ref().and_then(|settings| settings.datadir.as_deref());
+            let data = data.filter(|data| data.exists()).unwrap_or(Path::new("."));
+            io::prepare(instance, *owner, &self.config.io, profile, data)?;
         }
         instance.hand_over(*owner)?;
         spawn_daemon(instance, *owner, false)?;

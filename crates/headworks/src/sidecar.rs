@@ -16,6 +16,7 @@ use crate::profile::Profiles;
 use anyhow::Result;
 use headworks_region::Mapping;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// Makes the gate ready and serves it until it is told to end.
@@ -54,7 +55,7 @@ pub fn run(args: &Attend) -> Result<()> {
     let kept = || (lives || instance.mapped_by().is_some()) && instance.open_io().is_ok();
     if scheduled && !kept() {
         let _ = std::fs::remove_file(instance.io_path());
-        io::prepare(&instance, None, &config.io, &profile)?;
+        io::prepare(&instance, None, &config.io, &profile, Path::new("."))?;
     }
     println!(
         "headworks: the gate of `{}` is ready (profile {}, region {})",

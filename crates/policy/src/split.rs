@@ -88,6 +88,7 @@ pub mod cost;
 pub mod deadline;
 mod dirty;
 pub mod kind;
+pub mod learn;
 pub mod rcp;
 mod strides;
 pub mod token;

@@ -36,6 +36,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
+use headworks_policy::split::learn::Learner;
 use headworks_policy::split::{
     ACCOUNTS, Account, Call, Entry, PAGE_BYTES, SplitKind, SplitState, Step, TASKS, Task, Urgency,
 };
@@ -90,6 +91,9 @@ pub struct IoControl {
     gate_knows: AtomicU32,
     /// Nobody inherits who holds what a client waits for.
     without_inheritance: AtomicU32,
+    /// Nothing but a guess tells the kind of device: `fsync`s may correct it.
+    learns_device: AtomicU32,
+    _pad2: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
     pub lock_busy: AtomicU64,
     /// Until this time, calls wait for the lock for 2 ms at most.
@@ -120,6 +124,8 @@ headworks_policy::layout!(IoControl {
     _pad,
     gate_knows,
     without_inheritance,
+    learns_device,
+    _pad2,
     lock_busy,
     lock_busy_until_ns,
     tasks_full,
@@ -175,6 +181,11 @@ impl IoControl {
             0 => HOLD_MAX,
             ms => Nanos::from_millis(ms.into()),
         }
+    }
+
+    /// Whether small `fsync`s may correct the kind of device. Not where an operator has named it.
+    pub fn learn_device(&self, on: bool) {
+        self.learns_device.store(on.into(), Relaxed);
     }
 
     /// Whether the device is a disk.
@@ -285,13 +296,14 @@ impl TaskSlot {
 struct Guarded {
     split: SplitState,
     tally: Tally,
+    learner: Learner,
     /// Where the search for a free task begins.
     next_task: u32,
     /// Where the search for a free account begins.
     next_account: u32,
 }
 
-headworks_policy::layout!(Guarded { split, tally, next_task, next_account });
+headworks_policy::layout!(Guarded { split, tally, learner, next_task, next_account });
 
 /// See the module. All zero bytes, but for the header, are a region that holds nobody.
 #[derive(Debug)]

@@ -779,3 +779,25 @@ fn direct_writes_in_sequence_cost_no_seeks() {
     assert!(wait(region, &ticket) < Duration::from_millis(250), "512 seeks are half a second");
     region.leave(ticket, None);
 }
+
+#[test]
+fn the_kind_of_device_is_learned_from_small_fsyncs_unless_it_was_named() {
+    let taken_for_a_disk = |learns: bool, pages: u64| {
+        let region = region(SplitKind::Deadline);
+        region.control.learn_device(learns);
+        let (account, file) = (account(region, "commits"), file(region, 1));
+        for number in 0..64 {
+            region.wrote(account, file, number * pages * 4096, pages * 4096);
+            let mut ticket = region.enter(CallKind::Fsync, account, file, 0);
+            wait(region, &ticket);
+            region.admitted(&mut ticket);
+            // Quicker than any disk turns.
+            let flushed = region.begins_flush(&ticket);
+            region.leave(ticket, Some(flushed));
+        }
+        region.control.rotational()
+    };
+    assert!(!taken_for_a_disk(true, 1));
+    assert!(taken_for_a_disk(false, 1), "an operator said so");
+    assert!(taken_for_a_disk(true, 17), "to write many pages takes time of its own");
+}

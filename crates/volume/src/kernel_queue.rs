@@ -46,3 +46,11 @@ pub fn set_throttle(device: &Path, latency_us: Option<u32>) -> io::Result<()> {
         done => done,
     }
 }
+
+/// Tells the kernel, and whoever asks it, whether a device of ours is a disk.
+///
+/// # Errors
+/// If `/sys` cannot be written.
+pub fn set_rotational(device: &Path, yes: bool) -> io::Result<()> {
+    std::fs::write(file(device, "rotational"), if yes { "1" } else { "0" })
+}

@@ -58,6 +58,7 @@ impl IoConfig {
         region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);
         region.set_reads(self.background_reads);
         region.set_inheritance(self.inheritance);
+        region.control.learn_device(self.rotational.is_none());
         region.start(self.kind, self.rotational.unwrap_or(rotational));
     }
 }

@@ -184,8 +184,13 @@ fn tune(
     device: &LoopDevice,
     description: &Description,
 ) -> Result<(f64, bool)> {
+    let kind = description.volume.find_device()?;
+    if kind != headworks_volume::model::Device::Raw {
+        // Whoever goes without it learns from the times that the model gives.
+        let _ = kernel_queue::set_rotational(&device.path, kind.is_rotational());
+    }
     // If a backing cannot be read, the volume's users get the error.
-    if description.volume.find_device()? == headworks_volume::model::Device::Raw {
+    if kind == headworks_volume::model::Device::Raw {
         return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
     }
     let way = front.measure_way(&device.path).unwrap_or_default();

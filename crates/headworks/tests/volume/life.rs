@@ -78,6 +78,25 @@ fn large_sectors_and_a_kernel_scheduler_work_too() {
     assert!(!fs::exists(&image).unwrap());
 }
 
+/// What asks the kernel, such as `run --io`, learns which device the volume behaves like.
+#[test]
+fn a_volume_tells_the_kernel_whether_it_is_a_disk() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    for (name, wanted) in [("hdd", "1"), ("ssd-a", "0")] {
+        let create = ["create", name, "--size", "64M", "--backing", "memory", "--raw"];
+        rig.ok(&[&create, &["--device", name][..]].concat());
+        rig.ok(&["mount", name]);
+        let stat = rig.stat(name);
+        let device = stat["device"].as_str().unwrap().trim_start_matches("/dev/").to_owned();
+        let found = fs::read_to_string(format!("/sys/block/{device}/queue/rotational")).unwrap();
+        rig.umount(name);
+        assert_eq!(found.trim(), wanted, "{name}");
+    }
+}
+
 /// A loop device keeps what its last user set.
 #[test]
 fn the_kernels_queue_is_as_asked_and_as_usual_for_the_next_volume() {

@@ -12,6 +12,9 @@ use headworks_policy::split::{
     Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES, Urgency,
 };
 
+/// An `fsync` of no more tells what the device is: to write them takes no time.
+const FEW_PAGES: u64 = 16;
+
 impl IoRegion {
     /// A call has returned.
     pub fn leave(&self, ticket: Ticket, flushed: Option<tally::Unmarked>) {
@@ -42,9 +45,25 @@ impl IoRegion {
             if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
                 self.clean(guarded, now, ticket.call.file, &taken);
             }
+            let dirty = flushed.map_or(0, |taken| taken.pages);
+            if ticket.kind == CallKind::Fsync && (1..=FEW_PAGES).contains(&dirty) {
+                self.learn(guarded, took);
+            }
             self.pump(guarded, now);
         });
         self.free(&ticket, told.is_some() || !is_known);
+    }
+
+    /// An `fsync` of a few pages took so long. If that shows another kind of device, the scheduler
+    /// begins anew for it.
+    fn learn(&self, guarded: &mut Guarded, took: Nanos) {
+        if self.control.learns_device.load(Relaxed) == 0 {
+            return;
+        }
+        if let Some(kind) = guarded.learner.saw(self.control.rotational(), took) {
+            self.control.rotational.store(kind.into(), Relaxed);
+            self.begin_anew(guarded);
+        }
     }
 
     /// The task's slot is free. If the scheduler was not `told` of the return, the slot looks like
