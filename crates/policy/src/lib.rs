@@ -18,6 +18,7 @@ pub mod gate;
 pub mod heap;
 pub mod histogram;
 pub mod layout;
+pub mod learn;
 pub mod matching;
 pub mod metrics;
 pub mod permit;

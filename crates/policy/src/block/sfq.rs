@@ -1,7 +1,7 @@
 //! Fair queueing with depth by application: start-time fair queueing, SFQ(D).
 //!
 //! # Problem
-//! A store serves applications of many hosts, and each has a queue of its own length. Its device
+//! A store serves applications of many hosts, and their queues are of all lengths. Its device
 //! wants many requests at a time: fifteen disks are idle under one. So shares must hold although D
 //! requests are with the device, where no scheduler reaches them. Shares must also *multiply*: an
 //! application with one half at its host, whose host has one half at the store, must get a quarter.
@@ -24,15 +24,15 @@
 //! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application that
 //!   waits for the device, and not for its share, gains nothing by a greater share. It gains when
 //!   fewer requests of others are in the device before it.
-//! * **Flushes** go before the other requests of their application, and wait for nobody else's
-//!   beyond their share. They are charged [`Settings::flush`], lest endless flushes be free.
+//! * **Flushes** go before the other requests of their application, and wait for those of
+//!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes be free.
 //!
 //! # Invariants
 //! Work-conserving: while a request waits, D are with the device, or all that wait are best effort
 //! and as many of these as may are with the device. While applications i and j both wait, cᵢ and cⱼ
 //! are their largest costs and no bound on best effort binds,
 //! `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ` for the cost W that was dispatched. What was completed may
-//! differ by what is with the device: (D + 1) requests more. So nobody starves: an application that
+//! differ by what is with the device: (D + 1) requests more. So none starves: an application that
 //! waits is passed over by each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
 //!
 //! # Worked example
@@ -113,7 +113,7 @@ impl Settings {
 /// Keeps quotients of tags exact enough: the unit of a tag is 2⁻²⁰ ns for a weight of one.
 const SCALE: u32 = 20;
 
-/// When to ask again if a completion is to come before: it asks by itself.
+/// When to ask again if a completion is to come before: that asks, too.
 const LATER: Nanos = Nanos::from_millis(100);
 
 /// Whose requests a flow has.
@@ -207,7 +207,7 @@ impl Sfq {
         })
     }
 
-    /// The flow to serve next: the least tag, of equals whoever came to wait first. Looks at all
+    /// The flow to serve next: the least tag, of equals the one that came to wait first. Looks at all
     /// that wait: applications are few, and a tag changes with every request.
     fn choose(&self) -> Option<Index> {
         let most = self.settings.best_effort_depth.max(1);
@@ -251,7 +251,7 @@ impl Sfq {
         if self.cost.span_sectors > 0 {
             self.cost.span_sectors = self.cost.span_sectors.max(request.end());
         }
-        // Even what moves nothing takes a moment, so that nobody is served for ever for nothing.
+        // Even what moves nothing takes a moment, so that no application is served for ever for nothing.
         self.cost.charge(&request).max(Nanos(1))
     }
 

@@ -1,5 +1,5 @@
 //! What fair queueing with depth promises: shares by weight under changing depths, weights and
-//! bounds; nobody starves; the device is kept full.
+//! bounds; none starves; the device is kept full.
 
 use crate::{MS, Owner, Step, steps};
 use headworks_policy::Nanos;
@@ -26,7 +26,7 @@ fn request(who: usize, sector: u64, sectors: u32) -> Request {
 
 proptest! {
     /// With any depth: what was dispatched for two applications that wait at all times differs from
-    /// their weights by a request of each at most, and nobody is passed over for longer.
+    /// their weights by a request of each at most, and none is passed over for longer.
     #[test]
     fn sfq_shares_by_weight_and_starves_nobody(
         weights in proptest::collection::vec(1u32..1_000, 2..6),

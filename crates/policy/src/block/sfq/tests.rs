@@ -105,7 +105,7 @@ fn best_effort_is_bounded_in_the_device() {
     sfq.set_share(2, share(100));
     sfq.completed(Nanos(0), 40, Nanos(0));
     assert!(next(&mut sfq).is_some());
-    // Zero is one: nobody starves.
+    // Zero is one: none starves.
     sfq.set_depth(8, 0);
     sfq.completed(Nanos(0), 20, Nanos(0));
     for index in rest.into_iter().skip(1) {
