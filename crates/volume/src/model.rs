@@ -11,6 +11,7 @@ pub mod device;
 mod file;
 pub mod hdd;
 mod parameters;
+pub mod raid;
 pub mod raw;
 pub mod ssd;
 
