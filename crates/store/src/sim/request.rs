@@ -12,7 +12,7 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{Index, IoClass, Operation, Request};
 use headworks_policy::learn::{Application, Fractions};
 use headworks_policy::random::Random;
-use headworks_volume::model::{Command, Model};
+use headworks_volume::model::Model;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -260,9 +260,7 @@ impl Requests {
             let tally = &mut self.tally[flight.app];
             tally.taken += 1;
             tally.lent += u32::from(lent);
-            let Request { operation, sector, sectors, fua, .. } = flight.request;
-            let command = Command { operation, sector, sectors, fua };
-            let done = self.model.start(now, &command).max(now + Nanos(1));
+            let done = self.model.start(now, &flight.request).max(now + Nanos(1));
             self.with_device += 1;
             self.push(done.0, Event::Done { number });
         }

@@ -9,9 +9,9 @@
 //! 15 disks, chunks of 64 KiB. A read of 16 KiB is one access of one disk; one of 1 MiB has 16
 //! chunks, hence an access of each disk, and the first of them reads two chunks.
 
-use super::{Command, Model};
+use super::Model;
 use headworks_policy::Nanos;
-use headworks_policy::block::Operation;
+use headworks_policy::block::{Operation, Request};
 
 /// See the module.
 pub struct Raid0 {
@@ -36,7 +36,7 @@ impl Model for Raid0 {
         self.members.iter().map(|member| member.depth()).sum()
     }
 
-    fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+    fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
         if command.operation == Operation::Flush || command.sectors == 0 {
             let done = self.members.iter_mut().map(|member| member.start(now, command));
             return done.max().unwrap_or(now);
@@ -53,7 +53,7 @@ impl Model for Raid0 {
             let from = inside(first.max(at * chunk), at);
             let to = inside(end.min((last + 1) * chunk), last);
             // A part is at most as long as the whole.
-            let part = Command { sector: from, sectors: (to - from) as u32, ..*command };
+            let part = Request { sector: from, sectors: (to - from) as u32, ..*command };
             done = done.max(self.members[(at % count) as usize].start(now, &part));
         }
         done
@@ -74,7 +74,7 @@ mod tests {
             4
         }
 
-        fn start(&mut self, now: Nanos, command: &Command) -> Nanos {
+        fn start(&mut self, now: Nanos, command: &Request) -> Nanos {
             self.1.lock().unwrap().push((self.0, command.sector, command.sectors));
             now + Nanos(1 + self.0 as u64)
         }
@@ -86,8 +86,8 @@ mod tests {
         (Raid0::new((0..count).map(member).collect(), chunk), Arc::clone(&seen))
     }
 
-    fn read(sector: u64, sectors: u32) -> Command {
-        Command { operation: Operation::Read, sector, sectors, fua: false }
+    fn read(sector: u64, sectors: u32) -> Request {
+        Request::new(Operation::Read, sector, sectors)
     }
 
     #[test]
