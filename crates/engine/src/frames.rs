@@ -1,9 +1,9 @@
 //! Frames of the pool that operations may pin at the same time.
 //!
-//! An operation that has pinned a page and waits for a frame for the next one holds a frame while it
-//! waits. If all frames are held like that, none comes free. So an operation first reserves as many
-//! as it may pin at once, and holds none meanwhile. Each of those that have reserved gets on,
-//! because the reservations are never more than the frames.
+//! An operation that has pinned a page holds its frame while it waits for the next one. If all
+//! frames are held like that, none comes free. So an operation first reserves as many frames as it
+//! may pin at once, and pins none meanwhile. Operations that have reserved get on, because the
+//! reservations are never more than the frames.
 //!
 //! An operation that pins one page at a time needs no reservation.
 

@@ -70,6 +70,22 @@ pub fn watch(pid: u32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
+/// The process that a thread belongs to.
+pub fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// Children of a process that it has not waited for.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers = |text: String| {
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
+    };
+    texts.flat_map(numbers).collect()
+}
+
 /// User and group ids on the command line.
 pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
     let ids =

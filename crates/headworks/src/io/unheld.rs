@@ -3,6 +3,7 @@
 
 use super::Instance;
 use super::unseen::{self, Unseen};
+use crate::process::process_of;
 use headworks_region::io::{IoRegion, RULES};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -33,21 +34,6 @@ fn rings_of(pid: u32) -> u32 {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
     let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
     links.filter(|link| link.as_os_str() == "anon_inode:[io_uring]").count() as u32
-}
-
-pub(super) fn process_of(thread: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
-}
-
-/// Children of a process that it has not waited for.
-pub(super) fn children_of(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let numbers = |text: String| {
-        text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
-    };
-    texts.flat_map(numbers).collect()
 }
 
 /// The rings of a program, and of all processes whose files are governed with its own.

@@ -2,8 +2,8 @@
 //! what the hooks counted.
 
 use super::Instance;
-use super::unheld::{children_of, process_of};
 use crate::preflight::read_elf;
+use crate::process::{children_of, process_of};
 use headworks_region::io::{IoRegion, RULES};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
