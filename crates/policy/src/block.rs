@@ -169,8 +169,8 @@ pub enum Dispatch {
 
 /// A scheduler of the block level.
 ///
-/// A volume's queue orders flushes itself, against the writes that they cover. All others come here.
-/// Only [`Sfq`] and [`Quanta`] share flushes out, too, if a store gives them any.
+/// A volume's queue orders flushes itself, against the writes that they cover. All others come
+/// here. Only [`Sfq`] and [`Quanta`] share flushes out, too, if a store gives them any.
 pub trait BlockScheduler: Send {
     /// Name, as configuration has it.
     fn name(&self) -> &'static str;

@@ -12,22 +12,23 @@
 //!   a target has none either: it is *best effort*.
 //! * **fractions**: what a scheduler gives each of its flows. The *share* of an application is the
 //!   product of its fraction at its host and its host's fraction at the store.
-//! * **window**: a second. All figures of one [`Observation`] are of the same window, also when they
-//!   come late.
+//! * **window**: a second. All figures of one [`Observation`] are of the same window, also when
+//!   they come late.
 //! * **ask**: the share that an application needs, as its owner believes. **grant**: what the store
 //!   gives.
-//! * **held**: the application waits mostly in schedulers, so that its share decides. **lent**: most
-//!   of what it got, it got while no other waited.
+//! * **held**: the application waits mostly in schedulers, so that its share decides. **lent**:
+//!   most of what it got, it got while no other waited.
 //!
 //! # The primitive
 //! A [`Controller`] is told of a window and changes the fractions. Each is a module: `automaton`
-//! (the paper's, by trial and error, whose turns a `token` gives), `need` (works the share out, asks
-//! the store for it, which decides by `allocate`), `log_pi` (each level for itself), and `rivals`
-//! (what other systems do). All see the same and set the same, so they can be compared.
+//! (the paper's, by trial and error, whose turns a `token` gives), `need` (works the share out,
+//! asks the store for it, which decides by `allocate`), `log_pi` (each level for itself), and
+//! `rivals` (what other systems do). All see the same and set the same, so they can be compared.
 //!
 //! # Invariants
 //! Fractions of one level are never negative and their sum is at most one. A controller that hears
-//! nothing of an application leaves its fractions as they are. It never divides by what may be zero.
+//! nothing of an application leaves its fractions as they are. It never divides by what may be
+//! zero.
 //!
 //! Source: the coordinated-learning paper, section 3; sections and equations below are of it.
 

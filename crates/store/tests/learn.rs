@@ -64,6 +64,7 @@ fn need_and_lag_survive_changes_and_faults() {
         ("step, dft 5 s late, not paired", 0.5, Some(60)),
         // A lag of 0.3 cannot follow this period.
         ("cost swings by 30 % in 60 s", 0.0, None),
+        ("cost swings by 30 % in 20 s", 0.8, Some(60)),
         ("cost swings by 30 % in 180 s", 0.8, Some(60)),
     ];
     for scenario in all(900..1_800) {

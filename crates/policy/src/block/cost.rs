@@ -5,9 +5,9 @@
 //! knows how long it takes, and must tell a random request of 4 KiB from a sequential one.
 //!
 //! # The primitive
-//! `cost = request + |sector − head| · seek + sectors · transfer`, where head is the sector after the
-//! last request: a seek proportional to the distance, a transfer proportional to the size. This is
-//! the estimate that AFQ charges with (Split, section 2.5.1), where `request` is zero. Without
+//! `cost = request + |sector − head| · seek + sectors · transfer`, where head is the sector after
+//! the last request: a seek proportional to the distance, a transfer proportional to the size. This
+//! is the estimate that AFQ charges with (Split, section 2.5.1), where `request` is zero. Without
 //! seeks, it counts requests and bytes: right for an array, whose arms nobody sees.
 //!
 //! # Worked example

@@ -21,11 +21,12 @@
 //! * **Weights** change while requests wait. The part of a tag that is ahead of the virtual time is
 //!   scaled: a large request that a small weight was charged for does not bind the application
 //!   after its weight has grown.
-//! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application that
-//!   waits for the device, and not for its share, gains nothing by a greater share. It gains when
-//!   fewer requests of others are in the device before it.
+//! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application
+//!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
+//!   when fewer requests of others are in the device before it.
 //! * **Flushes** go before the other requests of their application, and wait for those of
-//!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes be free.
+//!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes
+//!   be free.
 //!
 //! # Invariants
 //! Work-conserving: while a request waits, D are with the device, or all that wait are best effort
@@ -207,8 +208,8 @@ impl Sfq {
         })
     }
 
-    /// The flow to serve next: the least tag, of equals the one that came to wait first. Looks at all
-    /// that wait: applications are few, and a tag changes with every request.
+    /// The flow to serve next: the least tag, of equals the one that came to wait first. Looks at
+    /// all that wait: applications are few, and a tag changes with every request.
     fn choose(&self) -> Option<Index> {
         let most = self.settings.best_effort_depth.max(1);
         let full = self.inflight_best_effort >= most;
@@ -251,7 +252,8 @@ impl Sfq {
         if self.cost.span_sectors > 0 {
             self.cost.span_sectors = self.cost.span_sectors.max(request.end());
         }
-        // Even what moves nothing takes a moment, so that no application is served for ever for nothing.
+        // Even what moves nothing takes a moment, so that no application is served for ever for
+        // nothing.
         self.cost.charge(&request).max(Nanos(1))
     }
 
@@ -297,7 +299,6 @@ impl BlockScheduler for Sfq {
             self.arrival.push_back(&mut queue.arrival, index);
         }
         if queue.waiting == 1 {
-            queue.extra.tag = queue.extra.tag.max(self.reached);
             self.links.push_back(&mut self.ring, flow);
         }
         Added::Queued

@@ -6,8 +6,9 @@
 //! others have the usual share.
 //!
 //! # Worked example
-//! Applications 1 and 2 have weights 300 and 100, application 3 is not in the list: [`Share::USUAL`]
-//! is best effort with 100. While all three wait, they get 3/5, 1/5 and 1/5 of the device.
+//! Applications 1 and 2 have weights 300 and 100, application 3 is not in the list:
+//! [`Share::USUAL`] is best effort with 100. While all three wait, they get 3/5, 1/5 and 1/5 of the
+//! device.
 
 use super::REQUESTS;
 

@@ -14,17 +14,17 @@
 //!   Σ xᵢ = 1 − floor. With sᵢ the shortfall 1 − xᵢ/nᵢ that means sᵢ = min(1, λ nᵢ/wᵢ), where λ
 //!   follows by bisection. Large asks give most: a percent of theirs is more of the store.
 //!
-//! An application with a target whose ask is not known, or over, gets a *fair share*: one part of as
-//! many as are present. An ask is at most the application's limit. Shares are worked out again when
-//! an ask has moved by more than [`Settings::step`], or when who is present has changed.
+//! An application with a target whose ask is not known, or over, gets a *fair share*: one part of
+//! as many as are present. An ask is at most the application's limit. Shares are worked out again
+//! when an ask has moved by more than [`Settings::step`], or when who is present has changed.
 //!
 //! # Invariants
 //! The sum of the shares is at most one, and none is negative. No share of a target is above its
 //! limit, nor above its ask while best effort is present. If it is, it has the floor at least.
 //!
 //! # Worked example
-//! Asks of 0.7 and 0.6, equal weights, a floor of 0.05: 0.35 too much. s₁ = 0.7 λ and s₂ = 0.6 λ take
-//! (0.49 + 0.36) λ = 0.35, so λ = 0.412. The shares are 0.7 · (1 − 0.288) = 0.498 and
+//! Asks of 0.7 and 0.6, equal weights, a floor of 0.05: 0.35 too much. s₁ = 0.7 λ and s₂ = 0.6 λ
+//! take (0.49 + 0.36) λ = 0.35, so λ = 0.412. The shares are 0.7 · (1 − 0.288) = 0.498 and
 //! 0.6 · (1 − 0.247) = 0.452.
 //!
 //! Source: Equation 3 is the error to be least; the paper's learners look for it by trial.
@@ -148,9 +148,13 @@ impl Allocator {
         }
     }
 
-    /// An owner asks. The same ask again only prolongs the lease.
+    /// An owner asks. The same ask again only prolongs the lease. An application that is not
+    /// present has nothing to ask for.
     pub fn ask(&mut self, now: Nanos, at: usize, share: f64) {
         let entry = &mut self.entries[at];
+        if !entry.present {
+            return;
+        }
         let share = share.clamp(0.0, entry.about.limit);
         entry.ask = Some((share, now + self.settings.lease));
     }
@@ -327,6 +331,12 @@ mod tests {
         assert!(books.settle(at(2)));
         near(books.shares()[1], 0.0);
         near(books.shares()[2], 0.7);
+        // Its owner still asks: there is no ask to come back to.
+        books.ask(at(2), 1, 0.2);
+        books.set_present(1, true);
+        assert!(books.settle(at(2)));
+        near(books.shares()[1], 1.0 / 3.0);
+        books.set_present(1, false);
         books.set_present(2, false);
         assert!(books.settle(at(3)));
         near(books.shares()[0], 0.5);

@@ -33,8 +33,8 @@
 //! others 0.2 − 0.1 · 0.2 = 0.18. It was worst (f = 1): p_i = 0.2 − 0.02 · 0.2 = 0.196, the others
 //! 0.2 + 0.02/4 − 0.02 · 0.2 = 0.201.
 //!
-//! Source: sections 3.4 and 3.5. α, β, the time of an action and the actions of a turn are not given
-//! there. The defaults resemble its figures.
+//! Source: sections 3.4 and 3.5. α, β, the time of an action and the actions of a turn are not
+//! given there. The defaults resemble its figures.
 
 use super::token::Token;
 use super::{Application, Controller, Fractions, Mean, Observation};
@@ -384,5 +384,31 @@ mod tests {
         }
         automaton.settle();
         assert_eq!(ACTIONS[automaton.action], 0.7, "{automaton:?}");
+    }
+
+    /// The holder's actions get lost; the turn goes on to the next.
+    #[test]
+    fn a_dead_holder_does_not_end_learning() {
+        let applications = [Application::with_target(0), Application::best_effort(1)];
+        let mut automata = Automata::new(Settings::default(), 2, 2, 1);
+        let mut fractions = Fractions::equal(&applications, 2);
+        for second in 0..10 {
+            automata.window(at(second), &applications, &[None, None], &mut fractions);
+        }
+        automata.set_alive(false);
+        for second in 10..70 {
+            automata.window(at(second), &applications, &[None, None], &mut fractions);
+        }
+        automata.set_alive(true);
+        let before = automata.token.epoch;
+        for second in 70..80 {
+            automata.window(at(second), &applications, &[None, None], &mut fractions);
+        }
+        assert!(automata.token.epoch > before, "{:?}", automata.token);
+        assert!(automata.token.expires > at(79));
+    }
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(crate::learn::WINDOW.0 * seconds)
     }
 }

@@ -5,9 +5,9 @@
 //! applications. It must find its fractions, and must not fight the store, which finds its own.
 //!
 //! # The primitive
-//! Every [`Settings::interval`] windows, the fraction of each application with a target is multiplied
-//! by (1 + dft)^−γ. Levels multiply, so steps of levels multiply, too: two that each take γ = ¼ take
-//! a step of ½ together, in the same direction. They cannot cancel each other out.
+//! Every [`Settings::interval`] windows, the fraction of each application with a target is
+//! multiplied by (1 + dft)^−γ. Levels multiply, so steps of levels multiply, too: two that each
+//! take γ = ¼ take a step of ½ together, in the same direction. They cannot cancel each other out.
 //!
 //! A window without a dft counts as none, and so does one whose service was lent: a surplus that
 //! others left says nothing of the share.
@@ -219,5 +219,26 @@ mod tests {
         }
         let share = fractions.share(&applications, 0);
         assert!((share - 0.6).abs() < 1e-3, "{share}");
+    }
+
+    #[test]
+    fn what_was_lent_says_nothing() {
+        let applications = [Application::with_target(0), Application::best_effort(1)];
+        let mut log_pi = LogPi::new(Settings::default(), 2);
+        let mut fractions = Fractions::equal(&applications, 2);
+        for second in 0..500 {
+            let idle = Observation {
+                dft: Some(0.5),
+                demand: true,
+                age: Nanos(0),
+                granted: 0.5,
+                used: 0.9,
+                held: true,
+                lent: true,
+                latency_s: 0.0,
+            };
+            log_pi.window(Nanos(second), &applications, &[Some(idle), None], &mut fractions);
+        }
+        assert_eq!(fractions.store[0], 0.5, "there would be nothing left when others return");
     }
 }

@@ -31,8 +31,8 @@
 //! neither share nor depth holds the application.
 //!
 //! # Invariants
-//! Nothing is tried out. Without samples the ask stays. Without demand there is no dft, no ask, and the
-//! lease ends: an application that has ended is not a starved one.
+//! Nothing is tried out. Without samples the ask stays. Without demand there is no dft, no ask, and
+//! the lease ends: an application that has ended is not a starved one.
 //!
 //! # Worked example
 //! Share 0.25 achieves 0.5: need 0.5. With 0.5 granted, a window achieves 0.9: the lag is 0.1 s and
@@ -284,8 +284,7 @@ impl Controller for Owners {
             let owner = &mut self.owners[at];
             if let Some(seen) = &seen[at] {
                 owner.window(now, &self.settings, seen);
-                let demand = seen.demand || seen.used > 1e-4;
-                if let Some(ask) = owner.ask(&self.settings).filter(|_| demand) {
+                if let Some(ask) = owner.ask(&self.settings) {
                     self.store.ask(now, at, ask);
                 }
             }

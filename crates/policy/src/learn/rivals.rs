@@ -5,11 +5,12 @@
 //! * [`Integral`]: the store alone adds `gain · (−dft)` to the fraction of a host, each window. No
 //!   host learns: what hosts were given by hand stays. Linear steps are too small for small shares
 //!   and too large for large ones.
-//! * [`Windows`] (PARDA): each host has a window of requests, w ← (1 − γ) w + γ (L/latency · w + β).
-//!   While the mean latency is above the threshold L, windows shrink; β divides what there is. Hosts
-//!   need no word from the store, nor of each other. It knows no target.
-//! * [`Reservation`] (mClock): each application has a reserved share, set by hand, and the rest goes
-//!   by weight. With the right numbers it is the best that fixed shares can do. It follows nothing.
+//! * [`Windows`] (PARDA): each host has a window of requests, w ← (1 − γ) w + γ (L/latency · w +
+//!   β). While the mean latency is above the threshold L, windows shrink; β divides what there is.
+//!   Hosts need no word from the store, nor of each other. It knows no target.
+//! * [`Reservation`] (mClock): each application has a reserved share, set by hand, and the rest
+//!   goes by weight. With the right numbers it is the best that fixed shares can do. It follows
+//!   nothing.
 //!
 //! # Worked example
 //! A window of 30 at twice the threshold, γ = 0.2, β = 2: 0.8 · 30 + 0.2 · (15 + 2) = 27.4.

@@ -1,9 +1,9 @@
 //! The token: whose turn it is to learn.
 //!
 //! # Problem
-//! If all controllers act at once, each takes the others' doings for its own. So one acts at a time.
-//! The turn must not get lost with its holder, or with a message, and two must not believe that
-//! they have it.
+//! If all controllers act at once, each takes the others' doings for its own. So one acts at a
+//! time. The turn must not get lost with its holder, or with a message, and two must not believe
+//! that they have it.
 //!
 //! # The primitive
 //! The turn is a *lease*: a holder, an *epoch* that grows each time the turn changes, and an
@@ -16,9 +16,9 @@
 //! within the length of a lease.
 //!
 //! # Worked example
-//! Three learners, leases of 15 s. Learner 0 holds epoch 1 until 15 s; it renews at 10 s until 25 s,
-//! and dies. At 24 s learner 1 may not take it. At 25 s it takes epoch 2. Learner 0 comes back with
-//! epoch 1 and is refused.
+//! Three learners, leases of 15 s. Learner 0 holds epoch 1 until 15 s; it renews at 10 s until 25
+//! s, and dies. At 24 s learner 1 may not take it. At 25 s it takes epoch 2. Learner 0 comes back
+//! with epoch 1 and is refused.
 //!
 //! Source: section 3.5 passes the token on requests; the lease is an addition.
 
@@ -93,6 +93,9 @@ mod tests {
         assert!(!token.renew(at(26), 0, 1, LEASE) && !token.pass(at(26), 0, 1, 2, LEASE));
         assert!(token.accepts(at(26), 1, 2));
         assert!(token.pass(at(27), 1, 2, 2, LEASE) && token.accepts(at(27), 2, 3));
+        // The turn has gone round: the action that learner 0 sent long ago is not of this turn.
+        assert!(token.pass(at(28), 2, 3, 0, LEASE));
+        assert!(token.accepts(at(28), 0, 4) && !token.accepts(at(28), 0, 1));
     }
 
     #[test]

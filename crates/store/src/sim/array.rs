@@ -5,8 +5,8 @@ use headworks_policy::block::{Request, cost::SeekCost};
 use headworks_volume::model::raid::Raid0;
 use headworks_volume::model::{Device, Model};
 
-/// A disk of 10,000 revolutions a minute with its write cache off. Four OLTP-A get 700 to 800 I/Os a
-/// second from fifteen of them, as the paper measured 800.
+/// A disk of 10,000 revolutions a minute with its write cache off. Four OLTP-A get 700 to 800 I/Os
+/// a second from fifteen of them, as the paper measured 800.
 const DISK: &str = "\
 about = \"SAS disk of 10,000 rpm\"
 [hdd]

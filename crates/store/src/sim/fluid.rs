@@ -1,11 +1,11 @@
 //! The fluid plant: rates follow from shares at once.
 //!
 //! # The model
-//! A device of [`Fluid::iops`]; an application's transactions a second are `iops · got^η / ios`, at most
-//! its cap. With hard shares, `got` is the share, or the demand if that is less. Work-conserving,
-//! what one leaves goes to others by weight: among hosts first, then among the applications of each
-//! (*filling*). A second's throughput fluctuates: white noise, and a slow part of 20 s like
-//! checkpoints, so that a mean of 5 s has the relative deviation σ.
+//! A device of [`Fluid::iops`]; an application's transactions a second are `iops · got^η / ios`, at
+//! most its cap. With hard shares, `got` is the share, or the demand if that is less.
+//! Work-conserving, what one leaves goes to others by weight: among hosts first, then among the
+//! applications of each (*filling*). A second's throughput fluctuates: white noise, and a slow part
+//! of 20 s like checkpoints, so that a mean of 5 s has the relative deviation σ.
 
 use super::app::{App, hosts};
 use super::run::{Plant, Second};

@@ -2,8 +2,8 @@
 //!
 //! A second is *on target* if every goal is met within a tolerance. *Converged* is the first second
 //! from which 75 % of the next 120 s and 65 % of the next 600 s are on target: lenient, since the
-//! paper's automata go on exploring. *Rate* judges rates without their noise, *delivered* windows of
-//! 30 s of what was delivered, noise and all. *Held* is the part of such windows on target.
+//! paper's automata go on exploring. *Rate* judges rates without their noise, *delivered* windows
+//! of 30 s of what was delivered, noise and all. *Held* is the part of such windows on target.
 
 use super::run::{Second, Trace};
 
@@ -88,9 +88,10 @@ pub fn delivered(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> Optio
     first_steady(&ok, from, to)
 }
 
-/// Part of the windows of delivered work that are on target.
+/// Part of the windows of delivered work that are on target. Windows begin every seven seconds, so
+/// that a swing of the load is seen in all its phases.
 pub fn held(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> f64 {
-    let windows = trace[from..to].chunks_exact(DELIVERED_S);
+    let windows = trace[from..to].windows(DELIVERED_S).step_by(7);
     let all = windows.len().max(1);
     windows.filter(|window| delivered_on_target(window, goals)).count() as f64 / all as f64
 }

@@ -1,7 +1,7 @@
 //! The request-level plant: threads, a scheduler at each host, one at the store, and an array.
 //!
-//! Each thread has one I/O at a time: it goes to its host's scheduler, from there to the store's, and
-//! to the device. The schedulers are those of `policy::block`, the devices those of
+//! Each thread has one I/O at a time: it goes to its host's scheduler, from there to the store's,
+//! and to the device. The schedulers are those of `policy::block`, the devices those of
 //! `volume::model`. The store's flows are hosts, or applications ([`Stack::by_application`]).
 
 use super::app::{App, hosts};

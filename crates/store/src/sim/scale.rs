@@ -2,10 +2,10 @@
 //!
 //! # The model
 //! Each host has an application with a target on one or two stores; each store also serves best
-//! effort. A transaction needs I/O of each of its stores, so its rate is that of the tightest. Costs
-//! and targets change, hosts are cut off for 30 s, and stores restart and forget all asks. An ask
-//! rides on requests, a grant on replies, and either may be lost; there are no other messages. The
-//! owner's and the store's code is that of `policy::learn`.
+//! effort. A transaction needs I/O of each of its stores, so its rate is that of the tightest.
+//! Costs and targets change, hosts are cut off for 30 s, and stores restart and forget all asks. An
+//! ask rides on requests, a grant on replies, and either may be lost; there are no other messages.
+//! The owner's and the store's code is that of `policy::learn`.
 //!
 //! An application on several stores does not hold what the tightest one makes useless: it asks each
 //! for at most [`SPARE`] times what its least grant lets it use.

@@ -140,6 +140,28 @@ fn a_flush_waits_for_no_backlog_and_is_not_free() {
 }
 
 #[test]
+fn rest_is_no_claim() {
+    let mut sfq = Box::new(Sfq::new(plain(1)));
+    for index in 0..60 {
+        sfq.add(Nanos(0), index, &of(1, index.into()));
+    }
+    for _ in 0..40 {
+        let index = next(&mut sfq).expect("it waits");
+        sfq.completed(Nanos(0), index, Nanos(0));
+    }
+    for index in 100..120 {
+        sfq.add(Nanos(0), index, &of(2, index.into()));
+    }
+    let mut late = 0;
+    for _ in 0..20 {
+        let index = next(&mut sfq).expect("both wait");
+        sfq.completed(Nanos(0), index, Nanos(0));
+        late += u32::from(index >= 100);
+    }
+    assert!((9..=11).contains(&late), "{late} of 20");
+}
+
+#[test]
 fn nothing_is_owed_after_silence() {
     let mut sfq = Box::new(Sfq::new(plain(1)));
     sfq.set_share(1, share(1));

@@ -16,9 +16,9 @@
 //! 0 ≤ v ≤ 3.4: best effort keeps a thirtieth, and the scheduler at least one request.
 //!
 //! # Worked example
-//! An application at 0.8 of its target: v grows by 0.1 · 0.2 = 0.02 a second. After 35 s v = 0.7 and
-//! best effort has half. If the application is at 0.81 by then, that was not 3 %: v falls to 0.35,
-//! and nothing is tried for 60 s.
+//! An application at 0.8 of its target: v grows by 0.1 · 0.2 = 0.02 a second. After 35 s v = 0.7
+//! and best effort has half. If the application is at 0.81 by then, that was not 3 %: v falls to
+//! 0.35, and nothing is tried for 60 s.
 
 use crate::Nanos;
 

@@ -5,29 +5,29 @@
 //! over a long time is exact but late after a change; a short one is early and wrong.
 //!
 //! # The primitive
-//! `need = Σ got / Σ achieved` over the last n windows, n up to [`MEMORY`]: the ratio of means, since
-//! a mean of ratios is biased by noise. With every window, the *innovations* `achieved − got/need`
-//! are looked at. If the need is right, their sum over the last m windows is zero but for noise,
-//! whose variance is L·m, with L the long-run variance of one. All m from 2 to [`LOOK_BACK`] are
-//! tried:
+//! `need = Σ got / Σ achieved` over the last n windows, n up to [`MEMORY`]: the ratio of means,
+//! since a mean of ratios is biased by noise. With every window, the *innovations* `achieved −
+//! got/need` are looked at. If the need is right, their sum over the last m windows is zero but for
+//! noise, whose variance is L·m, with L the long-run variance of one. All m from 2 to [`LOOK_BACK`]
+//! are tried:
 //!
 //! `z = |Σ innovations| / √(L·m·(1 + m/n)) / (1 + 1/m)`
 //!
 //! The factor 1 + m/n is for the estimate, which is uncertain itself. If the largest z exceeds
 //! [`THRESHOLD`], all but those m windows is forgotten.
 //!
-//! L comes from differences of neighbouring blocks of 1, 5 and 15 windows, the largest of the three,
-//! because slow noise (checkpoints) adds up. Differences, so that a step does not raise its own
-//! alarm's threshold; and each is clipped.
+//! L comes from differences of neighbouring blocks of 1, 5 and 15 windows, the largest of the
+//! three, because slow noise (checkpoints) adds up. Differences, so that a step does not raise its
+//! own alarm's threshold; and each is clipped.
 //!
 //! # Invariants
 //! The need is finite and within [0.002, 2]. A window without a sample changes nothing.
 //!
 //! # Worked example
-//! Share 0.4 achieves 1.0 of the target, over and over: need 0.4. The cost of a transaction grows by
-//! a half: share 0.4 achieves 0.667, an innovation of −0.333. With L = 0.01 (σ 10 % of a window) and
-//! n = 200, m = 2 gives z = 0.667/√(0.0202)/1.5 = 3.1, m = 3 z = 1/√(0.03045)/1.33 = 4.3 and m = 4
-//! z = 1.333/√0.0408/1.25 = 5.3: after four windows the need is 0.4/0.667 = 0.6.
+//! Share 0.4 achieves 1.0 of the target, over and over: need 0.4. The cost of a transaction grows
+//! by a half: share 0.4 achieves 0.667, an innovation of −0.333. With L = 0.01 (σ 10 % of a window)
+//! and n = 200, m = 2 gives z = 0.667/√(0.0202)/1.5 = 3.1, m = 3 z = 1/√(0.03045)/1.33 = 4.3 and m
+//! = 4 z = 1.333/√0.0408/1.25 = 5.3: after four windows the need is 0.4/0.667 = 0.6.
 
 /// Windows that the means reach back.
 pub const MEMORY: f64 = 200.0;
@@ -215,7 +215,7 @@ mod tests {
         }
         assert!((estimate.need() - 0.4).abs() < 1e-12);
         estimate.variance = [0.01; 3];
-        let seen = (1..).find(|_| {
+        let seen = (1..50).find(|_| {
             estimate.add(0.4, 0.4 / 0.6);
             estimate.changes > 0
         });

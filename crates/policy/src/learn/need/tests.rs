@@ -174,3 +174,18 @@ fn a_liar_gets_its_limit_and_no_more() {
     let verdict = owners.owner(0).verdict(at(100), 0.4);
     assert!(matches!(verdict, Verdict::NoRoom { .. }), "{verdict:?}");
 }
+
+#[test]
+fn who_is_behind_with_all_that_it_asked_for_does_not_lack_room() {
+    let settings = Settings::default();
+    let mut owner = Owner::default();
+    for second in 0..40 {
+        owner.window(at(second), &settings, &seen(-0.1, 0.5));
+        owner.granted(1.0);
+    }
+    let verdict = owner.verdict(at(40), 1.0);
+    assert!(matches!(verdict, Verdict::Behind { .. }), "{verdict:?}");
+    owner.granted(0.9);
+    let verdict = owner.verdict(at(40), 1.0);
+    assert!(matches!(verdict, Verdict::NoRoom { .. }), "{verdict:?}");
+}
