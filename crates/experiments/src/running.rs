@@ -1,10 +1,11 @@
 //! Programs that an experiment runs: load generators, poolers. None outlives it.
 
 use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -29,14 +30,7 @@ impl Running {
         let output =
             File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
-        // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be
-        // called between fork and exec.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
+        end_with_us(&mut command);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { name, child, log: log.to_owned() })
     }
@@ -79,6 +73,67 @@ impl Running {
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
+    }
+}
+
+/// The kernel kills the program when the thread that starts it ends.
+fn end_with_us(command: &mut Command) {
+    // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be
+    // called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+}
+
+/// Runs a program to its end, with what it says. It is killed if the experiment is to end.
+pub(crate) fn output(command: &mut Command) -> Result<Output> {
+    end_with_us(command);
+    let name = command.get_program().display().to_string();
+    let started =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.with_context(|| format!("cannot start {name}"))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (status, stdout, stderr) = scope(|scope| {
+        let (out, err) = (scope.spawn(|| all(out)), scope.spawn(|| all(err)));
+        let status = loop {
+            match child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) => break Ok(status),
+                Err(error) => break Err(error),
+            }
+            if interrupt::check().is_err() {
+                let _ = child.kill();
+            }
+            sleep(POLL_INTERVAL);
+        };
+        let read = |said: std::thread::ScopedJoinHandle<'_, io::Result<Vec<u8>>>| {
+            said.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        (status, read(out), read(err))
+    });
+    interrupt::check()?;
+    Ok(Output { status: status?, stdout: stdout?, stderr: stderr? })
+}
+
+fn all(from: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.map_or(Ok(0), |mut from| from.read_to_end(&mut bytes))?;
+    Ok(bytes)
+}
+
+/// Sleeps, unless the experiment is to end.
+pub(crate) fn pause(length: Duration) -> Result<()> {
+    let end = Instant::now() + length;
+    loop {
+        interrupt::check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        sleep(left.min(POLL_INTERVAL));
     }
 }
 

@@ -47,12 +47,12 @@ pub(super) const FIG_3: Figure = Figure {
         one second, and calls no fsync. Under afq, A has the highest priority and B the lowest. The kernel \
         begins to write what is dirty when that is a tenth of the memory, or 30 s old. Writeback throttle off.",
     axis: "load",
-    times: [(WARM_UP_S, 180, 5), (WARM_UP_S, 60, 1)],
-    around_s: 40,
+    times: [(WARM_UP_S, 180, 5), (WARM_UP_S, 25, 1)],
+    around_s: 27,
     arms: &[
         Arm::new(ALONE, "hdd", "mq-deadline").only(&["A"]),
         Arm::new(NOTHING, "hdd", "mq-deadline").full_only(),
-        Arm::new(BFQ, "hdd", "bfq"),
+        Arm::new(BFQ, "hdd", "bfq").full_only(),
         Arm::new(AFQ, "hdd", "mq-deadline").io("afq"),
     ],
     points: &[THIS],

@@ -116,15 +116,15 @@ pub(super) const FIG_COST: Figure = Figure {
         of a device. 0: pgbench select-only; 1: simple-update; 2: MariaDB, point selects; 3: updates of single rows. \
         No checkpoint in the window.",
     axis: "load",
-    times: [(0, 160, 3), (0, 80, 1)],
-    around_s: 30,
+    times: [(0, 160, 3), (0, 15, 1)],
+    around_s: 15,
     arms: &[
         Arm::new(NOTHING, "raw", "none").io("noop"),
         Arm::new(RCP, "raw", "none").io("rcp"),
-        Arm::new(DEADLINE, "raw", "none").io("split-deadline"),
+        Arm::new(DEADLINE, "raw", "none").io("split-deadline").full_only(),
     ],
     points: LOADS,
-    quick_points: LOADS,
+    quick_points: &[POSTGRES_READS, MARIADB_WRITES],
     work: Work::Database { template, one },
     rules: "",
     claims: &[

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use super::postgres::{at_a_fixed_rate, client, paced, template};
+use crate::running;
 use crate::sweep::found::largest;
 use crate::sweep::panel::Panel;
 use crate::sweep::{Claim, Seed};
@@ -45,7 +46,7 @@ fn work(port: u16, at: f64) -> Result<()> {
         psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement(at)]);
         psql
     };
-    let output = command.output()?;
+    let output = running::output(&mut command)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
@@ -88,8 +89,8 @@ pub(super) const FIG_DAY: Figure = Figure {
         disk, writeback throttle off. Beside it 0: nothing; 1: pg_dump; 2: VACUUM FREEZE; 3: CREATE INDEX \
         CONCURRENTLY; 4: a million new rows; 5: an update of 100,000 rows in one transaction.",
     axis: "work beside the clients",
-    times: [(10, 60, 5), (5, 30, 1)],
-    around_s: 45,
+    times: [(10, 60, 5), (4, 8, 1)],
+    around_s: 16,
     arms: &[
         Arm::new(AS_IT_IS, "hdd", "mq-deadline"),
         Arm::new(DEADLINE, "hdd", "mq-deadline").io("split-deadline"),
@@ -100,7 +101,7 @@ pub(super) const FIG_DAY: Figure = Figure {
         ),
     ],
     points: ALL,
-    quick_points: ALL,
+    quick_points: &[DUMP],
     work: Work::Database { template, one },
     rules: "",
     claims: &[

@@ -10,6 +10,7 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{self, Rounds};
 use crate::sweep::{self, Claim, Presentation, Seed};
 use crate::work::Work as TestDirectory;
+use crate::{interrupt, running};
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
 use headworks_rig::{Builder, Kind, machine};
@@ -22,7 +23,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -96,10 +97,10 @@ impl Plan<'_> {
     /// The same, under this name.
     pub(super) fn copy_as(&self, template: &Path, disk: &Disk, name: &str) -> Result<PathBuf> {
         let data = disk.dir().join(name);
-        let copied = Command::new("cp").arg("-a").arg(template).arg(&data).status()?;
-        ensure!(copied.success(), "cannot copy the data to {}", data.display());
-        let synced = Command::new("sync").arg("-f").arg(&data).status()?;
-        ensure!(synced.success(), "cannot write the data to the disk");
+        let copied = running::output(Command::new("cp").arg("-a").arg(template).arg(&data))?;
+        ensure!(copied.status.success(), "cannot copy the data to {}", data.display());
+        let synced = running::output(Command::new("sync").arg("-f").arg(&data))?;
+        ensure!(synced.status.success(), "cannot write the data to the disk");
         Ok(data)
     }
 
@@ -160,10 +161,16 @@ impl Plan<'_> {
                     sleep(Duration::from_millis(100));
                 }
             });
-            let report = driver::run(&options, kinds, connect, &Stop::default(), &mut |_| {});
+            let report = driver::run(&options, kinds, connect, &stop, &mut |_| {
+                if interrupt::check().is_err() {
+                    stop.stop();
+                }
+            });
             stop.stop();
             report.context("cannot run the load")
-        })?;
+        });
+        interrupt::check()?;
+        let report = report?;
         let latency = report.latency;
         let ms = |us: u64| us as f64 / 1e3;
         let count = report.count as f64;
@@ -292,6 +299,15 @@ pub(super) struct Figure {
     pub panels: fn() -> Vec<Panel>,
 }
 
+const fn quick_arms(arms: &[Arm]) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < arms.len() {
+        count += arms[at].quick as usize;
+        at += 1;
+    }
+    count
+}
+
 impl Figure {
     pub(super) const fn experiment(&'static self) -> Experiment {
         let (full, quick) = (self.times[0], self.times[1]);
@@ -303,7 +319,7 @@ impl Figure {
             expected_s: (full.0 + full.1 + self.around_s)
                 * (self.arms.len() * self.points.len() * full.2) as u64,
             expected_quick_s: (quick.0 + quick.1 + self.around_s)
-                * (self.arms.len() * self.quick_points.len() * quick.2) as u64,
+                * (quick_arms(self.arms) * self.quick_points.len() * quick.2) as u64,
             needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
             bench: self,
         }
@@ -436,7 +452,7 @@ fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Ve
     // `headworks-bench` itself.
     let load_program = std::env::current_exe().context("cannot find this program")?;
     let mut command = plan.command(arm, &load_program, "generic")?;
-    let output = command.arg("files").arg(&spec).stdin(Stdio::null()).output()?;
+    let output = running::output(command.arg("files").arg(&spec))?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     let reports: Vec<Report> = serde_json::from_slice(&output.stdout).context(
         "cannot read the reports of the load's process: is its program of another build?",

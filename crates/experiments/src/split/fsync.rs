@@ -9,7 +9,7 @@ use std::path::Path;
 const PAPER: &str = "Split and Maat";
 
 /// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
-const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 10, 1)];
+const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 6, 1)];
 
 /// The deadlines of Table 2.4 for a disk; a flash drive has those of the table by its own arms'
 /// names.
@@ -52,7 +52,7 @@ pub(super) const FIG_14: Figure = Figure {
             and calls fsync. Writeback throttle off, but where an arm has it.",
     axis: "A's pause, ms",
     times: TIMES,
-    around_s: 15,
+    around_s: 9,
     arms: &[
         Arm::new(ALONE_A, "hdd", "mq-deadline").only(&["A"]),
         Arm::new(ALONE_B, "hdd", "mq-deadline").only(&["B"]).full_only(),
@@ -126,7 +126,7 @@ pub(super) const FIG_6: Figure = Figure {
     about: "A appends a block and calls fsync; B writes blocks at random places and calls fsync.",
     axis: "blocks of each fsync of B",
     times: TIMES,
-    around_s: 15,
+    around_s: 10,
     arms: &[
         Arm::new(DISK, "hdd", "mq-deadline"),
         Arm::new(DISK_SPLIT, "hdd", "mq-deadline").io("split-deadline"),

@@ -46,7 +46,7 @@ pub(super) const FIG_11: Figure = Figure {
     about: "A reads 4 KiB at random; 16 threads in the background do the same. Under rcp 1, 4 or 16 of those run \
         while A is active, and more when it is not.",
     axis: "A's pause, ms",
-    times: [(4, 30, 5), (3, 10, 1)],
+    times: [(4, 30, 5), (3, 6, 1)],
     around_s: 20,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
@@ -55,7 +55,7 @@ pub(super) const FIG_11: Figure = Figure {
         Arm::new(SIXTEEN, "hdd", "mq-deadline").io("rcp").options("background_reads = 16\n"),
     ],
     points: &[AWAY, OFTEN, ALWAYS],
-    quick_points: &[AWAY, ALWAYS],
+    quick_points: &[ALWAYS],
     work: Work::Files(tasks),
     rules: "[[io.thread]]\nname = \"b*\"\nforeground = false\n",
     claims: &[

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use super::tails;
+use crate::interrupt;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, Server, ServerBuilder};
 use headworks_workload::db::Database;
@@ -107,8 +108,14 @@ pub(super) fn closed_loop(server: &Server, workload: Oltp, seconds: u64) -> Resu
         ..RunOptions::default()
     };
     let connect = |number: usize| User::connect(&database, &user, number);
-    let report = driver::run(&options, User::KINDS, &connect, &Stop::default(), &mut |_| {})
-        .context("cannot run the load")?;
+    let stop = Stop::default();
+    let report = driver::run(&options, User::KINDS, &connect, &stop, &mut |_| {
+        if interrupt::check().is_err() {
+            stop.stop();
+        }
+    });
+    interrupt::check()?;
+    let report = report.context("cannot run the load")?;
     Ok(report.per_s)
 }
 
@@ -135,8 +142,8 @@ pub(super) const FIG_8: Figure = Figure {
     about: "100 updates/s of single rows, 16 connections, 1,000,000 rows; every 30 s all dirty pages are written; \
         a disk, writeback throttle off. 0: innodb_flush_method=fsync; 1: MariaDB's default, O_DIRECT.",
     axis: "files",
-    times: [(35, 120, 5), (5, 60, 1)],
-    around_s: 40,
+    times: [(35, 120, 5), (5, 15, 1)],
+    around_s: 15,
     arms: tails::ARMS,
     points: &[tails::THIS, OWN],
     quick_points: &[tails::THIS],

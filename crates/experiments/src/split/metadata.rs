@@ -39,8 +39,8 @@ pub(super) const FIG_19: Figure = Figure {
     about: "A reads in sequence; B makes an empty file, calls fsync on it, pauses, and so on. It is throttled to 1 \
         MB/s of normalized I/O, of which each fsync takes a seek: 8 ms, or 1 MB.",
     axis: "B's pause, ms",
-    times: [(6, 30, 5), (4, 10, 1)],
-    around_s: 15,
+    times: [(6, 30, 5), (4, 8, 1)],
+    around_s: 10,
     arms: &[
         Arm::new(ALONE, "hdd", "mq-deadline").only(&["A"]),
         Arm::new(FREE, "hdd", "mq-deadline"),
@@ -50,7 +50,7 @@ pub(super) const FIG_19: Figure = Figure {
         Arm::new(XFS_SPLIT, "hdd", "mq-deadline").xfs().io("split-token"),
     ],
     points: &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0],
-    quick_points: &[1.0, 64.0],
+    quick_points: &[64.0],
     work: Work::Files(tasks),
     rules: "[[io.thread]]\nname = \"B\"\nbytes_per_s = 1000000\n",
     claims: &[

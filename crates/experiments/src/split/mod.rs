@@ -51,3 +51,15 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     cost::FIG_COST.experiment(),
     day::FIG_DAY.experiment(),
 ];
+
+#[cfg(test)]
+mod tests {
+    /// What the figures of quick runs were chosen for. `around_s` is measured.
+    #[test]
+    fn a_quick_run_is_over_within_two_minutes() {
+        for experiment in super::EXPERIMENTS {
+            let (id, seconds) = (experiment.id, experiment.expected_quick_s);
+            assert!((20..=120).contains(&seconds), "{id}: {seconds} s");
+        }
+    }
+}

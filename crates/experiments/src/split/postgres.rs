@@ -3,6 +3,7 @@
 use super::blocked::Sampler;
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
+use crate::running;
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, ensure};
@@ -52,7 +53,7 @@ pub(super) fn template(work: &Path) -> Result<PathBuf> {
 
 fn make(data: &Path, scale: &str) -> Result<()> {
     let mut server = PostgresServer::builder().data_directory(data).start()?;
-    let output = pgbench(server.port())?.args(["-i", "-q", "-s", scale]).output()?;
+    let output = running::output(pgbench(server.port())?.args(["-i", "-q", "-s", scale]))?;
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
     server.stop(Duration::from_secs(60))?;
     Ok(())
@@ -111,7 +112,7 @@ pub(super) fn at_a_fixed_rate(
     let sampler = Sampler::start(server.pid(), "app postgres 127.0.0.1", warm_up);
     let (output, waits, done) = thread::scope(|scope| {
         let beside = scope.spawn(move || {
-            thread::sleep(warm_up);
+            running::pause(warm_up)?;
             beside(port)
         });
         let output = pgbench(port).and_then(|mut pgbench| {
@@ -119,7 +120,7 @@ pub(super) fn at_a_fixed_rate(
                 .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
                 .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])
                 .current_dir(&logs);
-            Ok(pgbench.output()?)
+            running::output(&mut pgbench)
         });
         (output, sampler.end(), beside.join())
     });
@@ -146,7 +147,7 @@ pub(super) fn quiet(data: &Path) -> PostgresBuilder {
 pub(super) fn closed_loop(server: &PostgresServer, built_in: &str, seconds: u64) -> Result<f64> {
     let mut load = pgbench(server.port())?;
     load.args(["-n", "-b", built_in, "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()]);
-    let output = load.output()?;
+    let output = running::output(&mut load)?;
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
     let rate = said.lines().find_map(|line| line.strip_prefix("tps = "));
@@ -237,8 +238,8 @@ pub(super) const FIG_SPLIT: Figure = Figure {
     figure: "Figure 2.21; section 2.7.1.2",
     about: ABOUT,
     axis: "settings",
-    times: [(35, 120, 5), (5, 60, 1)],
-    around_s: 40,
+    times: [(35, 120, 5), (5, 30, 1)],
+    around_s: 15,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
         Arm::new(BFQ, "hdd", "bfq").full_only(),
@@ -293,12 +294,12 @@ pub(super) const FIG_RCP: Figure = Figure {
     figure: "Figures 5 and 6",
     about: ABOUT,
     axis: "settings",
-    times: [(35, 120, 5), (5, 60, 1)],
-    around_s: 40,
+    times: [(35, 120, 5), (5, 15, 1)],
+    around_s: 15,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
         Arm::new(BFQ, "hdd", "bfq").full_only(),
-        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq").full_only(),
         Arm::new(SPLIT_DEADLINE, "hdd", "mq-deadline").io("split-deadline").full_only(),
         Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
         Arm::new(RCP_VOLUME, "hdd", "none").io_and_volume("rcp"),
@@ -344,11 +345,11 @@ pub(super) const FIG_4: Figure = Figure {
     about: "pgbench -N in a closed loop, 8 clients; a checkpoint every 30 s that PostgreSQL does not pace; a disk, \
         writeback throttle off.",
     axis: "scale",
-    times: [(35, 120, 3), (5, 60, 1)],
-    around_s: 60,
+    times: [(35, 120, 3), (5, 15, 1)],
+    around_s: 25,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
-        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(CFQ, "hdd", "none").volume("cfq").full_only(),
         Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
     ],
     points: SCALES,

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, sibling};
 use super::tokens::{ALONE, LOADS, READ_MEMORY, SCS, SPLIT, WRITE_MEMORY, distance};
+use crate::running;
 use crate::sweep::panel::Panel;
 use crate::sweep::{Claim, Seed};
 use anyhow::{Context, Result, ensure};
@@ -12,7 +13,6 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The only program of a guest.
@@ -118,7 +118,7 @@ impl Guest {
                 fs::read_to_string(self.console.with_extension("log"))?,
                 String::from_utf8_lossy(&fs::read(&self.console)?)
             );
-            sleep(Duration::from_millis(50));
+            running::pause(Duration::from_millis(50))?;
         }
         Ok(())
     }
@@ -156,9 +156,9 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
         bytes.collect()
     };
     read()?;
-    sleep(Duration::from_secs(plan.warm_up_s));
+    running::pause(Duration::from_secs(plan.warm_up_s))?;
     let (begun, before) = (Instant::now(), read()?);
-    sleep(Duration::from_secs(plan.window_s));
+    running::pause(Duration::from_secs(plan.window_s))?;
     let seconds = begun.elapsed().as_secs_f64();
     let rates =
         read()?.into_iter().zip(before).map(|(after, before)| (after - before) / 1e6 / seconds);
@@ -180,15 +180,15 @@ pub(super) const FIG_22: Figure = Figure {
         is throttled to 5 MB/s of normalized I/O. 0: reads at random; 1: in sequence; 2: cached; 3: writes at random; \
         4: in sequence; 5: over the same 4 MiB.",
     axis: "B's load",
-    times: [(10, 30, 3), (8, 15, 1)],
-    around_s: 45,
+    times: [(10, 30, 3), (8, 10, 1)],
+    around_s: 20,
     arms: &[
         Arm::new(ALONE, "hdd", "mq-deadline").only(&["a"]),
         Arm::new(SCS, "hdd", "mq-deadline").io("scs-token"),
         Arm::new(SPLIT, "hdd", "mq-deadline").io("split-token"),
     ],
     points: LOADS,
-    quick_points: LOADS,
+    quick_points: &[WRITE_MEMORY],
     work: Work::Database { template, one },
     rules: "[[io.thread]]\nname = \"b\"\nbytes_per_s = 5000000\n",
     claims: &[

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named};
 use super::tails::{self, NOTHING, RCP};
+use crate::running;
 use crate::sweep::Claim;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopBuilder, LoopKind, LoopServer, find_program};
@@ -79,8 +80,8 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     ask(&server, &["CONFIG", "SET", "appendonly", "yes"])?;
     wait(&server, "persistence", "aof_rewrite_in_progress:0")?;
     // Nothing but the server's own writes is on its way to the disk.
-    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
-    ensure!(synced.success(), "cannot write the data to the disk");
+    let synced = running::output(Command::new("sync").arg("-f").arg(&data))?;
+    ensure!(synced.status.success(), "cannot write the data to the disk");
 
     let address: Address = format!("redis://{}", server.address()).parse()?;
     let core = Core::A;
@@ -107,8 +108,8 @@ pub(super) const FIG_9: Figure = Figure {
     about: "YCSB A at 400 requests/s, 16 users, 200,000 records of 1 KB, a log of commands, and a snapshot every \
         15 s; a disk, writeback throttle off. 0: appendfsync everysec; 1: appendfsync always.",
     axis: "appendfsync",
-    times: [(35, 120, 5), (5, 60, 1)],
-    around_s: 30,
+    times: [(35, 120, 5), (5, 15, 1)],
+    around_s: 11,
     arms: tails::ARMS,
     points: &[EVERY_SECOND, ALWAYS],
     quick_points: &[ALWAYS],

@@ -6,6 +6,7 @@
 
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named, shorter, sibling};
+use crate::running;
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
 use anyhow::{Context, Result, bail, ensure};
@@ -49,7 +50,7 @@ fn template(work: &Path) -> Result<PathBuf> {
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) \
         INSERT INTO t SELECT i, randomblob(1000) FROM n;"
     );
-    let output = Command::new(sqlite()?).arg(&data).arg(sql).output()?;
+    let output = running::output(Command::new(sqlite()?).arg(&data).arg(sql))?;
     ensure!(output.status.success(), "sqlite3: {}", String::from_utf8_lossy(&output.stderr));
     Ok(data)
 }
@@ -186,8 +187,8 @@ pub(super) const FIG_20: Figure = Figure {
         KB; another process makes a checkpoint whenever so many pages were logged; a disk, writeback throttle off. \
         Deadlines of 100 ms for the log and 10 s for the database.",
     axis: "dirty pages before a checkpoint",
-    times: [(35, 120, 5), (5, 60, 1)],
-    around_s: 20,
+    times: [(35, 120, 5), (5, 40, 1)],
+    around_s: 8,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline"),
         Arm::new(BFQ, "hdd", "bfq").full_only(),

@@ -12,7 +12,7 @@ pub(super) const RCP: &str = "rcp";
 
 pub(super) const ARMS: &[Arm] = &[
     Arm::new(NOTHING, "hdd", "mq-deadline"),
-    Arm::new(BFQ, "hdd", "bfq"),
+    Arm::new(BFQ, "hdd", "bfq").full_only(),
     Arm::new(CFQ, "hdd", "none").volume("cfq"),
     Arm::new(RCP, "hdd", "mq-deadline").io("rcp"),
 ];

@@ -15,7 +15,7 @@ const SPLIT_XFS: &str = "xfs: split-token";
 const FREE: &str = "B without a limit";
 
 /// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
-const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 10, 1)];
+const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 6, 1)];
 
 fn a(dir: &Path) -> Task {
     Task::new("A", Pattern::ReadSequential, dir.join("a"), GIB)
@@ -51,14 +51,14 @@ pub(super) const FIG_15: Figure = Figure {
         runs at random places.",
     axis: "B's runs: 1 for 4 KiB, doubled with each step up to 13 for 16 MiB",
     times: TIMES,
-    around_s: 35,
+    around_s: 30,
     arms: &[
         Arm::new(SCS, "hdd", "mq-deadline").io("scs-token"),
         Arm::new(SPLIT, "hdd", "mq-deadline").io("split-token"),
         Arm::new(SPLIT_XFS, "hdd", "mq-deadline").xfs().io("split-token").full_only(),
     ],
     points: RUNS,
-    quick_points: &[-13.0, -1.0, 1.0, 13.0],
+    quick_points: &[-1.0],
     work: Work::Files(run),
     rules: "[[io.thread]]\nname = \"B\"\nbytes_per_s = 10000000\n",
     claims: &[
@@ -132,7 +132,7 @@ pub(super) const FIG_16: Figure = Figure {
         2: cached; 3: writes at random; 4: in sequence; 5: over the same 4 MiB.",
     axis: "B's load",
     times: TIMES,
-    around_s: 35,
+    around_s: 28,
     arms: &[
         Arm::new(ALONE, "hdd", "mq-deadline").only(&["A"]),
         Arm::new(FREE, "hdd", "mq-deadline").only(&["B"]).full_only(),
@@ -140,7 +140,7 @@ pub(super) const FIG_16: Figure = Figure {
         Arm::new(SPLIT, "hdd", "mq-deadline").io("split-token"),
     ],
     points: LOADS,
-    quick_points: LOADS,
+    quick_points: &[WRITE_RANDOM],
     work: Work::Files(load),
     rules: "[[io.thread]]\nname = \"B\"\nbytes_per_s = 1000000\n",
     claims: &[
