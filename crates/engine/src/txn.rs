@@ -154,8 +154,8 @@ impl<'e> Transaction<'e> {
     /// Applies the writes. Returns when they and all data that were read are durable.
     ///
     /// # Errors
-    /// [`EngineError::Full`], [`EngineError::Poisoned`], and [`EngineError::Pool`] if too few frames
-    /// come free: the transaction had no effect.
+    /// [`EngineError::Full`], [`EngineError::Poisoned`], and [`EngineError::Pool`] if too few
+    /// frames come free: the transaction had no effect.
     /// [`EngineError::Wal`]: recovery will show whether it had an effect.
     /// [`EngineError::Unfinished`]: it was committed, but only recovery can complete it. If a page
     /// was unusable, only that page is out of service from then on; after any other error no more
