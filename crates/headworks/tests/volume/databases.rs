@@ -176,13 +176,17 @@ impl Database for Sqlite {
     fn connect(&self) -> SqliteShell {
         let mut command = Command::new("sqlite3");
         if let Some(first) = &self.first {
-            let of_first = |what: &str| std::fs::read(format!("/proc/{}/{what}", first.id()));
             let began = Instant::now();
-            while !of_first("comm").unwrap().starts_with(b"cat") {
+            // Those of `headworks` itself come first.
+            let environment = loop {
+                let read = std::fs::read(format!("/proc/{}/environ", first.id())).unwrap();
+                let environment = String::from_utf8(read).unwrap();
+                if environment.contains("HEADWORKS_IO=") {
+                    break environment;
+                }
                 assert!(began.elapsed() < Duration::from_secs(60), "it does not start");
                 std::thread::sleep(Duration::from_millis(1));
-            }
-            let environment = String::from_utf8(of_first("environ").unwrap()).unwrap();
+            };
             command.env_clear().envs(environment.split('\0').filter_map(|set| set.split_once('=')));
         }
         let mut process = command
