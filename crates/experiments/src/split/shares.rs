@@ -82,8 +82,8 @@ pub(super) const FIG_13: Figure = Figure {
     about: "Eight priorities, a thread and a file each (five for 2). 0: sequential reads; 1: sequential writes \
         to the cache; 2: 4 KiB at a random place and fsync; 3: 4 MiB written over in the cache.",
     axis: "load",
-    times: [(6, 30, 5), (4, 6, 1)],
-    around_s: 5,
+    times: [(6, 30, 5), (4, 10, 1)],
+    around_s: 15,
     arms: &[
         Arm::new(NOTHING, "hdd", "mq-deadline").full_only(),
         Arm::new(BFQ, "hdd", "bfq"),
@@ -92,7 +92,7 @@ pub(super) const FIG_13: Figure = Figure {
         Arm::new(AFQ_VOLUME, "hdd", "none").io_and_volume("afq"),
     ],
     points: &[READ, WRITE, SYNC, MEMORY],
-    quick_points: &[WRITE, SYNC],
+    quick_points: &[WRITE],
     work: Work::Files(tasks),
     rules: RULES,
     claims: &[
