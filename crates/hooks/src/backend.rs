@@ -352,6 +352,17 @@ pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     sleep
 }
 
+/// The backend is about to poll sockets none of which is its client's: in a function that connects
+/// to a server. Ends with [`woke`].
+pub fn polls_elsewhere() {
+    with(|it| {
+        if it.backend.work != Work::None {
+            set_lendable(false);
+            it.region.block(it.session_id, Pause::Elsewhere);
+        }
+    });
+}
+
 /// The sleep has become long: the session lends its permit.
 pub fn slept(why: Pause) {
     with(|it| {

@@ -8,7 +8,6 @@
 //! The struct is not a public interface, so its layout is checked before it is written: the
 //! exported functions of the same names must load their callbacks from the expected offsets.
 
-use crate::threads::blocked;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use headworks_region::Pause;
@@ -27,7 +26,8 @@ static CHAINED_BEGIN: AtomicUsize = AtomicUsize::new(0);
 static CHAINED_END: AtomicUsize = AtomicUsize::new(0);
 
 /// Why a session pauses, by the type of the wait (`service_thd_wait.h`). `None` for waits of
-/// storage, which are work, and for those of the network, which are seen at the socket.
+/// storage, which are work, and for those of the network, which are seen at the socket. Group
+/// commits are short mostly: those that are not are seen as sleeps on a condition.
 pub fn pause_of(kind: c_int) -> Option<Pause> {
     match kind {
         1 => Some(Pause::Sleep),
@@ -70,11 +70,7 @@ pub fn install(begin: WaitBegin, end: WaitEnd) -> bool {
     CHAINED_BEGIN.store(before[0], Ordering::SeqCst);
     CHAINED_END.store(before[1], Ordering::SeqCst);
     // The end first: for a wait that began before, our callback for the end does nothing.
-    let written = write_word(places[1], own[1]) && write_word(places[0], own[0]);
-    if written {
-        blocked::server_tells();
-    }
-    written
+    write_word(places[1], own[1]) && write_word(places[0], own[0])
 }
 
 /// The address of the scheduler's callbacks, if the layout is as expected.

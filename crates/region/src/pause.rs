@@ -30,6 +30,10 @@ const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 /// A thread that sleeps for longer, nobody says on what, waits for something else than storage.
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
+/// A session whose sleeps usually are longer than this lends its permit when it falls asleep. Most
+/// sleeps for a group commit are shorter.
+const USUALLY_ASLEEP: Nanos = Nanos::from_millis(2);
+
 impl Region {
     /// A session whose permit was lent goes on: at once, with a permit if one is free, else without
     /// and owed one.
@@ -69,9 +73,43 @@ impl Region {
         let Some(slot) = self.session(session) else { return };
         slot.begin_pause(why, clock::now());
         // One that is owed a permit has none to keep, and is owed it again afterwards.
-        let owed = self.control.counts_working() && slot.state() == State::Owed;
-        if self.control.lends_at_once() || owed {
+        let owed = slot.state() == State::Owed;
+        // It may wait for a session that is queued here.
+        let elsewhere = why == Pause::Elsewhere;
+        if self.control.lends_at_once() || (self.control.counts_working() && (owed || elsewhere)) {
             self.lend(session, why);
+        }
+    }
+
+    /// The thread that serves a session falls asleep on a condition in the middle of a request. If
+    /// the server has not said for what, the session lends its permit: at once if its sleeps
+    /// usually are long, as those for a replica are, else once the daemon finds that this one is. It
+    /// goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
+    pub fn falls_asleep(&self, session: u32, now: Nanos) {
+        let Some(slot) = self.session(session) else { return };
+        if !matches!(slot.state(), State::Running | State::Owed) || slot.is_paused() {
+            return;
+        }
+        let usually = Nanos::from_micros(u64::from(slot.asleep_us.load(Ordering::Relaxed)));
+        if usually > USUALLY_ASLEEP {
+            self.block(session, Pause::Asleep);
+        } else {
+            slot.begin_pause(Pause::Asleep, now);
+        }
+    }
+
+    /// It goes on. Only for the thread that serves the session.
+    pub fn wakes_up(&self, session: u32, now: Nanos) {
+        let Some(slot) = self.session(session) else { return };
+        if slot.pause() != Pause::Asleep || !slot.is_paused() {
+            return;
+        }
+        learn(&slot.asleep_us, now.since(Nanos(slot.paused_ns.load(Ordering::Relaxed))));
+        if slot.state() == State::Lent {
+            self.unblock(session);
+        } else {
+            // It was storage, or a short sleep.
+            slot.end_pause();
         }
     }
 
@@ -289,11 +327,5 @@ impl SessionSlot {
         } else {
             learn(&self.run_us, run);
         }
-    }
-
-    /// The thread that serves the session falls asleep in the middle of a request, and nobody
-    /// says on what.
-    pub fn falls_asleep(&self, now: Nanos) {
-        self.begin_pause(Pause::Asleep, now);
     }
 }

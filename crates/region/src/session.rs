@@ -96,10 +96,12 @@ pub enum Pause {
     Process = 10,
     /// Its thread sleeps, and nobody has said for what.
     Asleep = 11,
+    /// It waits for an answer by a connection of its own, perhaps to another session here.
+    Elsewhere = 12,
 }
 
 impl Pause {
-    const ALL: [Pause; 12] = [
+    const ALL: [Pause; 13] = [
         Pause::None,
         Pause::Thinking,
         Pause::RowLock,
@@ -112,6 +114,7 @@ impl Pause {
         Pause::Client,
         Pause::Process,
         Pause::Asleep,
+        Pause::Elsewhere,
     ];
 
     /// From the word in memory; an unknown one is none.
@@ -139,6 +142,7 @@ impl Pause {
             Pause::Client => "its client",
             Pause::Process => "another process",
             Pause::Asleep => "something unknown",
+            Pause::Elsewhere => "an answer from elsewhere",
         }
     }
 }
@@ -365,6 +369,8 @@ pub struct SessionSlot {
     pub(crate) ahead: AtomicU32,
     /// Sessions inside then, plus one; zero for none.
     pub(crate) behind: [AtomicU16; crate::held::BEHIND],
+    /// How long its thread usually sleeps on a condition, in microseconds (moving average).
+    pub asleep_us: AtomicU16,
     /// An [`Encryption`].
     pub encryption: AtomicU32,
     /// When it connected.
@@ -421,6 +427,7 @@ headworks_policy::layout!(SessionSlot {
     waits,
     ahead,
     behind,
+    asleep_us,
     encryption,
     connected_ns,
     account,
@@ -491,6 +498,7 @@ impl SessionSlot {
             time.store(0, Ordering::Relaxed);
         }
         self.gap_us.store(0, Ordering::Relaxed);
+        self.asleep_us.store(0, Ordering::Relaxed);
         self.run_us.store(0, Ordering::Relaxed);
         for text in [&self.account, &self.database, &self.application, &self.address] {
             text.set(b"");

@@ -77,10 +77,46 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
 fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
-    region.session(owner).unwrap().falls_asleep(now);
+    region.falls_asleep(owner, now);
     region.lend_unused(now + Nanos::from_millis(20), LONG);
     assert_eq!(state(region, waiter), State::Queued);
     region.lend_unused(now + Nanos::from_millis(21), LONG);
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
+}
+
+#[test]
+fn a_session_that_usually_sleeps_for_long_lends_when_it_falls_asleep() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let begun = clock::now();
+    let after = |ms| begun + Nanos::from_millis(ms);
+    region.falls_asleep(owner, begun);
+    region.wakes_up(owner, after(1));
+    region.falls_asleep(owner, begun);
+    assert_eq!(state(region, waiter), State::Queued, "it sleeps for a millisecond");
+    region.wakes_up(owner, after(20));
+    region.falls_asleep(owner, clock::now());
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
+    region.wakes_up(owner, clock::now());
+    assert_eq!(state(region, owner), State::Owed, "it goes on at once");
+}
+
+#[test]
+fn a_sleep_for_what_the_server_has_told_is_counted_as_that() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    region.control.set_saturated(true);
+    region.block(owner, Pause::RowLock);
+    region.falls_asleep(owner, clock::now());
+    assert_eq!(region.session(owner).unwrap().pause(), Pause::RowLock);
+    region.wakes_up(owner, clock::now());
+    region.unblock(owner);
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
+}
+
+#[test]
+fn a_session_that_may_wait_for_another_one_never_keeps_its_permit() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    region.control.set_saturated(true);
+    region.block(owner, Pause::Elsewhere);
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 

@@ -212,7 +212,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
     // SAFETY: the arguments are the caller's.
     let Some((conn, first)) = (unsafe { staged(fds, count) }) else {
         // SAFETY: the arguments are the caller's.
-        return unsafe { real::poll(fds, count, timeout_ms) };
+        return unsafe { waits::poll(fds, count, timeout_ms) };
     };
     let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
     if total.is_some_and(|total| total <= first) {

@@ -84,6 +84,17 @@ fn a_session_that_sleeps_lends_its_permit() {
 }
 
 #[test]
+fn a_session_that_waits_for_a_replica_lends_its_permit() {
+    let setup = Setup::places(1).working().option("--log-bin=binlog").option("--server-id=1");
+    let Some(gate) = setup.start() else { return };
+    // The server says nothing of this wait: its thread sleeps on a condition.
+    let mut waiter = gate.user("waiter");
+    waiter.send_query("SELECT MASTER_GTID_WAIT('0-1-1000000', 600)").unwrap();
+    others_work(&gate, &waiter, "blocked", "something unknown");
+    gate.sql(&format!("KILL {}", waiter.connection_id()));
+}
+
+#[test]
 fn a_client_that_thinks_lends_its_permit() {
     let Some(gate) = Setup::places(1).working().start() else { return };
     let mut thinker = gate.user("thinker");

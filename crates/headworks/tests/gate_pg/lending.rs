@@ -59,6 +59,27 @@ fn a_session_that_sleeps_lends_its_permit() {
 }
 
 #[test]
+fn a_function_that_connects_back_is_no_hindrance_to_the_session_that_it_waits_for() {
+    let Some(gate) = Setup::places(1).working().start() else { return };
+    let available = "SELECT count(*) FROM pg_available_extensions WHERE name = 'dblink'";
+    if gate.sql(available) == "0" {
+        println!("skipped: no dblink (apt-get install postgresql-contrib)");
+        return;
+    }
+    // Only a superuser may connect without a password.
+    gate.sql("CREATE EXTENSION dblink; ALTER ROLE app SUPERUSER");
+    let port = gate.server.port();
+    let inner = format!("host=127.0.0.1 port={port} user=app dbname=postgres");
+    let sql = format!("SELECT a FROM dblink('{inner}', 'SELECT 7') AS t(a int)");
+    // Its connection needs the only permit.
+    let outer = gate.user("outer").send(&sql);
+    assert_eq!(outer.value().1, "7");
+    let status = gate.status();
+    assert_eq!(["stalls", "outgrown"].map(|name| status.counter(name)), [0, 0]);
+    assert!(status.counter("lent_blocked") >= 1);
+}
+
+#[test]
 fn a_client_that_thinks_lends_its_permit() {
     let Some(gate) = Setup::places(1).working().start() else { return };
     let mut thinker = gate.user("thinker");

@@ -18,6 +18,7 @@ const IO: u32 = 0x0A;
 const TIMEOUT: u32 = 0x09;
 const CLIENT: u32 = 0x06;
 const LIGHT_LOCK: u32 = 0x01;
+const EXTENSION: u32 = 0x07;
 
 /// Looks the variable up.
 pub(super) fn find() {
@@ -26,7 +27,7 @@ pub(super) fn find() {
     VARIABLE.store(found.cast(), Ordering::Relaxed);
 }
 
-/// What this backend sleeps for; `None` while it works.
+/// What this backend sleeps for in an epoll set; `None` for storage, which is work.
 pub(super) fn pause() -> Option<Pause> {
     let variable = VARIABLE.load(Ordering::Relaxed);
     if variable.is_null() {
@@ -47,7 +48,7 @@ pub(super) fn lent_after(why: Pause) -> Nanos {
 
 fn of_word(word: u32) -> Option<Pause> {
     match (word >> 24, word & 0xFFFF) {
-        (0 | IO | LIGHT_LOCK, _) => None,
+        (IO | LIGHT_LOCK, _) => None,
         // The low bytes are the LockTagType: relation, tuple, transaction, user lock, advisory
         // lock.
         (LOCK, 0) => Some(Pause::TableLock),
@@ -56,7 +57,9 @@ fn of_word(word: u32) -> Option<Pause> {
         (LOCK, _) => Some(Pause::Lock),
         (CLIENT, _) => Some(Pause::Client),
         (TIMEOUT, _) => Some(Pause::Sleep),
-        // Buffer pins, other processes, extensions.
+        // A function that connects to a server, perhaps this one. Or nothing was said.
+        (0 | EXTENSION, _) => Some(Pause::Elsewhere),
+        // Buffer pins, other processes.
         _ => Some(Pause::Process),
     }
 }
@@ -75,10 +78,11 @@ mod tests {
             (0x0900_0001, Some(Pause::Sleep)),
             (0x0600_0001, Some(Pause::Client)),
             (0x0800_002F, Some(Pause::Process)),
-            // It works: in storage, at a latch, or on a processor.
+            (0x0700_0000, Some(Pause::Elsewhere)),
+            (0, Some(Pause::Elsewhere)),
+            // It works: in storage, or at a latch.
             (0x0A00_0014, None),
             (0x0100_0008, None),
-            (0, None),
         ] {
             assert_eq!(of_word(word), expected, "{word:x}");
         }

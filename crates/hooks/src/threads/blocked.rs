@@ -2,57 +2,46 @@
 //! permit.
 //!
 //! A server may report when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
-//! [`crate::server_waits`]). On other servers the hooks see when the thread that serves a request
-//! sleeps on a condition ([`falls_asleep`], [`wakes_up`]). The daemon lends the permit of a thread
-//! that sleeps there for longer than storage usually takes.
+//! [`crate::server_waits`]). No server reports all: for the rest the hooks see when the thread that
+//! serves a request sleeps on a condition ([`falls_asleep`], [`wakes_up`]), or polls a socket that
+//! is not its client's. `headworks_region::pause` says when such a sleep lends.
 
 use crate::process;
-use core::sync::atomic::{AtomicBool, Ordering};
 use headworks_region::layout::Region;
-use headworks_region::session::SessionSlot;
-use headworks_region::{Pause, State, clock, thread};
-
-/// The server reports what its threads wait for, so sleeps on conditions are ignored.
-static SERVER_TELLS: AtomicBool = AtomicBool::new(false);
-
-/// From here on the server reports when its waits begin and end.
-pub(crate) fn server_tells() {
-    SERVER_TELLS.store(true, Ordering::Relaxed);
-}
+use headworks_region::{Pause, clock, thread};
 
 /// This thread serves a request of this session from here on, or of none.
 pub(crate) fn serves(session_id: Option<u32>) {
     thread::with(|words| words.serving.set(session_id.map_or(0, |session_id| session_id + 1)));
 }
 
-fn served() -> Option<(&'static Region, u32, &'static SessionSlot)> {
+fn served() -> Option<(&'static Region, u32)> {
     let session_id = thread::with(|words| words.serving.get()).checked_sub(1)?;
-    let region = process::region()?;
-    Some((region, session_id, region.session(session_id)?))
+    Some((process::region()?, session_id))
 }
 
-/// Whether this thread serves a request and its server does not report waits. Nothing but loads.
+/// Whether this thread serves a request. Nothing but a load.
 pub fn may_block() -> bool {
-    thread::with(|words| words.serving.get()) != 0 && !SERVER_TELLS.load(Ordering::Relaxed)
+    thread::with(|words| words.serving.get()) != 0
 }
 
 /// The request that this thread serves is blocked.
 pub fn begin_wait(why: Pause) {
-    if let Some((region, session_id, _)) = served() {
+    if let Some((region, session_id)) = served() {
         region.block(session_id, why);
     }
 }
 
 /// It goes on.
 pub fn end_wait() {
-    if let Some((region, session_id, _)) = served() {
+    if let Some((region, session_id)) = served() {
         region.unblock(session_id);
     }
 }
 
 /// An operation failed: the session that this thread serves, if any, passes from here on.
 pub(crate) fn abandon() {
-    if let Some((region, session_id, _)) = served() {
+    if let Some((region, session_id)) = served() {
         region.leave(session_id);
         region.stop_following(session_id);
     }
@@ -60,23 +49,14 @@ pub(crate) fn abandon() {
 
 /// The thread is about to sleep on a condition.
 pub fn falls_asleep() {
-    if let Some((_, _, slot)) = served()
-        && slot.state() == State::Running
-    {
-        slot.falls_asleep(clock::now());
+    if let Some((region, session_id)) = served() {
+        region.falls_asleep(session_id, clock::now());
     }
 }
 
 /// It goes on.
 pub fn wakes_up() {
-    if let Some((region, session_id, slot)) = served()
-        && slot.pause() == Pause::Asleep
-    {
-        if slot.state() == State::Lent {
-            region.unblock(session_id);
-        } else {
-            // It was storage, or a short sleep.
-            slot.end_pause();
-        }
+    if let Some((region, session_id)) = served() {
+        region.wakes_up(session_id, clock::now());
     }
 }
