@@ -378,7 +378,7 @@ impl Plan<'_> {
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
         region.declare_locks(&profile.locks);
-        region.expect_servers(self.servers.iter().copied());
+        region.known_servers.expect(self.servers.iter().copied());
         let pooled = profile.served_by == "event-loops";
         region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;

@@ -4,7 +4,6 @@
 //! preloaded library compares the name of each program that it is loaded into with these names. The
 //! first server asks the daemon for its profile, and waits until that is in force.
 
-use crate::layout::Region;
 use crate::text::{SharedText, Text};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -64,18 +63,16 @@ impl KnownServers {
     pub fn chosen(&self) {
         self.count.store(0, Ordering::Release);
     }
-}
 
-impl Region {
     /// Leaves the choice of the profile to the server that starts. Names beyond [`SERVERS`] are
     /// left out. Only before the first program starts.
-    pub fn expect_servers<'a>(&self, names: impl Iterator<Item = &'a str>) {
+    pub fn expect<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut count = 0;
-        for (place, name) in self.known_servers.names.iter().zip(names) {
+        for (place, name) in self.names.iter().zip(names) {
             place.set(name.as_bytes());
             count += 1;
         }
-        self.known_servers.count.store(count, Ordering::Release);
+        self.count.store(count, Ordering::Release);
     }
 }
 
@@ -102,7 +99,7 @@ mod tests {
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
         let known = &region.known_servers;
         assert!(!known.expected() && known.find(b"mariadbd").is_none());
-        region.expect_servers(["mariadbd", "postgres"].into_iter());
+        known.expect(["mariadbd", "postgres"].into_iter());
         assert_eq!((known.find(b"postgres"), known.find(b"taskset")), (Some(1), None));
         assert!(known.expected() && known.asking().is_none());
         let asking = || known.asking().map(|(pid, name)| (pid, name.to_display()));

@@ -35,7 +35,8 @@ extern "C" fn construct() {
     // SAFETY: the handler only stores to a static and to a thread-local without destructor.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     match kept {
-        Some(kept) if !kept.is_first && LATER.note(path, kept.gate) => {}
+        // A job under `--io` starts many programs.
+        Some(kept) if !kept.is_first && kept.io >= 0 && LATER.note(path, kept.gate) => {}
         _ => attach_gate(path, kept.map(|kept| kept.gate)).unwrap_or_else(tell),
     }
 }

@@ -75,7 +75,7 @@ enum Route {
 /// The bytes of a server packet that decide what it is: an OK packet's status ends at byte 21.
 const HEAD: usize = 24;
 
-/// The state of one connection, a good KiB of plain data. See the [module](super) for its guarantees.
+/// The state of one connection, a good KiB of plain data. The [module](super) has its guarantees.
 ///
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It
 /// never panics and never allocates, whatever the bytes are.
