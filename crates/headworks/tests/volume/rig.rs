@@ -165,6 +165,7 @@ impl Rig {
                 return;
             }
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!said.contains("did not end well"), "{said}");
             assert!(began.elapsed() < Duration::from_secs(60), "{said}");
             std::thread::sleep(Duration::from_millis(20));
         }
