@@ -184,7 +184,7 @@ fn more_threads_than_frames_get_on() {
         drop(engine);
         let slow = Arc::new(Slow(Arc::clone(&memory)));
         let (engine, _) = Engine::open(with(frames, strategy), slow, log.clone(), None).unwrap();
-        // Rows of its own, pages of all.
+        // Its rows are no one else's; their pages are.
         let rows = |thread: u64| (0..60).map(move |at| (at * 97 % 250) * THREADS + thread);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
@@ -84,6 +85,35 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
     };
     texts.flat_map(numbers).collect()
+}
+
+/// Opens a region for all programs that the server starts: some run as another user, or with
+/// another view of the directories. The number is one that no shell uses.
+pub fn keep_open(path: &Path) -> Result<i32> {
+    let file = std::fs::File::options().read(true).write(true).open(path)?;
+    let copy = |from: i32| {
+        // SAFETY: takes numbers.
+        Some(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, from) }).filter(|fd| *fd >= 0)
+    };
+    copy(1_000).or_else(|| copy(200)).context("no free descriptor")
+}
+
+/// Gives up root's rights for good.
+pub fn become_user(uid: u32, gid: u32) -> Result<()> {
+    // SAFETY: the entry is read before the next look-up. Its name is a C string. The user comes
+    // last, as it takes the right to change the others.
+    let done = unsafe {
+        let groups = match libc::getpwuid(uid).as_ref() {
+            Some(entry) => libc::initgroups(entry.pw_name, gid),
+            None => libc::setgroups(0, std::ptr::null()),
+        };
+        groups == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
+    };
+    if done {
+        return Ok(());
+    }
+    Err(std::io::Error::last_os_error())
+        .with_context(|| format!("cannot become the owner of the server's data (user {uid})"))
 }
 
 /// User and group ids on the command line.

@@ -13,7 +13,7 @@ use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::preload;
-use crate::process::{pipe, wait_readable};
+use crate::process::{become_user, keep_open, pipe, wait_readable};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use headworks_region::clock;
@@ -324,35 +324,6 @@ fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<O
         );
     }
     Ok(Some(owner))
-}
-
-/// Opens a region for all programs that the server starts: some run as another user, or with
-/// another view of the directories. The number is one that no shell uses.
-fn keep_open(path: &Path) -> Result<i32> {
-    let file = std::fs::File::options().read(true).write(true).open(path)?;
-    let copy = |from: i32| {
-        // SAFETY: takes numbers.
-        Some(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, from) }).filter(|fd| *fd >= 0)
-    };
-    copy(1_000).or_else(|| copy(200)).context("no free descriptor")
-}
-
-/// Gives up root's rights for good.
-fn become_user(uid: u32, gid: u32) -> Result<()> {
-    // SAFETY: the entry is read before anybody asks again. Its name is a C string. The user comes
-    // last, as it takes the right to change the others.
-    let done = unsafe {
-        let groups = match libc::getpwuid(uid).as_ref() {
-            Some(entry) => libc::initgroups(entry.pw_name, gid),
-            None => libc::setgroups(0, std::ptr::null()),
-        };
-        groups == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
-    };
-    if done {
-        return Ok(());
-    }
-    Err(std::io::Error::last_os_error())
-        .with_context(|| format!("cannot become the owner of the server's data (user {uid})"))
 }
 
 /// All that was determined before the start.

@@ -287,7 +287,7 @@ pub trait Scheduler: Send {
     fn forget_account(&mut self, account: Account) {}
 
     /// Forgets accounts for which tasks may wait here although their threads have ended. Says
-    /// whether there were any: a task that waits may then be entered anew.
+    /// whether there were any: a task that waits may then be entered again.
     fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
         false
     }

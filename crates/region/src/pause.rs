@@ -83,7 +83,7 @@ impl Region {
 
     /// The thread that serves a session falls asleep on a condition in the middle of a request. If
     /// the server has not said for what, the session lends its permit: at once if its sleeps
-    /// usually are long, as those for a replica are, else once the daemon finds that this one is. It
+    /// usually are long, as those for a replica are, else once the daemon finds this one long. It
     /// goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
     pub fn falls_asleep(&self, session: u32, now: Nanos) {
         let Some(slot) = self.session(session) else { return };

@@ -96,7 +96,7 @@ pub enum Pause {
     Process = 10,
     /// Its thread sleeps, and nobody has said for what.
     Asleep = 11,
-    /// It waits for an answer by a connection of its own, perhaps to another session here.
+    /// It waits for an answer by another connection, perhaps to another session here.
     Elsewhere = 12,
 }
 

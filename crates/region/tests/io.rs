@@ -799,5 +799,5 @@ fn the_kind_of_device_is_learned_from_small_fsyncs_unless_it_was_named() {
     };
     assert!(!taken_for_a_disk(true, 1));
     assert!(taken_for_a_disk(false, 1), "an operator said so");
-    assert!(taken_for_a_disk(true, 17), "to write many pages takes time of its own");
+    assert!(taken_for_a_disk(true, 17), "to write many pages takes its time");
 }

@@ -1,5 +1,5 @@
 //! The hooks of waits in the middle of a request: sleeps on conditions, polls of sockets that are
-//! not the client's, and what MariaDB says of its waits by itself.
+//! not the client's, and what MariaDB says of its waits.
 
 use crate::real;
 use core::ffi::c_void;

@@ -47,7 +47,7 @@ pub fn set_throttle(device: &Path, latency_us: Option<u32>) -> io::Result<()> {
     }
 }
 
-/// Tells the kernel, and whoever asks it, whether a device of ours is a disk.
+/// Tells the kernel, and programs that ask it, whether a device of ours is a disk.
 ///
 /// # Errors
 /// If `/sys` cannot be written.

@@ -33,7 +33,7 @@ pub trait Front {
     fn stop(self: Box<Self>, named: &Named) -> Result<()>;
 }
 
-/// A server of NBD, on a thread of its own.
+/// A server of NBD, on its thread.
 pub struct Nbd {
     server: JoinHandle<std::io::Result<()>>,
     stop: Stop,
@@ -186,7 +186,7 @@ fn tune(
 ) -> Result<(f64, bool)> {
     let kind = description.volume.find_device()?;
     if kind != headworks_volume::model::Device::Raw {
-        // Whoever goes without it learns from the times that the model gives.
+        // A program that cannot read it learns from the times that the model gives.
         let _ = kernel_queue::set_rotational(&device.path, kind.is_rotational());
     }
     // If a backing cannot be read, the volume's users get the error.

@@ -178,7 +178,7 @@ impl Quanta {
             return;
         }
         if now.since(self.end) >= self.settings.period {
-            // Nothing was asked for a whole round: all begins anew.
+            // Nothing was asked for a whole round: all begins again.
             self.end = now;
         }
         while self.end <= now {

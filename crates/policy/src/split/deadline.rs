@@ -30,8 +30,8 @@
 //!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
 //! * **Direct writes** (`O_DIRECT`) go to the device at once. Those to files with a long deadline
 //!   are pieces of a batch, too: they wait at the call until there is room.
-//! * **Alone.** An `fsync` that fits into what is in flight at once is not held while nobody else
-//!   commits. An account ends with its thread.
+//! * **Alone.** An `fsync` that fits into what is in flight at once is not held while no other
+//!   account commits. An account ends with its thread.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!

@@ -86,7 +86,7 @@ mod tests {
         // Flash beside a flood: most take long.
         let beside = |number: u64| if number.is_multiple_of(16) { 3_000 } else { 40_000 };
         assert!(!learned(false, beside, 1_000));
-        // A flood for a while, and then none: what was learned wrongly is learned anew.
+        // A flood for a while, and then none: what was learned wrongly is learned again.
         let flood = |number: u64| if number < 64 { 40_000 } else { 300 };
         assert!(learned(false, flood, 64) && !learned(false, flood, 128));
     }

@@ -78,7 +78,7 @@ proptest! {
     }
 
     /// Whatever comes, and whatever is set meanwhile: D are with the device while enough waits, and
-    /// an empty device gets a request if anybody waits.
+    /// an empty device gets a request if one waits.
     #[test]
     fn sfq_conserves_work(
         steps in steps(),

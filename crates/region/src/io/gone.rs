@@ -63,7 +63,7 @@ impl IoRegion {
     }
 
     /// A program begins in this thread after `exec`. Calls that the program before it had not ended
-    /// are given up: nobody will report their end.
+    /// are given up: their end will not be reported.
     pub fn begins_anew(&self, tid: u32) {
         for slot in self.tasks.iter().filter(|slot| slot.tid.load(Relaxed) == tid) {
             slot.tid.store(NO_THREAD, Relaxed);

@@ -55,7 +55,7 @@ impl IoRegion {
     }
 
     /// An `fsync` of a few pages took so long. If that shows another kind of device, the scheduler
-    /// begins anew for it.
+    /// begins again for it.
     fn learn(&self, guarded: &mut Guarded, took: Nanos) {
         if self.control.learns_device.load(Relaxed) == 0 {
             return;

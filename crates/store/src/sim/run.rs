@@ -49,7 +49,7 @@ pub struct Feed {
     pub loss: f64,
     /// Seconds in which nothing arrives.
     pub cut_off: Range<usize>,
-    /// A late dft comes with the figures of its own window, not with present ones.
+    /// A late dft comes with its window's figures, not with present ones.
     pub paired: bool,
     /// Seconds in which the owner of the target, or the holder of the token, is dead.
     pub dead: Range<usize>,

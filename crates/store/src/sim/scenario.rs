@@ -256,7 +256,7 @@ pub fn play(scenario: &Scenario, learner: &Learner, sigma: f64, seeds: Range<u64
         for (mean, (app, goal)) in row.mean.iter_mut().zip(goals) {
             *mean += part * judge::mean(&trace, *app, from, end) / goal;
         }
-        // Of one with a target, I/Os beyond the target's are no gain to anybody.
+        // Of one with a target, I/Os beyond the target's are no gain.
         let others = scenario.apps.iter().enumerate().filter(|(_, app)| app.target.is_none());
         let best_effort: f64 = others.map(|(app, _)| judge::mean(&trace, app, from, end)).sum();
         let own = part * best_effort / scenario.best_effort.max(1e-9);

@@ -125,7 +125,7 @@ fn a_flush_waits_for_no_backlog_and_is_not_free() {
     let flush = Request { operation: Operation::Flush, sector: 0, sectors: 0, ..of(2, 0) };
     sfq.add(Nanos(0), 400, &flush);
     sfq.completed(Nanos(0), 0, Nanos(0));
-    assert_eq!(next(&mut sfq), Some(400), "before a hundred of the other and of its own");
+    assert_eq!(next(&mut sfq), Some(400), "before a hundred of both");
     // Endless flushes: each costs five requests of the other.
     let (mut index, mut others) = (400, 0);
     for _ in 0..60 {
