@@ -10,8 +10,8 @@ use super::wire::{
 /// on. If it announces more, it is disconnected.
 pub const SKIPPED_BYTES_MAX: u64 = 2 * PAYLOAD_BYTES_MAX;
 
-/// Longest trim and zeroing: what the number of sectors of a request can say. Only extended requests
-/// can ask for more.
+/// Longest trim and zeroing: what the number of sectors of a request can say. Only extended
+/// requests can ask for more.
 pub const RANGE_BYTES_MAX: u64 = u32::MAX as u64 * BLOCK_BYTES_MIN as u64;
 
 /// The result of a handshake.
