@@ -14,7 +14,7 @@ use crate::rules::RuleTable;
 use crate::session::SessionSlot;
 use crate::text::SharedText;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::gate::Gate;
 use headworks_policy::layout::{Layout, mix};
@@ -244,6 +244,9 @@ pub struct Extent {
     pub(crate) panics: AtomicU32,
     /// When the last two were.
     pub(crate) panicked_ns: [AtomicU64; 2],
+    /// How long sleeps on a condition last, by the latest session that has learnt otherwise, in
+    /// microseconds. For sessions that have not slept yet.
+    pub(crate) asleep_us: AtomicU16,
 }
 
 /// Which slots are taken, one bit each: read by newcomers instead of the slots. Only a hint, as a
@@ -413,7 +416,7 @@ headworks_policy::layout!(Header { magic, version, protocol, bytes, created_ns, 
 headworks_policy::layout!(Permit { word });
 headworks_policy::layout!(Taken { 0 });
 headworks_policy::layout!(Pending { count });
-headworks_policy::layout!(Extent { high_water, panics, panicked_ns });
+headworks_policy::layout!(Extent { high_water, panics, panicked_ns, asleep_us });
 headworks_policy::layout!(Departed {
     sessions,
     requests,

@@ -90,12 +90,20 @@ impl Region {
         if !matches!(slot.state(), State::Running | State::Owed) || slot.is_paused() {
             return;
         }
-        let usually = Nanos::from_micros(u64::from(slot.asleep_us.load(Ordering::Relaxed)));
-        if usually > USUALLY_ASLEEP {
+        if self.usually_sleeps_long(slot) {
             self.block(session, Pause::Asleep);
         } else {
             slot.begin_pause(Pause::Asleep, now);
         }
+    }
+
+    /// A session that has not slept yet will probably sleep as others do.
+    fn usually_sleeps_long(&self, slot: &SessionSlot) -> bool {
+        let usual = match slot.asleep_us.load(Ordering::Relaxed) {
+            0 => self.extent.asleep_us.load(Ordering::Relaxed),
+            own => own,
+        };
+        Nanos::from_micros(u64::from(usual)) > USUALLY_ASLEEP
     }
 
     /// It goes on. Only for the thread that serves the session.
@@ -104,7 +112,12 @@ impl Region {
         if slot.pause() != Pause::Asleep || !slot.is_paused() {
             return;
         }
+        let before = self.usually_sleeps_long(slot);
         learn(&slot.asleep_us, now.since(Nanos(slot.paused_ns.load(Ordering::Relaxed))));
+        if self.usually_sleeps_long(slot) != before {
+            let usual = slot.asleep_us.load(Ordering::Relaxed);
+            self.extent.asleep_us.store(usual, Ordering::Relaxed);
+        }
         if slot.state() == State::Lent {
             self.unblock(session);
         } else {

@@ -58,6 +58,18 @@ fn who_has_quota_left_and_idles_in_a_read_that_waits_keeps_no_place() {
     wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
 }
 
+#[test]
+fn a_session_that_connects_back_is_no_hindrance_to_the_one_that_it_waits_for() {
+    let config = PATIENT.replace("\"admitted\"", "\"working\"");
+    let Some(echo) = Echo::start("threads", &config, &["--profile", "generic"]) else { return };
+    let mut client = echo.client();
+    // Its connection needs the only permit.
+    client.send("back");
+    assert_eq!(client.answer(), "ok back");
+    let counted = ["lent_blocked", "outgrown", "stalls"].map(|name| echo.run.counter(NAME, name));
+    assert_eq!(counted, [1, 0, 0]);
+}
+
 /// One answered client goes on idling, and another one is served all the same.
 fn an_idle_client_keeps_nothing(calls: &str) -> Option<Echo> {
     let echo = Echo::start(calls, PATIENT, &["--profile", "generic"])?;

@@ -6,7 +6,8 @@
  * write, writev, sendmsg, sendto, sendmmsg, sendfile, splice, syscall, or worker: by `send` in another thread.
  *
  * More lines: "end HOW" ends the connection by close_range, closefrom, dup2 or dup3, and its thread stays; "push N"
- * waits for the file, sends "pushed" to the Nth connection, and is answered when the file is gone. */
+ * waits for the file, sends "pushed" to the Nth connection, and is answered when the file is gone; "back" is answered
+ * once a connection of its own to this server has been. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,6 +27,7 @@
 static const char *gate_file;
 static const char *reads = "recv", *writes = "send";
 static int records;
+static struct sockaddr_in6 address = {.sin6_family = AF_INET6};
 static int accepted[256], count_accepted;
 
 static const unsigned char greeting[] = {
@@ -105,6 +107,16 @@ static void end(int fd, const char *how) {
     for (;;) pause();
 }
 
+static void back(void) {
+    struct pollfd other = {.fd = socket(AF_INET6, SOCK_STREAM, 0), .events = POLLIN};
+    char line[16];
+    connect(other.fd, (struct sockaddr *)&address, sizeof address);
+    send(other.fd, "inner\n", 6, MSG_NOSIGNAL);
+    poll(&other, 1, -1);
+    recv(other.fd, line, sizeof line, 0);
+    close(other.fd);
+}
+
 static int answer(int fd, char *line, ssize_t length) {
     char reply[600];
     if (records) {
@@ -121,6 +133,7 @@ static int answer(int fd, char *line, ssize_t length) {
         send(accepted[atoi(line + 5) - 1], "pushed\n", 7, MSG_NOSIGNAL);
         while (!access(gate_file, F_OK)) usleep(2000);
     }
+    if (!strcmp(line, "back")) back();
     int size = snprintf(reply, sizeof reply, "ok %s\n", line);
     return give(fd, reply, size) > 0;
 }
@@ -137,7 +150,6 @@ static void *serve(void *argument) {
 
 int main(int argc, char **argv) {
     int listener = socket(AF_INET6, SOCK_STREAM, 0), off = 0;
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
     socklen_t size = sizeof address;
     int loop = !strcmp(argv[1], "loop");
     records = !strcmp(argv[1], "records");
