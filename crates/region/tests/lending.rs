@@ -98,7 +98,7 @@ fn a_session_that_usually_sleeps_for_long_lends_when_it_falls_asleep() {
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
     region.wakes_up(owner, clock::now());
     assert_eq!(state(region, owner), State::Owed, "it goes on at once");
-    // Nobody has to learn it again.
+    // No session has to learn it again.
     let third = session(region);
     assert!(region.enter_or_queue(third, region.begin_wait(clock::now())).is_none());
     region.falls_asleep(waiter, clock::now());
