@@ -9,8 +9,8 @@
 
 mod words;
 
-use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
+use headworks_policy::{Nanos, permit};
 use headworks_region::control::{Settings, TemporaryP};
 use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,13 @@ pub struct Tuning {
     /// Largest number of active sessions in the window under way and in the one before.
     active: [u32; 2],
     active_since: Nanos,
+    /// Turns until that window began, and after which time a request outlasts the others by what
+    /// ended in the one before.
+    turns_before: u64,
+    outlasts: Option<Nanos>,
+    /// Turns at the latest tick, and when the latest ones ended.
+    turns: u64,
+    turned: Nanos,
     last_search: Vec<Measured>,
     fitted: Option<Fitted>,
     /// The search of the samples in `fitted` has settled.
@@ -156,6 +163,10 @@ impl Tuning {
             fresh: true,
             active: [0; 2],
             active_since: Nanos(0),
+            turns_before: 0,
+            outlasts: None,
+            turns: 0,
+            turned: Nanos(0),
             last_search: Vec::new(),
             fitted: None,
             settled: false,
@@ -237,16 +248,12 @@ impl Tuning {
             cores: crate::config::cores(),
             ..Limits::default()
         };
+        let work = region.work();
+        let long = self.long(region, now, work.turns);
         let tuner = self.tuner.get_or_insert_with(|| {
             self.seen = 0;
             Tuner::new(limits, settings.parallelism)
         });
-        if now.since(self.active_since) > ACTIVE_OVER {
-            self.active = [0, self.active[0]];
-            self.active_since = now;
-        }
-        self.active[0] = self.active[0].max(region.active());
-        let work = region.work();
         let before = tuner.phase();
         let measured: Vec<Measured> = measured(tuner);
         let parallelism = tuner.observe(Observation {
@@ -255,6 +262,7 @@ impl Tuning {
             requests: work.requests,
             run: work.run,
             sessions: self.active[0].max(self.active[1]),
+            long,
         });
         match (before, tuner.phase()) {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
@@ -275,6 +283,25 @@ impl Tuning {
             put(region, &settings, parallelism, held);
         }
         self.keep(now);
+    }
+
+    /// Sessions whose request outlasts those of the others. The others are counted as active.
+    fn long(&mut self, region: &Region, now: Nanos, turns: u64) -> u32 {
+        if turns != self.turns {
+            (self.turns, self.turned) = (turns, now);
+        }
+        // Time without a turn does not count: while a disk flushes, nobody outlasts anybody.
+        let outlasting = |after| region.outlasting(self.turned, after);
+        let long = self.outlasts.map_or(0, outlasting);
+        let window = now.since(self.active_since);
+        if window > ACTIVE_OVER {
+            let ended = turns.saturating_sub(self.turns_before) as f64;
+            self.outlasts = permit::outlasts(self.active[0], ended * 1e9 / window.0 as f64);
+            (self.turns_before, self.active_since) = (turns, now);
+            self.active = [0, self.active[0]];
+        }
+        self.active[0] = self.active[0].max(region.active().saturating_sub(long));
+        long
     }
 
     fn keep(&mut self, now: Nanos) {

@@ -73,6 +73,15 @@ pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
     Nanos(usual.0.saturating_mul(LONG_RATIO)).clamp(LONG_MIN, LONG_MAX)
 }
 
+/// Time after which a request outlasts those of others, by how many sessions are busy and how many
+/// turns a second end; `None` if none does. By Little's law a turn takes their quotient on average.
+/// Where many share the processors all turns take long, and none outlasts the others.
+pub fn outlasts(sessions: u32, turns_per_s: f64) -> Option<Nanos> {
+    let mean_s = f64::from(sessions) / turns_per_s;
+    let after_s = (mean_s * LONG_RATIO as f64).max(LONG_MAX.0 as f64 / 1e9);
+    (turns_per_s > 0.0).then_some(Nanos((after_s * 1e9) as u64))
+}
+
 /// Whether no processor is idle, and the server has work for at least half of them. (Its clients
 /// may run on the other half.)
 ///
@@ -161,5 +170,13 @@ mod tests {
             assert_eq!(long_after(Some(Nanos::from_millis(usual_ms))), Nanos::from_millis(long_ms));
         }
         assert_eq!(long_after(None), Nanos::from_millis(50));
+    }
+
+    #[test]
+    fn a_request_outlasts_the_others_after_ten_mean_turns_and_a_second() {
+        // 64 readers: 1 ms. 256 sessions that crowd two processors: 256 / 1,280 = 0.2 s.
+        assert_eq!(outlasts(64, 64_000.0), Some(Nanos::from_millis(1_000)));
+        assert_eq!(outlasts(256, 1_280.0), Some(Nanos::from_millis(2_000)));
+        assert_eq!(outlasts(64, 0.0), None, "nothing goes on");
     }
 }

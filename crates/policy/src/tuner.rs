@@ -34,10 +34,10 @@
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! A search ends without a result if sessions leave, if requests stop, or if too few turns end. The
-//! P that was held before the search is then in force, never one that was just tried. This happens
-//! at once when sessions have left, and as long as requests pause. If no P is held, or if too
-//! little happens to judge it, the gate is open.
+//! A search ends without a result if sessions leave, if requests stop, if too few turns end, or if
+//! long requests run that a smaller P would hand processors to. The P that was held before is then
+//! in force, never one that was just tried. This happens at once when sessions have left, and as
+//! long as requests pause. If no P is held, or if too little happens to judge it, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
@@ -70,8 +70,11 @@ pub struct Observation {
     pub requests: u64,
     /// Time that requests have spent inside, ever; those that were answered together count it each.
     pub run: Nanos,
-    /// Sessions that are connected and have issued something lately.
+    /// Sessions that are connected and have issued something lately, without the long ones.
     pub sessions: u32,
+    /// Sessions whose request outlasts those of the others ([`outlasts`](crate::permit::outlasts)).
+    /// They hold no permit while others are queued, whatever P is.
+    pub long: u32,
 }
 
 /// What the tuner does at the moment.
@@ -110,6 +113,8 @@ pub struct Tuner {
     /// Sessions at the latest look, and when the latest search began.
     sessions: u32,
     searched_users: u32,
+    /// Long sessions at the latest look.
+    long: u32,
     /// Ratio between neighbours.
     step: f64,
     /// The climb is at its last comparison: with this top of the curve.
@@ -134,8 +139,7 @@ pub struct Tuner {
     searched: Nanos,
     /// Time after which a search begins again while the gate is open.
     again: Nanos,
-    /// What had been lost when the open gate was probed for the last time, and until when it is not
-    /// probed again.
+    /// What was lost when the open gate was last probed, and until when it is not probed again.
     opened: Option<f64>,
     closed: Nanos,
     /// Probes are wide ones.
@@ -155,10 +159,6 @@ const STEP_FIRST: f64 = 1.5;
 const STEP_SHIFT: f64 = 1.6;
 const STEP_LAST: f64 = 1.2;
 
-/// Sessions from which on a search is worth its cost although P holds nobody.
-const CROWD_MIN: u32 = 64;
-const CROWD_PER_CORE: u32 = 4;
-
 /// Part of the best throughput within which a smaller P is preferred.
 const AS_GOOD: f64 = 0.99;
 
@@ -168,13 +168,6 @@ const PROBE_GAIN: f64 = 1.015;
 /// Slices of silence after which there is nothing to search for: a disk that flushes may keep
 /// everybody waiting for a few.
 const SILENT: u32 = 5;
-
-/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd:
-/// hardly more inside than the database serves side by side.
-const FEW_PER_CORE: u32 = 8;
-
-/// A search begins again once there are more sessions than at the latest one by this factor.
-const GROWN: f64 = 1.5;
 
 /// Time until a P that is clearly worse is seen to be, in seconds, before one was.
 const SEEN_S: f64 = 0.25;
@@ -207,6 +200,7 @@ impl Tuner {
             center: held,
             sessions: 0,
             searched_users: 0,
+            long: 0,
             step: STEP_FIRST,
             top: None,
             rung: None,
@@ -281,7 +275,7 @@ impl Tuner {
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn observe(&mut self, observation: Observation) -> u32 {
-        self.sessions = observation.sessions;
+        (self.sessions, self.long) = (observation.sessions, observation.long);
         let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
         let stands = match (self.current == self.held, self.slice.settling()) {
             (true, false) => Stands::Held,
@@ -291,6 +285,12 @@ impl Tuner {
         self.budget.observe(&observation, refill, stands);
         if self.searching() && self.deserted() {
             return self.abandon(&observation, InsufficientData::Sessions);
+        }
+        if self.searching() && (self.outnumbered() || self.current < self.needed()) {
+            return self.abandon(&observation, InsufficientData::Long);
+        }
+        if self.current < self.needed() {
+            return self.rest(&observation);
         }
         if self.grown() {
             return self.begin(&observation, Why::Grown);
@@ -333,7 +333,7 @@ impl Tuner {
             self.arms.record_left(parallelism, rate);
         }
         // Whether as many as P holds are too many is still looked at.
-        if self.phase == Phase::Holding && self.deserted() {
+        if self.phase == Phase::Holding && (self.deserted() || self.outnumbered()) {
             return self.rest(&observation);
         }
         if self.watches.mix_shifted(&shown) {
@@ -492,57 +492,5 @@ impl Tuner {
 
     fn searching(&self) -> bool {
         matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent)
-    }
-
-    /// Sessions that this P lets in.
-    fn inside(&self, parallelism: u32) -> u32 {
-        parallelism.min(self.sessions)
-    }
-
-    /// This P holds nobody, however many there are.
-    fn is_open(&self, parallelism: u32) -> bool {
-        parallelism >= self.limits.most
-    }
-
-    /// This P, within the limits; if all sessions are inside with it, it is the open gate.
-    fn bounded(&self, parallelism: u32) -> u32 {
-        if parallelism >= self.sessions {
-            return self.limits.most;
-        }
-        parallelism.clamp(self.limits.least, self.limits.most)
-    }
-
-    /// Sessions who all can be inside without harm, or are all inside with what is held.
-    fn unharmed(&self) -> u32 {
-        let few = self.limits.cores.saturating_mul(FEW_PER_CORE);
-        if self.is_open(self.held) { few } else { self.held }
-    }
-
-    /// So few are there that a search is not worth its cost.
-    fn few(&self) -> bool {
-        self.sessions < self.crowd() && self.sessions <= self.unharmed()
-    }
-
-    /// Most have left: all that are there may be inside, and would only be held for the sake of a
-    /// search.
-    fn deserted(&self) -> bool {
-        let most = f64::from(self.sessions) * STEP_LAST;
-        self.sessions < self.crowd() && most < f64::from(self.unharmed())
-    }
-
-    /// Many more have come since the latest search began.
-    fn grown(&self) -> bool {
-        let grown = f64::from(self.sessions) >= GROWN * f64::from(self.searched_users);
-        self.phase != Phase::Waiting && self.phase != Phase::Silent && grown && !self.few()
-    }
-
-    fn most(&self) -> u32 {
-        self.limits.most.min(self.sessions).max(self.limits.least)
-    }
-
-    /// More sessions than these at once may be too many for the database although P would let them
-    /// in.
-    fn crowd(&self) -> u32 {
-        CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
     }
 }

@@ -82,6 +82,8 @@ impl Load {
 struct Site {
     load: Load,
     sessions: u32,
+    /// Long sessions beside them. They hold no permit and share the processors with those inside.
+    long: u32,
     random: Random,
     /// Counts scatter by so much from 50 ms to 50 ms.
     noise: f64,
@@ -101,6 +103,7 @@ impl Site {
         Site {
             load,
             sessions,
+            long: 0,
             random: Random::new(seed),
             noise,
             state: seed,
@@ -112,6 +115,12 @@ impl Site {
             inside_s: 0.0,
             done: 0.0,
         }
+    }
+
+    /// How fast so many inside are served together, beside the long ones.
+    fn speed(&self, inside: u32) -> f64 {
+        let part = f64::from(inside) / f64::from(inside + self.long).max(1.0);
+        self.load.speed(inside) * part
     }
 
     /// Runs for a look with this P.
@@ -132,7 +141,7 @@ impl Site {
                 self.inside.push(Reverse(turn.to_bits()));
             }
             let count = self.inside.len() as u32;
-            let speed = self.load.speed(count);
+            let speed = self.speed(count);
             let each = speed * noisy.max(0.1) / f64::from(count.max(1));
             let time = |at: &Reverse<u64>| f64::from_bits(at.0);
             let done = self.inside.peek().map_or(f64::INFINITY, |first| {
@@ -167,6 +176,7 @@ impl Site {
             requests: self.turns,
             run: Nanos((self.inside_s * 1e9) as u64),
             sessions: self.sessions,
+            long: self.long,
         }
     }
 }
@@ -179,6 +189,8 @@ enum Change {
     Sessions,
     /// The load becomes another one.
     Load(Kind),
+    /// 24 long requests begin beside it.
+    Long,
 }
 
 /// What came of a run.
@@ -198,6 +210,9 @@ struct Day {
     found: Vec<f64>,
     /// The least that a P gives, relative to the open gate, while it is held.
     held_least: f64,
+    /// Time for which a P was tried that leaves short sessions less than 0.95 of the processors, in
+    /// seconds.
+    handed_s: f64,
 }
 
 fn day(seed: u64, kind: Kind, change: Change) -> Day {
@@ -219,6 +234,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         halved_s: 0.0,
         found: Vec::new(),
         held_least: f64::INFINITY,
+        handed_s: 0.0,
     };
     let (mut before, mut halved_s, mut usual) = ((0.0, 0.0), 0.0, 0.0);
     let looks = (END_S / LOOK_S) as u64;
@@ -227,6 +243,8 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         let now_s = at as f64 * LOOK_S;
         let gated = gate.done;
         let ungated = open.done;
+        let hands = tuner.parallelism() < gate.sessions.min(tuner.held()).min(19 * gate.long);
+        day.handed_s += if hands { LOOK_S } else { 0.0 };
         gate.run(tuner.parallelism());
         open.run(OPEN);
         tuner.observe(gate.observation());
@@ -238,8 +256,8 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         if !turning {
             day.halved_s = day.halved_s.max(halved_s);
         }
-        let held = gate.load.speed(tuner.held().min(gate.sessions));
-        let all = open.load.speed(gate.sessions);
+        let held = gate.speed(tuner.held().min(gate.sessions));
+        let all = open.speed(gate.sessions);
         if tuner.phase() == Phase::Holding && !turning && gate.load.think_s == 0.0 {
             day.held_least = day.held_least.min(held / all);
         }
@@ -256,7 +274,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
             before = (gate.done, open.done);
         }
         if now_s >= CHANGE_S && now_s - LOOK_S < CHANGE_S || at == looks {
-            let best = (2..=gate.sessions).map(|p| gate.load.speed(p)).fold(0.0, f64::max);
+            let best = (2..=gate.sessions).map(|p| gate.speed(p)).fold(0.0, f64::max);
             // Too few turns end with the open gate to begin a search, otherwise.
             let measurable = gate.load.think_s == 0.0 && all >= 4.0;
             if measurable && best >= 1.05 * all {
@@ -267,6 +285,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
             match change {
                 Change::Nothing => {}
                 Change::Sessions => (gate.sessions, open.sessions) = (256, 256),
+                Change::Long => (gate.long, open.long) = (24, 24),
                 Change::Load(kind) => {
                     let load = Load::drawn(kind, &mut random);
                     (gate.load, open.load) = (load, load);
@@ -345,4 +364,16 @@ fn a_load_that_turns() {
             Change::Load(others[seed as usize % others.len()])
         }),
     );
+}
+
+/// Each P that queues a short session hands processors to the long ones, so none is tried.
+#[test]
+fn long_requests_that_join() {
+    let mut days = days(|_, _| Change::Long);
+    let handed_s = days.iter().map(|day| day.handed_s).fold(0.0, f64::max);
+    println!("a search hands processors to long requests for {handed_s:.2} s at most");
+    assert!(handed_s <= 2.0 * LOOK_S, "{handed_s} s");
+    // A better P is not looked for meanwhile.
+    days.iter_mut().for_each(|day| day.found.truncate(1));
+    judge("24 long join", &days);
 }

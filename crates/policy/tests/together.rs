@@ -274,6 +274,7 @@ impl Controllers {
             requests: site.requests,
             run: Nanos((site.inside_s * 1e9) as u64),
             sessions: site.sessions.len() as u32,
+            long: 0,
         });
         site.parallelism = p as usize;
         site.pump();

@@ -93,6 +93,7 @@ impl Database {
             requests: self.requests as u64,
             run: Nanos((self.inside_s * 1e9) as u64),
             sessions,
+            long: 0,
         }
     }
 }
@@ -340,6 +341,7 @@ fn it_waits_while_nothing_happens() {
             requests: ms / 2_000,
             run: Nanos::from_millis(ms / 2_000),
             sessions: 256,
+            long: 0,
         };
         assert_eq!(tuner.observe(observation), OPEN);
     }
@@ -354,6 +356,7 @@ fn what_went_on_while_nobody_looked_is_not_counted() {
         requests: completed,
         run: Nanos::from_millis(completed),
         sessions: 256,
+        long: 0,
     };
     for forgotten in [false, true] {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
@@ -465,6 +468,7 @@ fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
             requests: completed as u64,
             run: Nanos(0),
             sessions: 256,
+            long: 0,
         });
     }
     assert_eq!(tuner.held(), OPEN);

@@ -99,6 +99,7 @@ impl Database {
             requests: self.turns * 5,
             run: Nanos((self.inside_s * 1e9) as u64),
             sessions: self.sessions.max(self.inside.len() as u32),
+            long: 0,
         }
     }
 

@@ -245,6 +245,24 @@ impl Region {
         (0..self.control.limit()).filter(|&permit| works(permit)).count() as u32
     }
 
+    /// Sessions that at `now` had worked for longer than `after` at one request. None if they keep
+    /// their permits. Those that always pass are not counted.
+    pub fn outlasting(&self, now: Nanos, after: Nanos) -> u32 {
+        if !self.control.counts_working() {
+            return 0;
+        }
+        let outlasts = |session| {
+            self.session(session).is_some_and(|slot| {
+                let runs = now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed)));
+                matches!(slot.state(), State::Running | State::Owed | State::Long)
+                    && runs > after
+                    && slot.pause() != Pause::Thinking
+                    && !slot.is_paused()
+            })
+        };
+        (0..self.high_water()).filter(|&session| outlasts(session)).count() as u32
+    }
+
     /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
     /// session that is no longer than nine tenths of the others'. `None` if none has run any.
     pub fn usual_run(&self) -> Option<Nanos> {

@@ -74,6 +74,23 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
 }
 
 #[test]
+fn sessions_that_work_for_longer_are_counted_with_or_without_a_permit() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let later = clock::now() + LONG + LONG;
+    assert_eq!(region.outlasting(clock::now(), LONG), 0);
+    assert_eq!(region.outlasting(later, LONG), 1, "one runs, and one is queued");
+    region.lend_unused(later, LONG);
+    region.leave(waiter);
+    assert_eq!((state(region, owner), region.outlasting(later, LONG)), (State::Long, 1));
+    region.block(owner, Pause::RowLock);
+    assert_eq!(region.outlasting(later, LONG), 0, "it does not work");
+    region.unblock(owner);
+    let settings = Settings { count: Count::Admitted, ..region.control.settings() };
+    region.apply(&settings);
+    assert_eq!(region.outlasting(later, LONG), 0, "it keeps its permit");
+}
+
+#[test]
 fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();

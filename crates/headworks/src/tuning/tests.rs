@@ -230,3 +230,32 @@ fn a_model_is_outdated_by_the_next_search() {
     assert_eq!(outdated(&stage), Some(true));
     assert_eq!(stage.tuning.report(&stage.region).fitted.map(|fitted| fitted.outdated), Some(true));
 }
+
+#[test]
+fn while_long_requests_run_no_p_is_tried() {
+    let mut stage = Stage::with(OPEN, true);
+    for session in 0..24 {
+        let slot = stage.region.session(session).expect("it was registered");
+        slot.admitted_ns.store(stage.now.0, Ordering::Relaxed);
+        slot.set_state(State::Running);
+    }
+    // Nothing is known of the others' requests in the first window.
+    (0..40).for_each(|_| stage.tick());
+    for _ in 0..600 {
+        stage.tick();
+        assert_eq!(stage.parallelism(), OPEN);
+    }
+    // They end.
+    (0..24).for_each(|session| stage.region.session(session).unwrap().set_state(State::Passing));
+    stage.until("a sample", |stage| stage.parallelism() != OPEN);
+    // A disk flushes: none outlasts the others.
+    stage.most = 0.0;
+    for session in 0..24 {
+        let slot = stage.region.session(session).expect("it was registered");
+        slot.admitted_ns.store(stage.now.0, Ordering::Relaxed);
+        slot.set_state(State::Running);
+    }
+    let later = stage.now + Nanos::from_millis(5_000);
+    assert_eq!(stage.tuning.long(&stage.region, later, stage.turns as u64), 0);
+    assert_eq!(stage.tuning.long(&stage.region, later, stage.turns as u64 + 1), 24);
+}

@@ -67,6 +67,7 @@ pub(super) fn decision(decision: &Decision) -> String {
             let insufficient = match insufficient {
                 InsufficientData::Sessions => "most sessions have left",
                 InsufficientData::Requests => "hardly a request is answered",
+                InsufficientData::Long => "long requests run, and short ones need their permits",
             };
             format!(
                 "{insufficient}: the search is given up, with {} as before it",
@@ -169,6 +170,10 @@ mod tests {
             (
                 Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Sessions },
                 "sessions have left: the search is given up, with P = 16",
+            ),
+            (
+                Decision::Abandoned { parallelism: OPEN, insufficient: InsufficientData::Long },
+                "long requests run, and short ones need their permits: the search is given up",
             ),
             (
                 Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Requests },

@@ -90,7 +90,7 @@ mod tests {
 
     fn observation(ms: u64, completed: u64) -> Observation {
         let (now, run) = (Nanos::from_millis(ms), Nanos(0));
-        Observation { now, completed, requests: completed, run, sessions: 64 }
+        Observation { now, completed, requests: completed, run, sessions: 64, long: 0 }
     }
 
     #[test]

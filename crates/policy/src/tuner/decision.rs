@@ -29,6 +29,8 @@ pub enum InsufficientData {
     Sessions,
     /// Too few turns end to tell one P from another.
     Requests,
+    /// Long requests run. Any P that queues a short one would hand processors to them.
+    Long,
 }
 
 /// Something that the tuner decided, and how well what it rests on is known. Intervals are half of

@@ -63,7 +63,7 @@ impl Tuner {
     /// model needs. The model is not valid for fewer sessions than processors.
     fn descend(&mut self, observation: &Observation, above: u32) -> u32 {
         let open = self.limits.most;
-        let floor = self.limits.least.max(self.limits.cores);
+        let floor = self.least().max(self.limits.cores);
         let next = floor.max((f64::from(above) / RUNG).round() as u32);
         if next >= above || self.arms.left(above) || self.arms.len() >= ARMS - 1 {
             return self.sample(observation, above);
@@ -180,7 +180,7 @@ impl Tuner {
     /// Adds the middle and its neighbours to what is measured, and begins with whichever has been
     /// measured least.
     fn neighbours(&mut self, observation: &Observation) -> u32 {
-        let center = self.center.clamp(self.limits.least, self.most());
+        let center = self.center.clamp(self.least(), self.most());
         let up = ((f64::from(center) * self.step).round() as u32).max(center + 1);
         let down = ((f64::from(center) / self.step).round() as u32).min(center.saturating_sub(1));
         self.center = self.bounded(center);

@@ -382,6 +382,7 @@ mod tests {
             requests: completed * 25,
             run: Nanos::from_millis(completed * 16),
             sessions: 64,
+            long: 0,
         }
     }
 
