@@ -29,7 +29,8 @@
 //!    warmed up may have moved away from P. Sums of deviations (CUSUM) watch throughput, service
 //!    time and requests for each turn, which tells the mix. A shift of one begins a search. If a P
 //!    is held, the search first compares it with the open gate, and then climbs with wide steps
-//!    from P.
+//!    from P. While the gate is open, a lesser shift may be the machine's, and waits until a search
+//!    is due.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
@@ -139,6 +140,8 @@ pub struct Tuner {
     searched: Nanos,
     /// Time after which a search begins again while the gate is open.
     again: Nanos,
+    /// P that was held when a shift began the search under way.
+    shifted: Option<u32>,
     /// What was lost when the open gate was last probed, and until when it is not probed again.
     opened: Option<f64>,
     closed: Nanos,
@@ -215,6 +218,7 @@ impl Tuner {
             probed: Nanos(0),
             searched: Nanos(0),
             again: hold::RETRY_INTERVAL,
+            shifted: None,
             opened: None,
             closed: Nanos(0),
             wide: false,

@@ -7,7 +7,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Limits, Observation, Phase, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -17,6 +17,8 @@ const OPEN: u32 = 1_024;
 const CHANGE_S: f64 = 120.0;
 const END_S: f64 = 300.0;
 const WINDOW_S: f64 = 10.0;
+/// Time over which a machine whose speed moves comes back to its usual one.
+const MOVES_S: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -87,6 +89,9 @@ struct Site {
     random: Random,
     /// Counts scatter by so much from 50 ms to 50 ms.
     noise: f64,
+    /// The machine's speed moves by so much (standard deviation), over some seconds; as it stands.
+    moves: f64,
+    pace: f64,
     state: u64,
     inside: BinaryHeap<Reverse<u64>>,
     thinking: BinaryHeap<Reverse<u64>>,
@@ -106,6 +111,8 @@ impl Site {
             long: 0,
             random: Random::new(seed),
             noise,
+            moves: 0.0,
+            pace: 1.0,
             state: seed,
             inside: BinaryHeap::new(),
             thinking: BinaryHeap::new(),
@@ -129,7 +136,9 @@ impl Site {
         let noisy = {
             let mut random = Random::new(self.state);
             self.state = self.state.wrapping_add(1);
-            1.0 + self.noise * (random.unit() + random.unit() - 1.0) * 3.0
+            let step = self.moves * (6.0 * LOOK_S / MOVES_S).sqrt() * (2.0 * random.unit() - 1.0);
+            self.pace = (self.pace + (1.0 - self.pace) * LOOK_S / MOVES_S + step).max(0.3);
+            self.pace * (1.0 + self.noise * (random.unit() + random.unit() - 1.0) * 3.0)
         };
         loop {
             let waiting = |site: &Site| {
@@ -191,6 +200,8 @@ enum Change {
     Load(Kind),
     /// 24 long requests begin beside it.
     Long,
+    /// The machine's speed moves all the time. Nothing else changes.
+    Machine,
 }
 
 /// What came of a run.
@@ -213,6 +224,8 @@ struct Day {
     /// Time for which a P was tried that leaves short sessions less than 0.95 of the processors, in
     /// seconds.
     handed_s: f64,
+    /// Searches that began.
+    searches: u64,
 }
 
 fn day(seed: u64, kind: Kind, change: Change) -> Day {
@@ -226,6 +239,10 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
     let mut tuner = Tuner::new(Limits { cores: 2, ..Limits::default() }, OPEN);
     let (mut gate, mut open) =
         (Site::new(seed, load, sessions, noise), Site::new(seed, load, sessions, noise));
+    let changes = !matches!(change, Change::Nothing | Change::Machine);
+    if change == Change::Machine {
+        (gate.moves, open.moves) = (0.15, 0.15);
+    }
     let mut day = Day {
         kind,
         seed,
@@ -235,6 +252,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         found: Vec::new(),
         held_least: f64::INFINITY,
         handed_s: 0.0,
+        searches: 0,
     };
     let (mut before, mut halved_s, mut usual) = ((0.0, 0.0), 0.0, 0.0);
     let looks = (END_S / LOOK_S) as u64;
@@ -247,12 +265,16 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         day.handed_s += if hands { LOOK_S } else { 0.0 };
         gate.run(tuner.parallelism());
         open.run(OPEN);
+        let known = tuner.decisions().1;
         tuner.observe(gate.observation());
+        let (decisions, total) = tuner.decisions();
+        let fresh = decisions.skip((32u64.min(total) - (total - known)) as usize);
+        day.searches += fresh.filter(|d| matches!(d, Decision::Began { .. })).count() as u64;
         usual += 0.1 * (open.done - ungated - usual);
         // Where clients think, whether one of them wants anything at a moment is chance.
         let half = gate.load.think_s == 0.0 && gate.done - gated < 0.5 * usual && now_s > 1.0;
         halved_s = if half { halved_s + LOOK_S } else { 0.0 };
-        let turning = change != Change::Nothing && (CHANGE_S..CHANGE_S + WINDOW_S).contains(&now_s);
+        let turning = changes && (CHANGE_S..CHANGE_S + WINDOW_S).contains(&now_s);
         if !turning {
             day.halved_s = day.halved_s.max(halved_s);
         }
@@ -263,7 +285,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         }
         if every(at, WINDOW_S) {
             let ratio = (gate.done - before.0) / (open.done - before.1);
-            if change != Change::Nothing && (now_s - WINDOW_S - CHANGE_S).abs() < 1.0 {
+            if changes && (now_s - WINDOW_S - CHANGE_S).abs() < 1.0 {
                 day.turned = Some(ratio);
             } else {
                 // Where clients think, what comes in is chance in both runs; else both are the
@@ -283,7 +305,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         }
         if (now_s - CHANGE_S).abs() < LOOK_S / 2.0 && at != looks {
             match change {
-                Change::Nothing => {}
+                Change::Nothing | Change::Machine => {}
                 Change::Sessions => (gate.sessions, open.sessions) = (256, 256),
                 Change::Long => (gate.long, open.long) = (24, 24),
                 Change::Load(kind) => {
@@ -376,4 +398,20 @@ fn long_requests_that_join() {
     // A better P is not looked for meanwhile.
     days.iter_mut().for_each(|day| day.found.truncate(1));
     judge("24 long join", &days);
+}
+
+/// The open gate shows what the machine does, too: that begins no search before one is due. Where
+/// the open gate is best, that is after 0, 20, 60, 140 and 300 s.
+#[test]
+fn a_machine_that_moves() {
+    let days = days(|_, _| Change::Machine);
+    for kind in KINDS {
+        let of = || days.iter().filter(move |day| day.kind == kind);
+        let windows = || of().flat_map(|day| &day.windows).map(|window| window.0);
+        let mean = windows().sum::<f64>() / windows().count() as f64;
+        let searches = of().map(|day| day.searches).max().unwrap_or(0);
+        println!("{kind:?}: {mean:.3} of the open gate's throughput, {searches} searches at most");
+        assert!(mean >= 0.985, "{kind:?}: {mean}");
+        assert!(kind != Kind::Rising || searches <= 5, "{searches} searches");
+    }
 }

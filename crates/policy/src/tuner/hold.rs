@@ -35,19 +35,23 @@ impl Tuner {
         let fallen = shown.outcome == SliceOutcome::Worse;
         self.fallen = if fallen { self.fallen + 1 } else { 0 };
         let turned = (self.fallen >= FALLEN_MAX).then_some(Why::Throughput);
-        if let Some(why) = self.watches.shifted(shown).or(turned) {
+        let shifted = self.watches.shifted(shown);
+        // A lesser shift that the open gate shows may as well be the machine's: a search is only as
+        // likely to find something as it is at any time.
+        let open = self.is_open(self.held);
+        if let Some(why) = turned.or(shifted.filter(|_| !open)) {
             self.fallen = 0;
             return self.begin(observation, why);
         }
         if fallen {
             return self.current;
         }
-        if self.is_open(self.held) {
+        if open {
             if observation.now.since(self.searched) < self.again {
                 return self.current;
             }
             let again = Nanos(self.again.0 * 2).min(RETRY_INTERVAL_MAX);
-            self.begin(observation, Why::Time);
+            self.begin(observation, shifted.unwrap_or(Why::Time));
             self.again = again;
             return self.current;
         }

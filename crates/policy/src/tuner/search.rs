@@ -43,6 +43,8 @@ impl Tuner {
             self.slice.again(observation);
         }
         self.searched_users = self.sessions;
+        let shifted = matches!(why, Why::Throughput | Why::ServiceTime);
+        self.shifted = shifted.then_some(self.held);
         self.center = self.held;
         self.note(Decision::Began { parallelism: self.held, why });
         if self.is_open(self.held) {
@@ -312,6 +314,9 @@ impl Tuner {
         self.phase = Phase::Holding;
         (self.held, self.center, self.held_rate) = (parallelism, parallelism, rate);
         (self.probed, self.searched) = (observation.now, observation.now);
+        if self.shifted.take() == Some(parallelism) {
+            self.watches.excuse();
+        }
         // If the load has changed while it was searched for, this is not what P gives.
         self.watches.moved(rate);
         self.arms.clear(self.sessions);

@@ -16,6 +16,9 @@ const ALARM: f64 = 9.0;
 /// Deviation beyond which a single slice adds no more: one stall of the disk is no shift.
 const ONCE_MAX: f64 = 3.0;
 
+/// The largest shift that counts as noise once the machine has shown it.
+const SWING_MAX: f64 = 0.3;
+
 /// Weight of a slice in the running mean: slow drifts are followed, not reported.
 const FOLLOW: f64 = 0.05;
 
@@ -28,6 +31,10 @@ pub(super) struct Watches {
     throughput: Watch,
     service: Watch,
     mix: Watch,
+    /// How far the latest shift was, relative to the mean, and the farthest one that was found to
+    /// be the machine's.
+    shift: f64,
+    swing: f64,
 }
 
 impl Watches {
@@ -38,6 +45,11 @@ impl Watches {
         self.service = Watch::default();
     }
 
+    /// The latest shift was the machine's: smaller ones are noise from now on.
+    pub(super) fn excuse(&mut self) {
+        self.swing = self.swing.max(self.shift).min(SWING_MAX);
+    }
+
     /// Throughput that the P that is held usually has; zero while that is learnt.
     pub(super) fn usual(&self) -> f64 {
         if self.throughput.count >= LEARN { self.throughput.mean } else { 0.0 }
@@ -45,7 +57,7 @@ impl Watches {
 
     /// Takes what a slice showed of the mix, at whatever P; says whether that has shifted.
     pub(super) fn mix_shifted(&mut self, shown: &SliceResult) -> bool {
-        let shifted = shown.requests.is_some_and(|requests| self.mix.shifted(requests));
+        let shifted = shown.requests.is_some_and(|requests| self.mix.shifted(requests, NOISE_MIN));
         if shifted {
             self.mix = Watch::default();
         }
@@ -54,11 +66,14 @@ impl Watches {
 
     /// Takes what a slice showed at the P that is held; says what has shifted.
     pub(super) fn shifted(&mut self, shown: &SliceResult) -> Option<Why> {
-        let service = shown.service_s.is_some_and(|seconds| self.service.shifted(seconds));
-        if self.throughput.shifted(shown.rate) {
+        let noise = self.swing.max(NOISE_MIN);
+        let service = shown.service_s.filter(|&seconds| self.service.shifted(seconds, noise));
+        if self.throughput.shifted(shown.rate, noise) {
+            self.shift = self.throughput.distance(shown.rate);
             return Some(Why::Throughput);
         }
-        service.then_some(Why::ServiceTime)
+        self.shift = self.service.distance(service?);
+        Some(Why::ServiceTime)
     }
 }
 
@@ -82,8 +97,14 @@ impl Watch {
         Watch { count: LEARN, mean: rate, squares: usual * usual, ..Watch::default() }
     }
 
-    /// Takes the value of a slice; says whether it has shifted.
-    fn shifted(&mut self, rate: f64) -> bool {
+    /// How far a value is from the mean, relative to it.
+    fn distance(&self, rate: f64) -> f64 {
+        (rate / self.mean.max(1e-9) - 1.0).abs()
+    }
+
+    /// Takes the value of a slice; says whether it has shifted. `noise` is the least usual size of
+    /// a deviation, relative to the mean.
+    fn shifted(&mut self, rate: f64, noise: f64) -> bool {
         self.count = self.count.saturating_add(1);
         let weight = (1.0 / f64::from(self.count)).max(FOLLOW);
         let delta = rate - self.mean;
@@ -92,7 +113,7 @@ impl Watch {
             self.squares += weight * (delta * (rate - self.mean) - self.squares);
             return false;
         }
-        let usual = self.squares.max(0.0).sqrt().max(NOISE_MIN * self.mean).max(1e-9);
+        let usual = self.squares.max(0.0).sqrt().max(noise * self.mean).max(1e-9);
         let deviation = (delta / usual).clamp(-ONCE_MAX, ONCE_MAX);
         self.up = (self.up + deviation - FORGIVEN).max(0.0);
         self.down = (self.down - deviation - FORGIVEN).max(0.0);
@@ -122,10 +143,10 @@ mod tests {
         let mut alarms = 0;
         for at in 0..2_000 {
             let rate = if at % 200 == 150 { 100.0 } else { 1_000.0 + 40.0 * noise(&mut state) };
-            alarms += u32::from(watch.shifted(rate));
+            alarms += u32::from(watch.shifted(rate, NOISE_MIN));
         }
         assert_eq!(alarms, 0);
-        let late = (0..20).position(|_| watch.shifted(800.0 + 40.0 * noise(&mut state)));
+        let late = (0..20).position(|_| watch.shifted(800.0 + 40.0 * noise(&mut state), NOISE_MIN));
         assert!(late.is_some_and(|slices| slices < 6), "{late:?}");
     }
 
@@ -154,10 +175,33 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_moves_raises_the_threshold() {
+        let shown = |rate| SliceResult {
+            outcome: SliceOutcome::Telling,
+            turns: 400,
+            rate,
+            seconds: 0.3,
+            service_s: None,
+            requests: None,
+        };
+        // For three seconds of twelve the machine is slower by a fifth.
+        let alarms = |watches: &mut Watches, rate| {
+            watches.moved(1_000.0);
+            let rate = |at: u32| if at % 40 < 30 { 1_000.0 } else { rate };
+            (0..400).filter(|&at| watches.shifted(&shown(rate(at))).is_some()).count()
+        };
+        let mut watches = Watches::default();
+        assert!(alarms(&mut watches, 800.0) > 0);
+        watches.excuse();
+        assert_eq!(alarms(&mut watches, 800.0), 0);
+        assert!(alarms(&mut watches, 300.0) > 0, "the load has turned");
+    }
+
+    #[test]
     fn a_slow_drift_is_followed() {
         let mut watch = Watch::default();
         for at in 0..3_000 {
-            assert!(!watch.shifted(1_000.0 + f64::from(at) * 0.2));
+            assert!(!watch.shifted(1_000.0 + f64::from(at) * 0.2, NOISE_MIN));
         }
     }
 }
