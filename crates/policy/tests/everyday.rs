@@ -401,7 +401,7 @@ fn long_requests_that_join() {
 }
 
 /// The open gate shows what the machine does, too: that begins no search before one is due. Where
-/// the open gate is best, that is after 0, 20, 60, 140 and 300 s.
+/// the open gate is best, that is after 0, 20, 60, 140 and 300 s. The first search loses little.
 #[test]
 fn a_machine_that_moves() {
     let days = days(|_, _| Change::Machine);
@@ -410,8 +410,14 @@ fn a_machine_that_moves() {
         let windows = || of().flat_map(|day| &day.windows).map(|window| window.0);
         let mean = windows().sum::<f64>() / windows().count() as f64;
         let searches = of().map(|day| day.searches).max().unwrap_or(0);
-        println!("{kind:?}: {mean:.3} of the open gate's throughput, {searches} searches at most");
-        assert!(mean >= 0.985, "{kind:?}: {mean}");
+        let first = || of().map(|day| day.windows[0].0);
+        let least = first().fold(f64::INFINITY, f64::min);
+        let early = first().sum::<f64>() / first().count() as f64;
+        println!(
+            "{kind:?}: {mean:.3} of the open gate's throughput, {early:.3} in the first 10 s ({least:.3} at least), \
+             {searches} searches at most"
+        );
+        assert!(mean >= 0.985 && least >= 0.96, "{kind:?}: {mean}, {least}");
         assert!(kind != Kind::Rising || searches <= 5, "{searches} searches");
     }
 }
