@@ -319,7 +319,7 @@ impl Deadline {
         let commits = |stream: &Stream| {
             stream.account != 0 && stream.account != own && now.since(stream.last) < DESERTED
         };
-        call.deadline >= LONG && self.streams.iter().any(commits)
+        deadline_of(call) >= LONG && self.streams.iter().any(commits)
     }
 
     /// The place of an account, or the one that was used longest ago.

@@ -208,6 +208,9 @@ fn a_file_with_a_long_deadline_has_few_dirty_pieces_while_others_commit() {
     assert_eq!(deadline.write_entry(now, 3, &write(32)), Entry::Wait);
     let urgent = Call { deadline: Nanos::from_millis(20), ..write(32) };
     assert_eq!(deadline.write_entry(now, 4, &urgent), Entry::Go);
+    let without = Call { deadline: Nanos(0), ..write(32) };
+    assert_eq!(deadline.write_entry(now, 5, &without), Entry::Wait, "the usual one is long");
+    deadline.cancel(now, 5);
     let step = deadline.dispatch(now);
     assert!(matches!(step, Step::Writeback { task: 3, pieces: 1..=WRITER_PIECES }), "{step:?}");
     now += DESERTED;
