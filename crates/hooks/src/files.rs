@@ -24,12 +24,13 @@ pub mod mapped;
 mod names;
 mod places;
 mod status;
+pub mod unseen;
 
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, PIECE_BYTES, SplitKind, Urgency};
+use headworks_policy::split::{Account, SMALL_BYTES, SplitKind, Urgency};
 use headworks_region::clock;
 use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
 use headworks_region::lock::thread_id;
@@ -49,12 +50,6 @@ const POLL_MAX: Nanos = Nanos::from_millis(1);
 /// After this time a piece is no longer waited for.
 const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
 
-/// Dirty pages that no hook saw are searched for if a file has at least this many.
-const UNSEEN_MIN: u64 = 64;
-
-/// The search ends after this time: a huge file is not searched to its end.
-const SEARCH_MAX: Nanos = Nanos::from_millis(5);
-
 /// Null while this process has no scheduler.
 static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -67,6 +62,8 @@ const GOVERNED: u64 = 2;
 const MISSED: u64 = 4;
 /// Opened with `O_DIRECT`: its writes leave no dirty pages.
 const DIRECT: u64 = 8;
+/// Of a governed file: opened with `O_DSYNC` or `O_SYNC`. Its writes are durable when they return.
+const COMMITS: u64 = 16;
 /// The kernel reads ahead of it.
 const STREAMS: u64 = 32;
 /// Counts what a stream has read since the device last read for it, in units of `QUICK_BYTES`: the
@@ -150,15 +147,19 @@ struct File {
     word: &'static AtomicU64,
     missed: bool,
     streams: bool,
+    /// Its writes leave no dirty pages.
     direct: bool,
+    /// They are commits.
+    commits: bool,
 }
 
 impl File {
     /// From what is known of its descriptor.
     fn of(region: &'static IoRegion, word: &'static AtomicU64, known: u64) -> Self {
         let has = |bit| known & bit != 0;
-        let (missed, streams, direct) = (has(MISSED), has(STREAMS), has(DIRECT));
-        File { region, slot: slot_of(known).0, word, missed, streams, direct }
+        let (missed, streams, commits) = (has(MISSED), has(STREAMS), has(COMMITS));
+        let direct = commits || has(DIRECT);
+        File { region, slot: slot_of(known).0, word, missed, streams, direct, commits }
     }
 }
 
@@ -226,10 +227,12 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> O
         // By system call: `fcntl` is a hook of ours.
         // SAFETY: asks for flags, and changes nothing.
         let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
-        let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
+        let has = |flag: c_int| flags > 0 && flags & libc::c_long::from(flag) != 0;
         known = u64::from(generation) << 32 | u64::from(slot) << 16 | GOVERNED;
         // A program may read each of many files once: the first read asks whether it is a hit.
-        known |= MISSED | if direct { DIRECT } else { 0 };
+        known |= MISSED | if has(libc::O_DIRECT) { DIRECT } else { 0 };
+        // `O_SYNC` contains it.
+        known |= if has(libc::O_DSYNC) { COMMITS } else { 0 };
         word.store(known, Relaxed);
     }
     Some(File::of(region, word, known))
@@ -311,12 +314,19 @@ impl Call {
     }
 }
 
-/// A write of `bytes` is about to be made.
+/// A write of `bytes` is about to be made. It `commits` if the call itself asks for a durable write
+/// (`RWF_DSYNC`).
 #[inline]
-pub fn before_write(fd: c_int, bytes: usize) -> Option<Call> {
-    let file = governed(fd)?;
+pub fn before_write(fd: c_int, bytes: usize, commits: bool) -> Option<Call> {
+    let mut file = governed(fd)?;
+    file.commits |= commits;
+    file.direct |= commits;
     let mut call = Call::of(file);
-    let kind = if file.direct { CallKind::WriteDirect } else { CallKind::Write };
+    let kind = match file.direct {
+        true if file.commits && bytes as u64 <= SMALL_BYTES => CallKind::Commit,
+        true => CallKind::WriteDirect,
+        false => CallKind::Write,
+    };
     if file.region.holds(kind) {
         call.enter(kind, fd, bytes as u64);
     }
@@ -364,9 +374,7 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
         return if known == DIRECTORY { before_sync() } else { None };
     };
     let mut call = Call::of(file);
-    if is_background(&call) {
-        keeping_errno(|| find_unseen(file, call.account, fd, (0, u64::MAX)));
-    }
+    keeping_errno(|| unseen::before_sync_of(file, call.account, fd, (0, u64::MAX)));
     call.enter(CallKind::Fsync, fd, 0);
     call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
     Some(call)
@@ -378,45 +386,16 @@ pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
     let region = region().filter(|region| region.holds(CallKind::WriteRange))?;
     let file = governed_after_check(fd)?;
     let mut call = Call::of(file);
-    if region.control.kind() == SplitKind::Rcp {
-        if !is_background(&call) {
-            return None;
-        }
-        keeping_errno(|| find_unseen(file, call.account, fd, range(offset, bytes)));
+    if region.control.kind() == SplitKind::Rcp && !is_background(region, call.account) {
+        return None;
     }
+    keeping_errno(|| unseen::before_sync_of(file, call.account, fd, range(offset, bytes)));
     call.enter(CallKind::WriteRange, fd, 0);
     Some(call)
 }
 
-fn is_background(call: &Call) -> bool {
-    call.region.urgency(call.account) == Urgency::Background
-}
-
-/// Tells the region of dirty pages in a range of a file that no hook saw. They come from `fwrite`,
-/// which calls the C library's own `write`, from a mapping, or from a ring that is not seen.
-fn find_unseen(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) {
-    let region = file.region;
-    let seen = region.file_state(file.slot).map_or(0, |state| state.pages);
-    let bytes = if to == u64::MAX { 0 } else { to - from };
-    let Some(all) = cache_state(fd, from, bytes) else { return };
-    if all.nr_dirty < seen + UNSEEN_MIN {
-        return;
-    }
-    let size = status::of(fd).map_or(0, |file| file.size);
-    let (mut left, until) = (all.nr_dirty, clock::now() + SEARCH_MAX);
-    let from = from - from % PIECE_BYTES;
-    for offset in (from..size.min(to)).step_by(PIECE_BYTES as usize) {
-        let dirty = cache_state(fd, offset, PIECE_BYTES).map_or(0, |cache| cache.nr_dirty);
-        if dirty > 0 {
-            let bytes = PIECE_BYTES.min(size - offset);
-            region.dirtied_unseen(account, file.slot, offset, bytes);
-            places::note(file, account, fd, offset, bytes);
-        }
-        left = left.saturating_sub(dirty);
-        if left == 0 || clock::now() > until {
-            return;
-        }
-    }
+fn is_background(region: &IoRegion, account: Account) -> bool {
+    region.urgency(account) == Urgency::Background
 }
 
 /// The journal, or all of a file system, is about to be made durable.
@@ -469,7 +448,8 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
     let file = governed(fd)?;
     let asks = || {
         // Streams of clients never wait, and each question would set the background back.
-        file.region.control.kind() != SplitKind::Rcp || is_background(&Call::of(file))
+        file.region.control.kind() != SplitKind::Rcp
+            || is_background(file.region, account(file.region))
     };
     let kind = match kind {
         CallKind::Read if file.streams && file.region.holds(CallKind::ReadStream) && asks() => {

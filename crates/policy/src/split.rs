@@ -118,6 +118,9 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Longest contiguous piece of dirty data that is written at once: 64 pages.
 pub const PIECE_BYTES: u64 = 64 * PAGE_BYTES;
 
+/// An `fsync` of more, or a durable write of more, is not small.
+pub const SMALL_BYTES: u64 = 2 * PIECE_BYTES;
+
 /// Names a task while it waits or runs: below [`TASKS`].
 pub type Task = u16;
 
@@ -141,7 +144,7 @@ pub struct Call {
     pub deadline: Nanos,
     /// Whether a client's request waits for it.
     pub urgency: Urgency,
-    /// Not zero: the call is a write to the device itself (`O_DIRECT`).
+    /// Not zero: the call is a write to the device itself (`O_DIRECT`, `O_DSYNC`).
     pub direct: u32,
 }
 
@@ -298,6 +301,15 @@ pub trait Scheduler: Send {
     }
     /// System call: a write has returned.
     fn write_return(&mut self, now: Nanos, task: Task, call: &Call) {}
+    /// System call: before a small write that is durable when it returns (`O_DSYNC`). To a
+    /// scheduler for which it is no commit, it is a direct write.
+    fn commit_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.write_entry(now, task, call)
+    }
+    /// System call: that has returned; `took` is the time since it was admitted.
+    fn commit_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
+        self.write_return(now, task, call);
+    }
     /// System call: before `fsync`, `fdatasync` and their like.
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go

@@ -216,6 +216,8 @@ pub enum CallKind {
     ReadStream = 7,
     /// Writes to the device itself (`O_DIRECT`).
     WriteDirect = 8,
+    /// A small write that is durable when it returns (`O_DSYNC`, `O_SYNC`).
+    Commit = 9,
 }
 
 impl CallKind {
@@ -229,8 +231,14 @@ impl CallKind {
             5 => CallKind::ReadCall,
             6 => CallKind::WriteRange,
             7 => CallKind::ReadStream,
-            _ => CallKind::WriteDirect,
+            8 => CallKind::WriteDirect,
+            _ => CallKind::Commit,
         }
+    }
+
+    /// Whether it writes to the device itself.
+    fn is_direct(self) -> bool {
+        matches!(self, CallKind::WriteDirect | CallKind::Commit)
     }
 }
 
@@ -284,7 +292,7 @@ impl TaskSlot {
             file: self.file.load(Relaxed),
             urgency: Urgency::from_word(self.urgency.load(Relaxed)),
             pieces: self.pieces.load(Relaxed),
-            direct: u32::from(kind == CallKind::WriteDirect),
+            direct: kind.is_direct().into(),
             ..Call::default()
         };
         (kind, call)
@@ -541,7 +549,7 @@ impl IoRegion {
     pub fn holds(&self, kind: CallKind) -> bool {
         let scheduler = self.control.kind();
         match kind {
-            CallKind::Fsync | CallKind::Write | CallKind::WriteDirect => true,
+            CallKind::Fsync | CallKind::Write | CallKind::WriteDirect | CallKind::Commit => true,
             CallKind::WriteRange => matches!(scheduler, SplitKind::Rcp | SplitKind::Deadline),
             CallKind::ReadStream => {
                 matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
@@ -561,7 +569,7 @@ impl IoRegion {
     pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
         let now = clock::now();
         let urgency = self.urgency(account);
-        let direct = u32::from(kind == CallKind::WriteDirect);
+        let direct = kind.is_direct().into();
         let call = Call { account, file: file.into(), bytes, urgency, direct, ..Call::default() };
         let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
         self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
@@ -579,7 +587,7 @@ impl IoRegion {
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
             }
         }
-        if ticket.kind == CallKind::Fsync {
+        if matches!(ticket.kind, CallKind::Fsync | CallKind::Commit) {
             ticket.call.deadline = self.deadline(ticket.call.account, ticket.call.deadline);
         }
         let begin = guarded.next_task as usize;
@@ -764,6 +772,7 @@ fn ask(guarded: &mut Guarded, now: Nanos, task: Task, ticket: &Ticket) -> Entry 
     match ticket.kind {
         CallKind::Write | CallKind::WriteDirect => scheduler.write_entry(now, task, call),
         CallKind::Fsync => scheduler.fsync_entry(now, task, call),
+        CallKind::Commit => scheduler.commit_entry(now, task, call),
         CallKind::WriteRange => scheduler.range_entry(now, task, call),
         CallKind::Create => scheduler.creat_entry(now, task, call),
         CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),

@@ -29,6 +29,8 @@ pub struct Words {
     pub blocks_read: Cell<u32>,
     /// The session of the connection that it serves, plus one; zero for none.
     pub session: Cell<u32>,
+    /// Bytes that it has put into streams of the C library since a file was last asked for them.
+    pub streamed: Cell<u32>,
 }
 
 /// In [`Words::ground`]: the program said (`headworks_foreground`) that clients wait for it.
@@ -93,6 +95,7 @@ mod place {
                 class: Cell::new(0),
                 blocks_read: Cell::new(0),
                 session: Cell::new(0),
+                streamed: Cell::new(0),
             }
         };
     }

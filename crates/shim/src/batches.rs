@@ -265,11 +265,12 @@ unsafe fn governed(number: c_long, args: [c_long; 6]) -> c_long {
             // SAFETY: the arguments are the caller's.
             unsafe { files::renaming((fd, from), (c as c_int, to), narrow) }.into()
         }
-        // SAFETY: the arguments are the caller's.
-        libc::SYS_copy_file_range => unsafe {
-            files::positioned_write(c as c_int, d as *const i64, e as usize, || real() as isize)
-                as c_long
-        },
+        libc::SYS_copy_file_range => files::copying(c as c_int, e as usize, |len| {
+            // SAFETY: the arguments are the caller's.
+            let part = || unsafe { real::syscall(number, [a, b, c, d, len as c_long, args[5]]) };
+            // SAFETY: as above.
+            unsafe { files::positioned_write(c as c_int, d as *const i64, len, || part() as isize) }
+        }) as c_long,
         libc::SYS_openat2 => {
             // SAFETY: what is to be opened is null, or the caller's.
             let flags = unsafe { (c as *const u64).as_ref() }.map_or(0, |flags| *flags as c_int);

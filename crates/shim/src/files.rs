@@ -75,11 +75,23 @@ pub(crate) fn writing(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    write_or_commit(fd, offset, bytes, false, real)
+}
+
+/// A write that is durable when it returns if it `commits`, or if the file was opened so.
+#[inline]
+pub(crate) fn write_or_commit(
+    fd: c_int,
+    offset: Option<off_t>,
+    bytes: impl FnOnce() -> usize,
+    commits: bool,
+    real: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     if !files::may_be_governed(fd) {
         return real();
     }
     let after = |call, count| files::after_write(call, fd, offset, count);
-    between(|| files::before_write(fd, bytes()), real, after)
+    between(|| files::before_write(fd, bytes(), commits), real, after)
 }
 
 /// # Safety
@@ -131,7 +143,8 @@ macro_rules! aliases {
 // Behind the macros, which they use.
 mod names;
 mod ranges;
-pub(crate) use ranges::{allocating, positioned_write, sync_range};
+mod stdio;
+pub(crate) use ranges::{allocating, copying, positioned_write, sync_range};
 
 pub(crate) fn syncing(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     between(|| files::before_fsync(fd), real, |call, _| files::leave(call))

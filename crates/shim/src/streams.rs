@@ -409,9 +409,10 @@ pub unsafe extern "C-unwind" fn sendfile(
     offset: *mut off_t,
     len: size_t,
 ) -> ssize_t {
-    // SAFETY: the arguments are the caller's.
-    let call = || unsafe { real::sendfile(to, from, offset, len) };
-    let count = files::writing(to, None, || len, call);
+    let count = files::copying(to, len, |len| {
+        // SAFETY: the arguments are the caller's.
+        files::writing(to, None, || len, || unsafe { real::sendfile(to, from, offset, len) })
+    });
     written_unread(to, count);
     count
 }
@@ -425,9 +426,10 @@ pub unsafe extern "C-unwind" fn sendfile64(
     offset: *mut loff_t,
     len: size_t,
 ) -> ssize_t {
-    // SAFETY: the arguments are the caller's.
-    let call = || unsafe { real::sendfile64(to, from, offset, len) };
-    let count = files::writing(to, None, || len, call);
+    let count = files::copying(to, len, |len| {
+        // SAFETY: the arguments are the caller's.
+        files::writing(to, None, || len, || unsafe { real::sendfile64(to, from, offset, len) })
+    });
     written_unread(to, count);
     count
 }

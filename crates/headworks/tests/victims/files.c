@@ -120,6 +120,14 @@ static void more_calls(void) {
     SAY(preadv2(a, into, 2, -1, 0));
     SAY(preadv2(a, into, 2, 3, 1 << 30));
     SAY(pwritev2(-1, parts, 2, 0, 0));
+    SAY(pwritev2(a, parts, 2, 40, RWF_DSYNC));
+    SAY(pwritev2(a, parts, 2, -1, RWF_SYNC));
+    int durable = open("more", O_WRONLY | O_DSYNC);
+    SAY(pwrite(durable, page, sizeof page, 2000));
+    SAY(pwrite(durable, (void *)1, 10, 0));
+    SAY(write(durable, "durable", 7));
+    SAY(fsync(durable));
+    SAY(close(durable));
     SAY(fallocate(a, 0, 0, 65536));
     SAY(fallocate(a, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 4096, 8192));
     SAY(fallocate(a, 0, -1, 10));

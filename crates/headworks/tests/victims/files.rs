@@ -162,6 +162,68 @@ fn libraries() -> &'static [&'static str] {
 }
 
 #[test]
+fn writes_that_are_durable_when_they_return_are_commits() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("commits.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-commits-{}", std::process::id()));
+    let run = RunDir::new();
+    for kind in [SplitKind::Deadline, SplitKind::Rcp, SplitKind::Afq] {
+        let mut command = run.headworks(["run", "--name", kind.name(), "--io", kind.name()]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--"]).arg(&program);
+        let ours = crate::support::program().display();
+        let top = format!("unset LD_PRELOAD; {ours} io top --json --name {kind}");
+        let found = in_a_directory(&dir, kind.name(), command.env("AT_END", top));
+        assert!(found.status.success(), "{kind}: {found:?}");
+        let state: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        let accounts = state["accounts"].as_array().unwrap();
+        let sum =
+            |what: &str| -> u64 { accounts.iter().map(|row| row[what].as_u64().unwrap()).sum() };
+        assert_eq!((sum("writes"), sum("fsyncs")), (6, 5), "{kind}: {state}");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn what_streams_copies_and_mappings_write_is_charged_and_written_back_first() {
+    // SAFETY: the call refuses the descriptor.
+    if unsafe { libc::syscall(451, -1, 0, 0, 0) } < 0
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
+    {
+        println!("skipped: no cachestat (Linux 6.5)");
+        return;
+    }
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("unseen.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-unseen-{}", std::process::id()));
+    let plain = in_a_directory(&dir, "plain", &mut Command::new(&program));
+    assert!(plain.status.success(), "{plain:?}");
+    let wanted = String::from_utf8(plain.stdout).unwrap();
+    let run = RunDir::new();
+    for kind in SplitKind::ALL.into_iter().filter(|kind| *kind != SplitKind::Noop) {
+        let mut command = run.headworks(["run", "--name", kind.name(), "--io", kind.name()]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--"]).arg(&program);
+        let ours = crate::support::program().display();
+        let top = format!("unset LD_PRELOAD; {ours} io top --json --name {kind} >&2");
+        let found = in_a_directory(&dir, kind.name(), command.env("AT_END", top));
+        assert!(found.status.success(), "{kind}: {found:?}");
+        assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted, "under {kind}");
+        let told = String::from_utf8(found.stderr).unwrap();
+        let json = &told[told.find("{\n").or(told.find('{')).unwrap_or(0)..];
+        let mut values = serde_json::Deserializer::from_str(json).into_iter();
+        let state: serde_json::Value = values.next().expect(&told).expect(&told);
+        let accounts = state["accounts"].as_array().unwrap();
+        let sum =
+            |what: &str| -> u64 { accounts.iter().map(|row| row[what].as_u64().unwrap()).sum() };
+        // Two streams, a copy and most of another one, each but for a step that is not full.
+        assert!(sum("written_bytes") >= (4 * 4 - 2) << 20, "{kind}: {told}");
+        if kind == SplitKind::Deadline {
+            assert!(sum("written_back_pieces") > 0, "what the mapping dirtied: {told}");
+        }
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
 fn batches_rings_and_mappings_are_what_they_are_without_a_scheduler() {
     let Some(workshop) = Workshop::open() else { return };
     let options = libraries();

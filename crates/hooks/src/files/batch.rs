@@ -13,6 +13,7 @@ use super::{DIRECTORY, FILES, File, account, governed, leave, wait};
 use crate::process::own_pid;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use headworks_policy::Nanos;
+use headworks_policy::split::SMALL_BYTES;
 use headworks_region::io::{CallKind, IoRegion};
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
@@ -46,6 +47,8 @@ pub fn before(parts: impl Iterator<Item = Part>) {
         };
         let kind = match part.kind {
             CallKind::Read if file.region.holds(CallKind::ReadCall) => CallKind::ReadCall,
+            // Their ends are not seen, so that nothing can be paced by them.
+            CallKind::Write if file.commits && part.bytes <= SMALL_BYTES => continue,
             CallKind::Write if file.direct => CallKind::WriteDirect,
             kind => kind,
         };

@@ -77,13 +77,18 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(2);
         let mut kept = false;
         while !kept && Instant::now() < until {
+            // The times that were made finer so far are over when the clock moves.
+            let before = coarse();
+            while coarse() == before {
+                std::hint::spin_loop();
+            }
             file.write_at(b"before", 0).unwrap();
             assert_eq!(of(file.as_raw_fd()).unwrap().size, 6);
             let tick = coarse();
             file.write_at(b"behind", 0).unwrap();
             let meta = file.metadata().unwrap();
             // A later time is the next tick, or one that the kernel made finer. Other files may
-            // have been given a finer one during this tick, but not during each.
+            // have been given a finer one just then, but not each time.
             kept = meta.ctime() * 1_000_000_000 + meta.ctime_nsec() <= tick;
         }
         std::fs::remove_file(path).unwrap();

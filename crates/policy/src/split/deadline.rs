@@ -28,6 +28,7 @@
 //!   whatever we do, and writes all that is dirty in it at once. So a file with a deadline of
 //!   a second or more has [`Settings::pieces_max`] dirty pieces at most while others issue small
 //!   `fsync`s, and for [`DESERTED`] after. Beyond, its writer first writes some of them back.
+//! * **Commits** by small writes with `O_DSYNC` or `O_SYNC` are small `fsync`s.
 //! * **Direct writes** (`O_DIRECT`) go to the device at once. Those to files with a long deadline
 //!   are pieces of a batch, too: they wait at the call until there is room.
 //! * **Alone.** An `fsync` that fits into what is in flight at once is not held while no other
@@ -47,7 +48,7 @@
 //! `fsync`, until it is 10 and A takes 30 ms, within its target of 30 ms.
 
 use super::waiting::{Waiter, Waiting};
-use super::{Account, Call, Entry, PIECE_BYTES, Scheduler, Step, TASKS, Task};
+use super::{Account, Call, Entry, PIECE_BYTES, SMALL_BYTES, Scheduler, Step, TASKS, Task};
 use crate::Nanos;
 
 /// A small `fsync` may take so many hundredths of what it takes undisturbed.
@@ -309,8 +310,7 @@ impl Deadline {
     }
 
     pub(super) fn is_small(&self, call: &Call) -> bool {
-        call.pieces <= self.settings.small.max(self.batch / QUARTERS)
-            && call.bytes <= PIECE_BYTES * 2
+        call.pieces <= self.settings.small.max(self.batch / QUARTERS) && call.bytes <= SMALL_BYTES
     }
 
     /// Whether others commit while this call's file, which has a long deadline, is written.
@@ -626,6 +626,14 @@ impl Scheduler for Deadline {
 
     fn write_return(&mut self, now: Nanos, task: Task, _: &Call) {
         self.end_direct(now, task);
+    }
+
+    fn commit_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.fsync_entry(now, task, call)
+    }
+
+    fn commit_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
+        self.fsync_return(now, task, call, took);
     }
 
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {

@@ -509,6 +509,21 @@ impl Scheduler for Rcp {
         self.write_back_in_turn(now, task, call)
     }
 
+    fn commit_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if is_critical(call) {
+            self.note_account(call);
+            return self.fsync_entry(now, task, call);
+        }
+        self.write_entry(now, task, call)
+    }
+
+    fn commit_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
+        if is_critical(call) {
+            return self.fsync_return(now, task, call, took);
+        }
+        self.write_return(now, task, call);
+    }
+
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         match call.urgency {
             Urgency::Background => self.fsync_entry(now, task, call),

@@ -22,7 +22,7 @@ impl IoRegion {
         let took = now.since(ticket.admitted);
         if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
             match ticket.kind {
-                CallKind::Fsync => {
+                CallKind::Fsync | CallKind::Commit => {
                     slot.fsyncs.fetch_add(1, Relaxed);
                     slot.fsync_ns.fetch_add(now.since(ticket.entered).0, Relaxed);
                 }
@@ -359,6 +359,7 @@ pub(super) fn returned(
     match kind {
         CallKind::Write | CallKind::WriteDirect => scheduler.write_return(now, task, call),
         CallKind::Fsync => scheduler.fsync_return(now, task, call, took),
+        CallKind::Commit => scheduler.commit_return(now, task, call, took),
         CallKind::Create => scheduler.creat_return(now, task, call),
         CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
         CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),

@@ -180,6 +180,7 @@ impl IoRegion {
                 CallKind::Write
                     | CallKind::WriteDirect
                     | CallKind::Fsync
+                    | CallKind::Commit
                     | CallKind::Create
                     | CallKind::MakeDirectory
             );

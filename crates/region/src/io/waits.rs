@@ -46,7 +46,7 @@ fn cause_of(kind: CallKind) -> usize {
     BLOCKERS
         + match kind {
             CallKind::Write | CallKind::WriteDirect => 0,
-            CallKind::Fsync | CallKind::WriteRange => 1,
+            CallKind::Fsync | CallKind::Commit | CallKind::WriteRange => 1,
             CallKind::Read | CallKind::ReadCall | CallKind::ReadStream => 2,
             CallKind::Create | CallKind::MakeDirectory => 3,
         }

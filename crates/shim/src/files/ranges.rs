@@ -1,8 +1,9 @@
 //! Calls on ranges of files, and on all of a file system at once.
 
-use super::{between, guarded, length, metadata, reading, writing};
+use super::{between, guarded, length, metadata, reading, write_or_commit};
 use crate::real;
 use headworks_hooks::files;
+use headworks_region::thread::keeping_errno;
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
 
 /// `fallocate` gives pages up if it does not only allocate.
@@ -62,7 +63,30 @@ pub(crate) unsafe fn positioned_write(
         let moved = (count > 0 && !at.is_null()).then(|| unsafe { *at } - count as i64);
         files::after_write(call, fd, moved, count);
     };
-    between(|| files::before_write(fd, bytes), real, after)
+    between(|| files::before_write(fd, bytes, false), real, after)
+}
+
+/// Longest part of a copy that waits its turn at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// The kernel copies no more in one call.
+const COPY_MAX: usize = 0x7FFF_F000;
+
+/// A copy inside the kernel, which may copy less than it is asked for. If the file is governed, it
+/// is made in parts, each of which waits its turn. It ends with a part that is not whole.
+pub(crate) fn copying(to: c_int, bytes: usize, mut part: impl FnMut(usize) -> ssize_t) -> ssize_t {
+    if bytes <= COPY_BYTES || !files::is_on() || !files::may_be_governed(to) {
+        return part(bytes);
+    }
+    let first = part(COPY_BYTES);
+    let (mut done, mut last) = (first, first);
+    let bytes = bytes.min(COPY_MAX) as ssize_t;
+    while last == COPY_BYTES as ssize_t && done < bytes {
+        // The program's next call meets the error, as it would have.
+        last = keeping_errno(|| part(COPY_BYTES.min((bytes - done) as usize)));
+        done += last.max(0);
+    }
+    done
 }
 
 /// With `RWF_NOWAIT` a call asks not to be delayed.
@@ -90,17 +114,35 @@ hooks! {
     sync_file_range(fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int =
         |real| sync_range(fd, offset, bytes, flags, real);
     syncfs(fd: c_int) -> c_int = sync_all;
-    copy_file_range(
-        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
-    ) -> ssize_t =
-        // SAFETY: the arguments are the caller's.
-        |real| unsafe { positioned_write(to, to_at, len, real) };
     preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
         // SAFETY: the arguments are the caller's.
         |real| second(flags, real, |real| reading(fd, place(offset), || unsafe { length(parts, count) }, real));
     pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
         // SAFETY: the arguments are the caller's.
-        |real| second(flags, real, |real| writing(fd, place(offset), || unsafe { length(parts, count) }, real));
+        |real| second(flags, real, |real| {
+            let commits = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+            // SAFETY: as above.
+            write_or_commit(fd, place(offset), || unsafe { length(parts, count) }, commits, real)
+        });
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn copy_file_range(
+    from: c_int,
+    from_at: *mut off_t,
+    to: c_int,
+    to_at: *mut off_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    copying(to, len, |len| {
+        // SAFETY: the arguments are the caller's.
+        let real = || unsafe { real::copy_file_range(from, from_at, to, to_at, len, flags) };
+        // SAFETY: as above.
+        unsafe { positioned_write(to, to_at, len, real) }
+    })
 }
 
 /// # Safety

@@ -3,7 +3,8 @@
 use super::Real;
 use core::ffi::{CStr, c_void};
 use libc::{
-    AT_FDCWD, AT_REMOVEDIR, c_char, c_int, c_long, c_uint, iovec, mode_t, off_t, size_t, ssize_t,
+    AT_FDCWD, AT_REMOVEDIR, FILE, c_char, c_int, c_long, c_uint, iovec, mode_t, off_t, size_t,
+    ssize_t,
 };
 
 /// Declares real functions, each with the system call that it falls back to.
@@ -153,6 +154,17 @@ library! {
         ring: *mut c_void, done: *mut c_void, count: c_uint, time: *mut c_void, mask: *mut c_void
     ) -> c_int, or -libc::ENOSYS;
     io_uring_queue_exit(ring: *mut c_void) -> (), or ();
+}
+
+// Constructors of other libraries may write to streams before this one has looked anything up.
+library! {
+    fwrite(data: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, or 0;
+    fwrite_unlocked(
+        data: *const c_void, size: size_t, count: size_t, stream: *mut FILE
+    ) -> size_t, or 0;
+    fputs(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
+    fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
+    fclose(stream: *mut FILE) -> c_int, or libc::EOF;
 }
 
 /// The real `syscall`. Not looked up: an allocator may call it before anything can be looked up.

@@ -54,6 +54,17 @@ fn who_is_alone_waits_for_nobody_and_an_account_ends_with_its_thread() {
 }
 
 #[test]
+fn a_small_durable_write_is_a_commit() {
+    let mut deadline = Box::new(Deadline::default());
+    let now = Nanos::from_millis(1_000);
+    let write = Call { direct: 1, pieces: 0, ..small(A) };
+    assert_eq!(deadline.commit_entry(now, 1, &write), Entry::Go);
+    assert_eq!(deadline.fsync_entry(now, 2, &big(32)), Entry::Wait, "one runs");
+    deadline.commit_return(now, 1, &write, Nanos::from_millis(9));
+    assert_eq!(deadline.write_entry(now, 3, &big(100)), Entry::Wait);
+}
+
+#[test]
 fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
     let mut deadline = Box::new(Deadline::default());
     let now = Nanos::from_millis(1_000);
