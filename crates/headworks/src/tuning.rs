@@ -290,7 +290,7 @@ impl Tuning {
         if turns != self.turns {
             (self.turns, self.turned) = (turns, now);
         }
-        // Time without a turn does not count: while a disk flushes, nobody outlasts anybody.
+        // Time without a turn does not count: while a disk flushes, no request outlasts another.
         let outlasting = |after| region.outlasting(self.turned, after);
         let long = self.outlasts.map_or(0, outlasting);
         let window = now.since(self.active_since);

@@ -287,17 +287,8 @@ impl Tuner {
             (false, _) => Stands::Tried(self.held_rate),
         };
         self.budget.observe(&observation, refill, stands);
-        if self.searching() && self.deserted() {
-            return self.abandon(&observation, InsufficientData::Sessions);
-        }
-        if self.searching() && (self.outnumbered() || self.current < self.needed()) {
-            return self.abandon(&observation, InsufficientData::Long);
-        }
-        if self.current < self.needed() {
-            return self.rest(&observation);
-        }
-        if self.grown() {
-            return self.begin(&observation, Why::Grown);
+        if let Some(parallelism) = self.decided_by_sessions(&observation) {
+            return parallelism;
         }
         let inside = self.inside(self.current);
         let known = Known {
@@ -352,6 +343,20 @@ impl Tuner {
             }
             Phase::Holding => self.hold(&observation, &shown),
         }
+    }
+
+    /// The P to go to, if the sessions that are there decide it.
+    fn decided_by_sessions(&mut self, observation: &Observation) -> Option<u32> {
+        if self.searching() && self.deserted() {
+            return Some(self.abandon(observation, InsufficientData::Sessions));
+        }
+        if self.searching() && (self.outnumbered() || self.current < self.needed()) {
+            return Some(self.abandon(observation, InsufficientData::Long));
+        }
+        if self.current < self.needed() {
+            return Some(self.rest(observation));
+        }
+        self.grown().then(|| self.begin(observation, Why::Grown))
     }
 
     /// Keeps in mind what a slice says of what is held, and how long it took.

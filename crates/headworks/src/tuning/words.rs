@@ -32,20 +32,24 @@ pub(super) fn misfit(misfit: &Misfit) -> String {
     }
 }
 
+/// Why a search begins.
+fn cause(why: Why) -> &'static str {
+    match why {
+        Why::Sessions => "there are sessions enough",
+        Why::Grown => "there are half as many sessions again",
+        Why::Time => "the latest search is long ago",
+        Why::Probe => "the open gate is better than what was held",
+        Why::Throughput => "throughput has shifted",
+        Why::ServiceTime => "the time that turns spend inside has shifted",
+        Why::Mix => "the length of turns, in requests, has shifted: another mix",
+    }
+}
+
 /// What was decided.
 pub(super) fn decision(decision: &Decision) -> String {
     match decision {
         Decision::Began { parallelism, why } => {
-            let why = match why {
-                Why::Sessions => "there are sessions enough",
-                Why::Grown => "there are half as many sessions again",
-                Why::Time => "the latest search is long ago",
-                Why::Probe => "the open gate is better than what was held",
-                Why::Throughput => "throughput has shifted",
-                Why::ServiceTime => "the time that turns spend inside has shifted",
-                Why::Mix => "the length of turns, in requests, has shifted: another mix",
-            };
-            format!("{why}: a search begins at {}", named(*parallelism))
+            format!("{}: a search begins at {}", cause(*why), named(*parallelism))
         }
         Decision::Fitted { samples, intervals, fit, rising, start } => {
             let samples = samples.iter().zip(intervals).map(|(sample, interval)| {
@@ -168,18 +172,6 @@ mod tests {
                 "P = 2 could not be sampled (9 turns in 20 s",
             ),
             (
-                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Sessions },
-                "sessions have left: the search is given up, with P = 16",
-            ),
-            (
-                Decision::Abandoned { parallelism: OPEN, insufficient: InsufficientData::Long },
-                "long requests run, and short ones need their permits: the search is given up",
-            ),
-            (
-                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Requests },
-                "hardly a request is answered",
-            ),
-            (
                 Decision::Moved { from: 16, to: 24, gain: 1.1, interval: 0.015 },
                 "P = 24 gives 1.100 x (+- 1.5 %) the throughput of P = 16",
             ),
@@ -190,6 +182,24 @@ mod tests {
             (settled(f64::INFINITY), "990 turns/s"),
         ] {
             let text = decision(&each);
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_search_that_is_given_up_says_why() {
+        for (insufficient, part) in [
+            (
+                InsufficientData::Sessions,
+                "sessions have left: the search is given up, with P = 16 as before it",
+            ),
+            (
+                InsufficientData::Long,
+                "long requests run, and short ones need their permits: the search is given up",
+            ),
+            (InsufficientData::Requests, "hardly a request is answered"),
+        ] {
+            let text = decision(&Decision::Abandoned { parallelism: 16, insufficient });
             assert!(text.contains(part), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 use super::{Phase, STEP_LAST, Tuner};
 use crate::Nanos;
 
-/// Sessions from which on a search is worth its cost although P holds nobody.
+/// Sessions from which on a search is worth its cost although P holds no session.
 const CROWD_MIN: u32 = 64;
 const CROWD_PER_CORE: u32 = 4;
 
@@ -70,7 +70,7 @@ impl Tuner {
         parallelism.min(self.sessions)
     }
 
-    /// This P holds nobody, however many there are.
+    /// This P holds no session, however many there are.
     pub(super) fn is_open(&self, parallelism: u32) -> bool {
         parallelism >= self.limits.most
     }

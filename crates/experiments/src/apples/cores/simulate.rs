@@ -112,6 +112,7 @@ pub(super) fn search(
                 requests: completed as u64,
                 run: Nanos((inside_s * 1e9) as u64),
                 sessions: users,
+                long: 0,
             });
         }
         seconds.push(served / optimum_per_s);
