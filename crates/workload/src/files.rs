@@ -95,6 +95,9 @@ pub struct Task {
     pub file_bytes: u64,
     /// Pause between two operations.
     pub pause_us: u64,
+    /// An operation is due so often, whether or not the last one is over (open loop). Its latency
+    /// counts from then on. 0: the next one follows the last one (closed loop).
+    pub due_every_us: u64,
     /// It begins this much later than the others.
     pub after_ms: u64,
     /// It ends so long after it began, if it does not go on to the end.
@@ -107,8 +110,8 @@ impl Task {
     /// A thread that works on a file of this length without a pause.
     pub fn new(name: impl Into<String>, pattern: Pattern, path: PathBuf, file_bytes: u64) -> Self {
         let name = name.into();
-        let (pause_us, after_ms, for_ms, priority) = (0, 0, None, Priority::Usual);
-        Task { name, pattern, path, file_bytes, pause_us, after_ms, for_ms, priority }
+        let (pause_us, due_every_us, after_ms, for_ms, priority) = (0, 0, 0, None, Priority::Usual);
+        Task { name, pattern, path, file_bytes, pause_us, due_every_us, after_ms, for_ms, priority }
     }
 
     /// Gives the calling thread the kernel's priority of this task.
@@ -269,12 +272,17 @@ impl<'a> Worker<'a> {
             latencies_us: Vec::new(),
         };
         let mut every = 1;
+        let between = Duration::from_micros(self.task.due_every_us);
+        let mut due = own;
         loop {
-            let start = Instant::now();
+            let start = if between.is_zero() { Instant::now() } else { due };
             if start >= last {
                 return Ok(report);
             }
+            std::thread::sleep(start.saturating_duration_since(Instant::now()));
+            due += between;
             let (bytes, since) = self.operation()?;
+            let since = if between.is_zero() { since } else { start };
             let now = Instant::now();
             // An operation counts for its part inside the window.
             if now > begin {
@@ -435,6 +443,17 @@ fn drop_cache(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_that_are_due_are_all_done_and_count_from_when_they_were_due() {
+        let compute =
+            Task { due_every_us: 500, ..Task::new("late", Pattern::Compute, PathBuf::new(), 0) };
+        let window = Duration::from_millis(100);
+        let reports = run(&[compute], Duration::ZERO, window).unwrap();
+        // Each takes 1 ms, so that the last one is 100 ms late.
+        assert_eq!(reports[0].operations, 200);
+        assert!(reports[0].percentile_ms(1.0) >= 100.0, "{:?}", reports[0].percentile_ms(1.0));
+    }
 
     #[test]
     fn every_pattern_runs_and_counts() {

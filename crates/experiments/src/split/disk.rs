@@ -11,10 +11,13 @@ use std::process::Command;
 /// so that the scheduler would have no say.
 const QUEUE: &str = "32";
 
+/// The device of a stack without a volume: a directory on the machine's own disk.
+pub(super) const OWN: &str = "own";
+
 /// What is between a file system and its device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stack {
-    /// Model of the device, as `headworks volume create --device` has it.
+    /// Model of the device, as `headworks volume create --device` has it, or [`OWN`].
     pub device: &'static str,
     /// The kernel's scheduler.
     pub kernel: &'static str,
@@ -28,11 +31,12 @@ pub(super) struct Stack {
     pub throttle: bool,
 }
 
-/// A mounted volume, which goes with everything on it when it is dropped.
+/// A mounted volume or a directory, which goes with everything on it when it is dropped.
 pub(super) struct Disk {
     program: PathBuf,
     work: PathBuf,
-    _guard: Guard,
+    /// Without one there is no volume.
+    guard: Option<Guard>,
 }
 
 const NAME: &str = "split";
@@ -42,9 +46,13 @@ pub(super) const LINKED: &str = "linked";
 
 impl Disk {
     pub(super) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
-        let guard = Guard::of_volume(program, NAME, work)?;
-        let disk = Disk { program: program.to_owned(), work: work.to_owned(), _guard: guard };
+        let (program, work) = (program.to_owned(), work.to_owned());
+        let mut disk = Disk { program, work, guard: None };
         fs::create_dir_all(disk.dir())?;
+        if stack.device == OWN {
+            return Ok(disk);
+        }
+        disk.guard = Some(Guard::of_volume(&disk.program, NAME, &disk.work)?);
         let create = [
             "create",
             NAME,
@@ -95,6 +103,10 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        if self.guard.is_none() {
+            let _ = fs::remove_dir_all(self.dir());
+            return;
+        }
         for arguments in [&["umount", NAME][..], &["rm", NAME]] {
             let _ = self.volume(arguments);
         }

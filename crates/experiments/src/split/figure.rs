@@ -23,7 +23,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,11 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// The same with the data in this directory of the template.
+    pub(super) fn of(&self, directory: &str) -> Plan<'_> {
+        Plan { template: self.template.join(directory), ..*self }
+    }
+
     /// A server under the scheduler of an arm, if it has one.
     pub(super) fn behind<K: Kind>(
         &self,
@@ -186,17 +191,21 @@ impl Plan<'_> {
 
     /// The configuration of a run under a scheduler.
     pub(super) fn config(&self, arm: &Arm, scheduler: &str) -> String {
-        let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
+        let kind = match arm.stack.device {
+            disk::OWN => "",
+            "hdd" => "device = \"disk\"\n",
+            _ => "device = \"flash\"\n",
+        };
         format!(
-            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}{}",
+            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\n{kind}{}{}",
             arm.options, self.figure.rules
         )
     }
 }
 
 /// The command of a program that runs under the scheduler of another process, if it has one.
-pub(super) fn sibling(process: &Child, program: &Path) -> Result<Command> {
-    let environment = fs::read(format!("/proc/{}/environ", process.id()))?;
+pub(super) fn sibling(process: u32, program: &Path) -> Result<Command> {
+    let environment = fs::read(format!("/proc/{process}/environ"))?;
     let mut command = Command::new(program);
     for variable in environment.split(|byte| *byte == 0) {
         let Some(at) = variable.iter().position(|byte| *byte == b'=') else { continue };

@@ -71,8 +71,29 @@ pub(super) fn template(work: &Path) -> Result<PathBuf> {
 
 /// One run: the server on the fresh disk, updates at a fixed rate, and checkpoints.
 fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+    let options = if at == OWN { &[] } else { CACHED };
+    let checkpoints = AtomicU64::new(0);
+    let latencies = beside(plan, disk, arm, options, CHECKPOINT_EVERY, &|server| {
+        if checkpoint(server).is_ok() {
+            checkpoints.fetch_add(1, Relaxed);
+        }
+    })?;
+    let checkpoints = named([("checkpoints", checkpoints.into_inner() as f64)]);
+    Ok(latencies.into_iter().chain(checkpoints).collect())
+}
+
+/// Updates at a fixed rate on a fresh disk, and `work` every so often beside them. `options` are
+/// those of the server.
+pub(super) fn beside(
+    plan: &Plan<'_>,
+    disk: &Disk,
+    arm: &Arm,
+    options: &[&str],
+    every: Duration,
+    work: &(dyn Fn(&Server) + Sync),
+) -> Result<Numbers> {
     let data = plan.copy(&plan.template, disk)?;
-    let builder = if at == OWN { builder(&data) } else { builder(&data).options(CACHED) };
+    let builder = builder(&data).options(options);
     let (builder, gate) = plan.behind(arm, builder)?;
     let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
     server.ensure_gated(gate.is_some())?;
@@ -83,17 +104,11 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
         tables: tables()?,
         seed: SEED,
     };
-    let checkpoints = AtomicU64::new(0);
     let connect = |number: usize| User::connect(&database, &user, number);
-    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, CHECKPOINT_EVERY, &|| {
-        if checkpoint(&server).is_ok() {
-            checkpoints.fetch_add(1, Relaxed);
-        }
-    })?;
+    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, every, &|| work(&server))?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     server.stop(Duration::from_secs(120))?;
-    let checkpoints = named([("checkpoints", checkpoints.into_inner() as f64)]);
-    Ok(latencies.into_iter().chain(checkpoints).collect())
+    Ok(latencies)
 }
 
 /// Requests a second in a closed loop, while nothing else goes on.

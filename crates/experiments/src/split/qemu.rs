@@ -144,7 +144,7 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     guests[0].wait()?;
     if arm.only.is_empty() {
         // The processors are A's when it wants them: what they share is the disk.
-        let mut b = sibling(&guests[0].process, Path::new("nice"))?;
+        let mut b = sibling(guests[0].process.id(), Path::new("nice"))?;
         b.args([&OsString::from("-n"), &OsString::from("19"), program.as_os_str()]);
         guests.push(Guest::start(b, plan, &path("b"), load)?);
     }

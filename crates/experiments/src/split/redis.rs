@@ -56,7 +56,7 @@ fn wait(server: &LoopServer, section: &str, line: &str) -> Result<()> {
 }
 
 /// A snapshot with all records, on the machine's own disk.
-fn template(work: &Path) -> Result<PathBuf> {
+pub(super) fn template(work: &Path) -> Result<PathBuf> {
     let data = work.join("template");
     fs::create_dir(&data)?;
     let server = builder(&data).start()?;
@@ -68,6 +68,29 @@ fn template(work: &Path) -> Result<PathBuf> {
 
 /// One run: the server on the fresh disk, requests at a fixed rate, and a snapshot now and then.
 fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+    let sync = if at == ALWAYS { "always" } else { "everysec" };
+    beside(plan, disk, arm, sync, SNAPSHOT_EVERY, &|server| {
+        // The last one may still be written.
+        let _ = ask(server, &["BGSAVE"]);
+    })
+}
+
+/// Starts a snapshot and returns when it is on the disk.
+pub(super) fn snapshot(server: &LoopServer) -> Result<()> {
+    ask(server, &["BGSAVE"])?;
+    wait(server, "persistence", "rdb_bgsave_in_progress:0")
+}
+
+/// Requests at a fixed rate on a fresh disk, and `work` every so often beside them. `sync` is the
+/// setting `appendfsync`.
+pub(super) fn beside(
+    plan: &Plan<'_>,
+    disk: &Disk,
+    arm: &Arm,
+    sync: &str,
+    every: Duration,
+    work: &(dyn Fn(&LoopServer) + Sync),
+) -> Result<Numbers> {
     let data = disk.dir().join("redis");
     fs::create_dir(&data)?;
     fs::copy(plan.template.join("dump.rdb"), data.join("dump.rdb"))?;
@@ -75,7 +98,6 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let mut server = builder.start_deadline(TIMEOUT).start()?;
     server.ensure_gated(gate.is_some())?;
     wait(&server, "persistence", "loading:0")?;
-    let sync = if at == ALWAYS { "always" } else { "everysec" };
     ask(&server, &["CONFIG", "SET", "appendfsync", sync])?;
     ask(&server, &["CONFIG", "SET", "appendonly", "yes"])?;
     wait(&server, "persistence", "aof_rewrite_in_progress:0")?;
@@ -88,10 +110,7 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let records = Records::loaded(RECORDS);
     let user = UserOptions { core, popularity: core.popularity(), records, seed: SEED };
     let connect = |number: usize| User::connect(&address, &user, number);
-    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, SNAPSHOT_EVERY, &|| {
-        // The last one may still be written.
-        let _ = ask(&server, &["BGSAVE"]);
-    })?;
+    let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, every, &|| work(&server))?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
     // A child that still saves would keep the disk busy.
     wait(&server, "persistence", "rdb_bgsave_in_progress:0")?;

@@ -143,7 +143,7 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
     let command = plan.command(arm, &sqlite()?, "sqlite")?;
     let writer = Shell::start(command, &data, &messages("writer"))?;
     let checkpointer =
-        Shell::start(sibling(&writer.process, &sqlite()?)?, &data, &messages("checkpointer"))?;
+        Shell::start(sibling(writer.process.id(), &sqlite()?)?, &data, &messages("checkpointer"))?;
     for shell in [&writer, &checkpointer] {
         ensure!(shell.is_governed()? == arm.io.is_some(), "a process has the wrong scheduler");
     }
@@ -252,7 +252,7 @@ mod tests {
         let data = template(&dir).unwrap();
         let start = |name| Shell::start(Command::new(&program), &data, &dir.join(name)).unwrap();
         let (shell, mut checkpointer) = (start("writer"), start("checkpointer"));
-        assert!(sibling(&shell.process, &program).is_ok() && !shell.is_governed().unwrap());
+        assert!(sibling(shell.process.id(), &program).is_ok() && !shell.is_governed().unwrap());
         let frames = AtomicU64::new(0);
         let mut writer = Writer { shell, random: Random::new(SEED), frames: &frames };
         writer.attempt().unwrap();
