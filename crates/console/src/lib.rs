@@ -12,4 +12,4 @@ pub use examples::{faults, with_examples};
 pub use format::{count, duration, maybe_duration, maybe_ratio, printable, rate};
 pub use ink::{Ink, Tone};
 pub use program::{find_program, main, parse, terminal_width};
-pub use table::{Column, Table};
+pub use table::{Column, Sheet, Table};

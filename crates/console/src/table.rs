@@ -21,6 +21,46 @@ impl Column {
     }
 }
 
+impl Column {
+    /// What stands above it.
+    pub fn head(self) -> &'static str {
+        self.head
+    }
+
+    /// Whether its cells stand right, as numbers do.
+    pub fn is_right(self) -> bool {
+        self.right
+    }
+}
+
+/// A table with a title and notes: a page of figures that is printed, or drawn on a screen.
+#[derive(Clone, Debug, Default)]
+pub struct Sheet {
+    /// One line.
+    pub title: String,
+    /// What is unusual, a line each.
+    pub notes: Vec<String>,
+    /// Columns of the table.
+    pub columns: Vec<Column>,
+    /// One cell for each column.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    /// As text, with at most `most` rows.
+    pub fn text(&self, most: usize, width: usize, ink: Ink) -> String {
+        let mut table = Table::new(&self.columns);
+        self.rows.iter().take(most).for_each(|row| table.row(row.clone()));
+        let mut text = format!("{}\n", self.title);
+        self.notes.iter().for_each(|note| text += &format!("  {note}\n"));
+        text += &table.render(width, ink);
+        match self.rows.len().saturating_sub(most) {
+            0 => text,
+            more => text + &format!("  and {more} more\n"),
+        }
+    }
+}
+
 /// Rows under a head.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -129,6 +169,18 @@ mod tests {
                web                         7  all places are taken\n  \
                a long name of a client  1234  -\n"
         );
+    }
+
+    #[test]
+    fn a_sheet_has_its_title_its_notes_and_tells_how_many_rows_are_left_out() {
+        let sheet = Sheet {
+            title: "web: 2 calls wait".to_owned(),
+            notes: vec!["1 call passed".to_owned()],
+            columns: vec![Column::left("NAME")],
+            rows: ["a", "b", "c"].map(|name| vec![name.to_owned()]).into(),
+        };
+        let text = sheet.text(2, 80, PLAIN);
+        assert_eq!(text, "web: 2 calls wait\n  1 call passed\n  NAME\n  a\n  b\n  and 1 more\n");
     }
 
     #[test]

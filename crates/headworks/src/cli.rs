@@ -48,9 +48,9 @@ pub enum Command {
     Top(Top),
     /// Change settings of a running gate, until the next reload or restart
     Set(Set),
-    /// Open a gate: no session is held from this moment on
+    /// Hold no session and no call on a file from this moment on
     Off(Select),
-    /// Close a gate that was opened by `off`
+    /// Undo `off`
     On(Select),
     /// Read the configuration file again; no connection is dropped
     ///
@@ -212,7 +212,8 @@ impl Parallelism {
     headworks explain 12                # the user with this number in `status --json`\n  \
     headworks explain '#4711'           # one request that was held\n  \
     headworks explain reports --json    # everybody of this account, application or class\n  \
-    headworks explain parallelism       # how P was found"
+    headworks explain parallelism       # how P was found\n  \
+    headworks explain waits             # for which file or lock clients waited, and who held it"
 )]
 pub struct ExplainGate {
     /// What to explain
@@ -245,6 +246,8 @@ pub enum ExplainWhat {
         #[arg(long)]
         json: bool,
     },
+    /// The latest long waits of clients for files and locks (the same as `io waits`)
+    Waits(IoWaits),
 }
 
 /// Arguments of `run`.

@@ -69,6 +69,7 @@ pub fn examine(instance_dir: &Path, server: Option<&Path>, shim: &Path) -> Vec<F
     findings.extend(place::run_directory(instance_dir));
     findings.extend(place::instances(instance_dir));
     findings.extend(security::all(shim));
+    findings.extend(place::volumes());
     findings.push(programs::sysbench());
     findings.extend(kernel::all());
     findings

@@ -17,9 +17,14 @@ const ROWS: usize = 14;
 
 /// Carries out the command.
 pub fn run(args: &ExplainGate) -> Result<()> {
-    let Some(ExplainWhat::Parallelism { select, output, json }) = &args.what else {
-        let target = args.target.as_deref().context("say what to explain: a user or a request")?;
-        return user::run(&args.select, target, args.json);
+    let (select, output, json) = match &args.what {
+        Some(ExplainWhat::Parallelism { select, output, json }) => (select, output, json),
+        Some(ExplainWhat::Waits(args)) => return crate::io::waits::run(args),
+        None => {
+            let target = args.target.as_deref();
+            let target = target.context("say what to explain: a user or a request")?;
+            return user::run(&args.select, target, args.json);
+        }
     };
     let instance = Instance::find(select.name.as_deref())?;
     let report = match control::ask(&instance, &Request::Tuning)? {

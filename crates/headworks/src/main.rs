@@ -79,7 +79,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Top(args) => {
             let instance = Instance::find(args.select.name.as_deref())?;
             let delay = Duration::from_secs_f64(args.delay.clamp(0.1, 60.0));
-            top::run(move || fetch(&instance), delay)?;
+            let fetch =
+                || Ok(top::Fetched { status: fetch(&instance)?, volumes: volume::running() });
+            top::run(fetch, delay)?;
         }
         Command::Set(args) => set(&args)?,
         Command::Off(select) => switch(&select, true)?,
@@ -133,8 +135,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The state of an instance: from its daemon, or from the region alone if that does not answer.
+/// The state of an instance, with that of its files.
 fn fetch(instance: &Instance) -> Result<status::Status> {
+    Ok(status::Status { files: io::Files::read(instance), ..fetch_gate(instance)? })
+}
+
+/// From its daemon, or from the region alone if that does not answer.
+fn fetch_gate(instance: &Instance) -> Result<status::Status> {
     if let Ok(Response::Status(status)) = control::ask(instance, &Request::Status) {
         return Ok(*status);
     }
@@ -251,12 +258,22 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     let instance = Instance::find(select.name.as_deref())?;
     let region = instance.open_region()?;
     region.set_off(off);
+    let files = instance.io_path().exists().then(|| instance.open_io()).transpose()?;
+    if let Some(files) = &files {
+        files.control.set_off(off);
+    }
     if off {
         println!(
-            "the gate of `{}` is open: no session is held. Close it: headworks on",
-            instance.name
+            "the gate of `{}` is open: no session is held{}. Undo it: headworks on",
+            instance.name,
+            if files.is_some() { ", and no call on a file" } else { "" }
         );
-    } else if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
+        return Ok(());
+    }
+    if let Some(files) = files.filter(|files| files.control.is_on()) {
+        println!("{} schedules the files of `{}` again", files.control.kind(), instance.name);
+    }
+    if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
         println!(
             "the gate of `{}` is switched on, but the library stands aside after internal errors: everybody \
              passes until the database is restarted",

@@ -95,6 +95,10 @@ pub struct Status {
     /// State of processor time by weights; `None` if it was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<crate::cgroup::CgroupStatus>,
+    /// The scheduler of files; `None` if files are not scheduled. The control socket leaves it out:
+    /// an operator may see more of the processes than the daemon.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub files: Option<crate::io::Files>,
     /// Where Prometheus is served; empty without a daemon.
     #[serde(default)]
     pub metrics: Vec<String>,
@@ -348,6 +352,7 @@ impl Status {
             parallelism_auto: settings.auto,
             parallelism_search: None,
             outside: None,
+            files: None,
             cgroup: None,
             stall_bonus: now.bonus,
             quota_requests: settings.zeta,

@@ -9,7 +9,8 @@ mod state;
 mod tests;
 mod users;
 
-use crate::status::Status;
+pub use state::Fetched;
+
 use anyhow::Context;
 use crossterm::event::{self, Event, KeyEventKind};
 use state::{Step, View};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Shows what `fetch` returns, anew in each interval, until the user quits. An error is shown, and
 /// the next interval tries again.
 pub fn run(
-    fetch: impl FnMut() -> anyhow::Result<Status>,
+    fetch: impl FnMut() -> anyhow::Result<Fetched>,
     interval: Duration,
 ) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
@@ -38,7 +39,7 @@ pub fn run(
 
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
-    mut fetch: impl FnMut() -> anyhow::Result<Status>,
+    mut fetch: impl FnMut() -> anyhow::Result<Fetched>,
     interval: Duration,
 ) -> anyhow::Result<()> {
     let mut view = View::new(interval);

@@ -15,6 +15,9 @@ mod state;
 mod system;
 mod waiting;
 
+pub use doctor::left;
+pub use show::{Shown, running, sheet};
+
 use crate::cli::VolumeCommand;
 use anyhow::Result;
 use std::process::ExitCode;

@@ -90,6 +90,14 @@ fn memory(dir: &Path) -> Finding {
     )
 }
 
+/// What crashed volumes left.
+pub(super) fn volumes() -> Option<Finding> {
+    let left = crate::volume::left();
+    let detail = format!("left by crashed volumes: {}", left.join(", "));
+    let mend = "headworks volume doctor";
+    (!left.is_empty()).then(|| Finding::warning("volumes", detail, mend))
+}
+
 pub(super) fn instances(dir: &Path) -> Vec<Finding> {
     let name = "instances";
     let entries = match std::fs::read_dir(dir) {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Rings of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Rings {
+pub struct Rings {
     process: u32,
     /// Rings whose entries are charged to the submitting thread, and never held.
     charged: u32,

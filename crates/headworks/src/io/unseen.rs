@@ -18,7 +18,7 @@ const MIN_BYTES_ATTACHED: u64 = 1 << 20;
 
 /// A process that writes unseen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Unseen {
+pub struct Unseen {
     process: u32,
     name: String,
     /// What its living threads made dirty, as the kernel counts.

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Waits of one cause.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Sum {
-    count: u64,
-    ns: u64,
+    pub count: u64,
+    pub ns: u64,
 }
 
 /// All waits of clients since the start, by cause.

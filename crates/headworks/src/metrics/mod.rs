@@ -5,11 +5,15 @@
 //! since the last scrape.
 
 mod collect;
+mod files;
 mod http;
+mod out;
 
 use crate::instance::Instance;
+use crate::io::Files;
 use anyhow::{Context, Result, bail};
 use collect::Figures;
+use files::{FileFigures, Moved};
 use headworks_region::snapshot::Snapshot;
 use headworks_region::{Mapping, clock};
 use http::{Answer, Listener, Server};
@@ -26,9 +30,18 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Where the figures come from.
 #[derive(Debug)]
 struct Source {
-    instance: String,
+    instance: Instance,
     region: Mapping,
-    before: Mutex<Option<Arc<Snapshot>>>,
+    before: Mutex<Before>,
+}
+
+/// What the last scrape saw.
+#[derive(Debug, Default)]
+struct Before {
+    gate: Option<Arc<Snapshot>>,
+    files: Option<Files>,
+    /// By name of threads, since the first scrape: threads end, and their counters with them.
+    moved: Moved,
 }
 
 /// The servers that are open.
@@ -63,7 +76,7 @@ impl Metrics {
             .with_context(|| format!("cannot listen on {}", path.display()))?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
         let source =
-            Arc::new(Source { instance: instance.name.clone(), region, before: Mutex::new(None) });
+            Arc::new(Source { instance: instance.clone(), region, before: Mutex::default() });
         serve(Listener::Unix(listener), source.clone()).context("cannot serve metrics")?;
         Ok(Metrics { source, tcp: None })
     }
@@ -104,7 +117,7 @@ impl Metrics {
                     "cannot serve metrics on {address}: {error}\n  {stays} them meanwhile\n  \
                      free the port (who has it: ss -ltnp), or choose another address (`metrics` in the configuration), \
                      then: headworks reload --name {}",
-                    self.source.instance
+                    self.source.instance.name
                 )
             }
         }
@@ -135,19 +148,24 @@ impl Source {
     fn text(&self) -> Result<String, std::fmt::Error> {
         let mut last = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Arc::new(self.region.figures(clock::now()));
-        let before = last.replace(now.clone()).unwrap_or_else(|| now.clone());
+        let before = last.gate.replace(now.clone()).unwrap_or_else(|| now.clone());
+        let files = Files::read(&self.instance);
+        if let Some(files) = &files {
+            let Before { files: before, moved, .. } = &mut *last;
+            moved.add(before.as_ref(), files);
+            *before = Some(files.clone());
+        }
+        let files = files.map(|files| FileFigures::new(files, last.moved.clone()));
         drop(last);
-        text(&self.instance, &before, now)
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Figures::new(&self.instance.name, &before, now)));
+        if let Some(files) = files {
+            registry.register_collector(Box::new(files));
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
     }
-}
-
-/// The text of a scrape.
-fn text(instance: &str, before: &Snapshot, now: Arc<Snapshot>) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Figures::new(instance, before, now)));
-    let mut text = String::new();
-    encode(&mut text, &registry)?;
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -156,9 +174,9 @@ mod tests {
 
     fn metrics() -> Metrics {
         let source = Source {
-            instance: "db".to_owned(),
+            instance: Instance { name: "db".to_owned(), dir: "/nowhere".into() },
             region: crate::views::region(),
-            before: Mutex::new(None),
+            before: Mutex::default(),
         };
         Metrics { source: Arc::new(source), tcp: None }
     }

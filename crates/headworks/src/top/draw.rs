@@ -1,9 +1,10 @@
 //! Puts a [`View`] on the screen.
 
-use super::state::{Sort, View};
-use super::users::{class_table, user_table};
+use super::state::{Page, Sort, View};
+use super::users::{class_table, sheet_table, user_table};
 use crate::render::{Tone, duration, gate_sentence, maybe_ratio, percentiles, printable, rate};
 use crate::status::Status;
+use headworks_console::Sheet;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -14,6 +15,42 @@ use ratatui::widgets::{Block, Clear, Paragraph, Sparkline, Wrap};
 const ERROR_LINES: usize = 4;
 
 pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View) {
+    match view.page {
+        Page::Sessions => draw_sessions(frame, view),
+        Page::Files => {
+            let none = "files are not scheduled; start the server with: headworks run --io …";
+            draw_sheet(frame, view, view.files.as_ref().ok_or(none));
+        }
+        Page::Volumes => draw_sheet(frame, view, Ok(&view.volumes)),
+    }
+    if view.help {
+        draw_help(frame, frame.area());
+    }
+}
+
+/// A page of figures, or why there are none.
+fn draw_sheet(frame: &mut Frame<'_>, view: &View, sheet: Result<&Sheet, &'static str>) {
+    let mut lines = messages(view);
+    match sheet {
+        Ok(sheet) => lines.extend(sheet.notes.iter().map(|note| Line::from(format!(" {note}")))),
+        Err(none) => lines.push(Line::from(format!(" {none}"))),
+    }
+    let [top, notes, table, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(lines.len() as u16),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(title(view), top);
+    frame.render_widget(Paragraph::new(lines), notes);
+    if let Ok(sheet) = sheet {
+        frame.render_widget(sheet_table(sheet, table.width), table);
+    }
+    frame.render_widget(footer(view), foot);
+}
+
+fn draw_sessions(frame: &mut Frame<'_>, view: &mut View) {
     let messages = messages(view);
     let classes = view.status.as_ref().map_or(0, |status| status.classes.len());
     let area = frame.area();
@@ -40,9 +77,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let first = view.scroll_for(count, page);
     frame.render_widget(user_table(view, first, page, user_area.width), user_area);
     frame.render_widget(footer(view), foot);
-    if view.help {
-        draw_help(frame, area);
-    }
 }
 
 fn title(view: &View) -> Line<'static> {
@@ -174,8 +208,15 @@ fn footer(view: &View) -> Line<'static> {
             Span::from("  Enter keeps it, Esc clears it").dark_gray(),
         ]);
     }
-    let mut spans = vec![Span::from(" q:quit ?:help /:filter space:pause  sort:")];
-    for sort in Sort::ALL {
+    let mut spans = vec![Span::from(" q:quit ?:help space:pause  Tab:")];
+    for page in Page::ALL {
+        let text = Span::from(format!(" {}", page.name()));
+        spans.push(if page == view.page { text.reversed() } else { text });
+    }
+    if view.page == Page::Sessions {
+        spans.push(Span::from("  /:filter  sort:"));
+    }
+    for sort in Sort::ALL.into_iter().filter(|_| view.page == Page::Sessions) {
         let (key, name) = sort.key();
         let text = Span::from(format!(" {key}:{name}"));
         spans.push(if sort == view.sort { text.reversed() } else { text });
@@ -188,6 +229,7 @@ fn footer(view: &View) -> Line<'static> {
 
 fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     const HELP: &[(&str, &str)] = &[
+        ("Tab", "the next page: sessions, files, volumes"),
         ("s w r l", "sort users by since, mean wait, requests/s, mean latency"),
         ("/", "show users whose class or account contains a text; Esc: all"),
         ("↑ ↓ k j", "scroll; PgUp PgDn Home End"),

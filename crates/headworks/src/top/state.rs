@@ -1,7 +1,9 @@
 //! The state of the view, and the effect of each key.
 
 use crate::status::{Status, UserStatus};
+use crate::{io, volume};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use headworks_console::Sheet;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -46,6 +48,34 @@ impl Sort {
     }
 }
 
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    /// The gate, and who waits.
+    Sessions,
+    /// Threads, and what they do with files.
+    Files,
+    /// What passes through volumes.
+    Volumes,
+}
+
+impl Page {
+    pub(super) const ALL: [Page; 3] = [Page::Sessions, Page::Files, Page::Volumes];
+
+    pub(super) fn name(self) -> &'static str {
+        ["sessions", "files", "volumes"][self as usize]
+    }
+}
+
+/// What is shown.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Of the instance.
+    pub status: Status,
+    /// Volumes that run on this machine.
+    pub volumes: Vec<volume::Shown>,
+}
+
 /// What to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -61,6 +91,11 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct View {
     pub status: Option<Status>,
+    pub page: Page,
+    /// What the last interval was for files and volumes.
+    pub files: Option<Sheet>,
+    pub volumes: Sheet,
+    volumes_before: Vec<volume::Shown>,
     /// Why the last fetch failed.
     pub error: Option<String>,
     /// Requests per second, the latest first.
@@ -75,13 +110,17 @@ pub(super) struct View {
     /// First user that is shown.
     scroll: usize,
     /// Users that the last picture had room for.
-    page: usize,
+    room: usize,
 }
 
 impl View {
     pub(super) fn new(interval: Duration) -> Self {
         View {
             status: None,
+            page: Page::Sessions,
+            files: None,
+            volumes: Sheet::default(),
+            volumes_before: Vec::new(),
             error: None,
             history: VecDeque::with_capacity(HISTORY),
             interval,
@@ -91,7 +130,7 @@ impl View {
             help: false,
             paused: false,
             scroll: 0,
-            page: 1,
+            room: 1,
         }
     }
 
@@ -100,9 +139,14 @@ impl View {
     }
 
     /// Takes the result of a fetch. After an error the last figures stay, marked as old.
-    pub(super) fn update(&mut self, fetched: anyhow::Result<Status>) {
+    pub(super) fn update(&mut self, fetched: anyhow::Result<Fetched>) {
         match fetched {
-            Ok(status) => {
+            Ok(Fetched { status, volumes }) => {
+                let before = self.status.as_ref().and_then(|status| status.files.as_ref());
+                let now = status.files.as_ref();
+                self.files = now.map(|now| io::sheet(before.unwrap_or(now), now));
+                self.volumes = volume::sheet(&self.volumes_before, &volumes);
+                self.volumes_before = volumes;
                 self.history.truncate(HISTORY - 1);
                 self.history.push_front(status.requests_per_s.max(0.0).round() as u64);
                 self.status = Some(status);
@@ -130,8 +174,8 @@ impl View {
 
     /// Tells how many sessions the picture has room for. Returns the first to show.
     pub(super) fn scroll_for(&mut self, users: usize, page: usize) -> usize {
-        self.page = page.max(1);
-        self.scroll = self.scroll.min(users.saturating_sub(self.page));
+        self.room = page.max(1);
+        self.scroll = self.scroll.min(users.saturating_sub(self.room));
         self.scroll
     }
 
@@ -157,14 +201,17 @@ impl View {
                 self.paused = !self.paused;
                 return if self.paused { Step::Stay } else { Step::Refresh };
             }
+            KeyCode::Tab => {
+                self.page = Page::ALL[(self.page as usize + 1) % Page::ALL.len()];
+            }
             KeyCode::Char('?' | 'h') => self.help = true,
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
             // If that is too far, the next picture corrects it, as it knows how many there are.
             KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.page),
-            KeyCode::PageDown => self.scroll += self.page,
+            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(self.room),
+            KeyCode::PageDown => self.scroll += self.room,
             KeyCode::Home | KeyCode::Char('g') => self.scroll = 0,
             KeyCode::End | KeyCode::Char('G') => self.scroll = usize::MAX / 2,
             KeyCode::Char(letter) => {

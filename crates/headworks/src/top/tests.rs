@@ -1,15 +1,20 @@
 use super::draw::draw;
-use super::state::{Sort, Step, View};
+use super::state::{Fetched, Page, Sort, Step, View};
 use crate::render::sample::{busy, dry_run};
 use crate::status::Status;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use headworks_console::{Column, Sheet};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
 
+fn fetched(status: Status) -> anyhow::Result<Fetched> {
+    Ok(Fetched { status, volumes: Vec::new() })
+}
+
 fn view(status: Status) -> View {
     let mut view = View::new(Duration::from_secs(1));
-    view.update(Ok(status));
+    view.update(fetched(status));
     view
 }
 
@@ -60,6 +65,7 @@ fn the_picture_shows_the_gate_its_figures_classes_and_users() {
             "SINCE▼",
             "q:quit",
             "sort: s:since w:wait",
+            "Tab: sessions files volumes",
         ],
     );
     assert!(!picture.contains("PAUSED"));
@@ -110,7 +116,7 @@ fn scrolling_ends_at_the_last_user() {
     let mut few = busy();
     few.connections.truncate(3);
     press(&mut view, KeyCode::End);
-    view.update(Ok(few));
+    view.update(fetched(few));
     assert_shows(&picture(&mut view), &["Users 1-3 of 3"]);
 }
 
@@ -127,7 +133,7 @@ fn an_error_is_shown_over_the_old_figures_until_the_next_success() {
             "1001 requests/s",
         ],
     );
-    view.update(Ok(busy()));
+    view.update(fetched(busy()));
     assert!(!picture(&mut view).contains("no answer"));
 }
 
@@ -157,6 +163,26 @@ fn the_command_that_mends_is_shown() {
             "cannot serve metrics on 127.0.0.1:9: taken",
         ],
     );
+}
+
+#[test]
+fn tab_turns_the_pages() {
+    let mut view = view(busy());
+    press(&mut view, KeyCode::Tab);
+    assert_shows(&picture(&mut view), &["files are not scheduled", "headworks run --io"]);
+    view.files = Some(Sheet {
+        title: "mariadbd: rcp for a disk, 2 calls wait".to_owned(),
+        notes: vec!["clients wait: fsync 5.0/s of 10.0 ms".to_owned()],
+        columns: vec![Column::right("THREAD"), Column::left("NAME"), Column::right("FSYNC/S")],
+        rows: vec![["7", "page cleaner", "12.5"].map(str::to_owned).into()],
+    });
+    let files = picture(&mut view);
+    assert_shows(&files, &["2 calls wait", "fsync 5.0/s", "THREAD NAME", "7 page cleaner", "12.5"]);
+    assert!(!files.contains("sort:"), "{files}");
+    press(&mut view, KeyCode::Tab);
+    assert_shows(&picture(&mut view), &["no volume runs; mount one"]);
+    press(&mut view, KeyCode::Tab);
+    assert_eq!(view.page, Page::Sessions);
 }
 
 #[test]
@@ -202,9 +228,9 @@ fn on_a_narrow_screen_columns_are_left_out_and_no_figure_is_cut() {
 #[test]
 fn no_terminal_is_too_small_to_draw() {
     for (width, height) in [(1, 1), (20, 5), (40, 10), (80, 24), (300, 100)] {
-        for help in [false, true] {
+        for (help, page) in [(false, Page::Sessions), (true, Page::Sessions), (true, Page::Files)] {
             let mut view = view(busy());
-            view.help = help;
+            (view.help, view.page) = (help, page);
             picture_of(&mut view, width, height);
         }
     }
@@ -214,7 +240,7 @@ fn no_terminal_is_too_small_to_draw() {
 fn the_history_is_bounded_and_has_the_latest_first() {
     let mut view = view(busy());
     for at in 0..2000 {
-        view.update(Ok(Status { requests_per_s: f64::from(at), ..busy() }));
+        view.update(fetched(Status { requests_per_s: f64::from(at), ..busy() }));
     }
     assert_eq!((view.history.len(), view.history[0]), (512, 1999));
 }

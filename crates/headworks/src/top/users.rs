@@ -3,6 +3,7 @@
 use super::state::{Sort, View};
 use crate::render::{count, duration, maybe_duration, printable, rate, who};
 use crate::status::{ClassStatus, Status, UserStatus};
+use headworks_console::{Column, Sheet};
 use ratatui::layout::{Alignment, Constraint};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
@@ -69,6 +70,28 @@ fn table(
     let heads = pick(columns.into_iter().map(|column| column.cell).collect());
     let style = Style::new().fg(Color::Gray).add_modifier(Modifier::BOLD);
     Table::new(rows, widths).header(Row::new(heads).style(style)).block(block(title))
+}
+
+/// The table of a page of files or volumes. A column without room is left out, the last ones first.
+pub(super) fn sheet_table(sheet: &Sheet, width: u16) -> Table<'static> {
+    let widest = |at: usize| sheet.rows.iter().map(|row| row[at].chars().count()).max();
+    let columns = sheet.columns.iter().enumerate().map(|(at, column)| {
+        let head = column.head();
+        let width = widest(at).unwrap_or(0).max(head.len()).min(40) as u16;
+        match column.is_right() {
+            true => numbers(right(head), width, at as u8),
+            false => texts(Cell::new(head), width, at as u8),
+        }
+    });
+    let cell = |(text, column): (&String, &Column)| match column.is_right() {
+        true => right(text.clone()),
+        false => Cell::new(text.clone()),
+    };
+    let rows = sheet
+        .rows
+        .iter()
+        .map(|row| (row.iter().zip(&sheet.columns).map(cell).collect(), Style::reset()));
+    table(columns.collect(), rows, format!(" {} ", sheet.title), width)
 }
 
 /// Classes with users first, then as in the configuration.

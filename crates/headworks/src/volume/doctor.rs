@@ -41,19 +41,12 @@ pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
             println!("{program} is not installed: apt-get install {package}");
         }
     }
-    let dead: Vec<Named> =
-        state::all_run().into_iter().filter(|volume| !volume.is_running()).collect();
-    let stale = find(&dead, &system::mounts(), &loop_device::list());
+    let stale = remains();
     if stale.is_empty() {
         println!("nothing is left of crashed volumes");
     }
     for item in stale {
-        let what = match &item {
-            Stale::Mount(dir) => format!("the file system on {}", dir.display()),
-            Stale::Loop(device) => format!("the loop device {}", device.display()),
-            Stale::Front(dir) => format!("the FUSE file system on {}", dir.display()),
-            Stale::Run(name) => format!("the run directory of `{name}`"),
-        };
+        let what = item.text();
         if args.dry_run {
             println!("stale: {what}");
             continue;
@@ -67,6 +60,28 @@ pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Stale {
+    fn text(&self) -> String {
+        match self {
+            Stale::Mount(dir) => format!("the file system on {}", dir.display()),
+            Stale::Loop(device) => format!("the loop device {}", device.display()),
+            Stale::Front(dir) => format!("the FUSE file system on {}", dir.display()),
+            Stale::Run(name) => format!("the run directory of `{name}`"),
+        }
+    }
+}
+
+/// What crashed volumes left, a text each.
+pub fn left() -> Vec<String> {
+    remains().iter().map(Stale::text).collect()
+}
+
+fn remains() -> Vec<Stale> {
+    let dead: Vec<Named> =
+        state::all_run().into_iter().filter(|volume| !volume.is_running()).collect();
+    find(&dead, &system::mounts(), &loop_device::list())
 }
 
 fn is_installed(program: &str) -> bool {

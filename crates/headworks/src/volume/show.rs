@@ -3,7 +3,10 @@
 use super::control::{self, Figures, Request, Response};
 use super::state::{self, Description, Named, Note};
 use crate::cli;
+use crate::render::printable;
 use anyhow::Result;
+use headworks_console::{Column, Sheet};
+use headworks_region::clock;
 use headworks_volume::engine::Count;
 use serde::Serialize;
 
@@ -19,14 +22,17 @@ enum Standing {
     Crashed,
 }
 
-#[derive(Serialize)]
-struct Shown {
+/// What is known of a volume.
+#[derive(Debug, Serialize)]
+pub struct Shown {
     name: String,
     state: Standing,
     #[serde(flatten)]
     note: Option<Note>,
     description: Option<Description>,
     figures: Option<Figures>,
+    /// Time of the machine's monotonic clock.
+    at_s: f64,
 }
 
 fn look(volume: &Named) -> Shown {
@@ -45,7 +51,62 @@ fn look(volume: &Named) -> Shown {
     } else {
         None
     };
-    Shown { name: volume.name.clone(), state, note, description: volume.read().ok(), figures }
+    let (name, description) = (volume.name.clone(), volume.read().ok());
+    Shown { name, state, note, description, figures, at_s: clock::now().as_millis_f64() / 1e3 }
+}
+
+/// The volumes that run.
+pub fn running() -> Vec<Shown> {
+    state::all_run().iter().filter(|volume| volume.is_running()).map(look).collect()
+}
+
+/// What passed through volumes between two looks, the older one first.
+pub fn sheet(before: &[Shown], now: &[Shown]) -> Sheet {
+    let numbers = ["READ/S", "MB/S", "WRITE/S", "MB/S", "FLUSH/S", "FAILED", "WAIT", "AT DEVICE"];
+    let mut columns = vec![Column::left("NAME"), Column::left("DEVICE"), Column::left("QUEUE")];
+    columns.extend(numbers.map(Column::right));
+    columns.push(Column::left("MOUNTED ON"));
+    let trouble = |volume: &Shown| {
+        let trouble = volume.figures.as_ref()?.trouble.as_ref()?;
+        Some(format!("{}: {}", volume.name, printable(trouble)))
+    };
+    let earlier = |volume: &Shown| before.iter().find(|known| known.name == volume.name);
+    Sheet {
+        title: match now.len() {
+            0 => "no volume runs; mount one: headworks volume mount NAME DIR".to_owned(),
+            1 => "1 volume runs".to_owned(),
+            many => format!("{many} volumes run"),
+        },
+        notes: now.iter().filter_map(trouble).collect(),
+        columns,
+        rows: now.iter().filter_map(|volume| passed(earlier(volume)?, volume)).collect(),
+    }
+}
+
+/// The row of a volume; `None` if it did not answer.
+fn passed(before: &Shown, now: &Shown) -> Option<Vec<String>> {
+    let (was, counts) = (&before.figures.as_ref()?.counts, &now.figures.as_ref()?.counts);
+    let seconds = (now.at_s - before.at_s).max(1e-3);
+    let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    let requests = |now: &Count, was: &Count| format!("{:.0}", per(now.requests, was.requests));
+    let moved = |now: &Count, was: &Count| format!("{:.2}", per(now.bytes, was.bytes) / 1e6);
+    let all = [counts.read, counts.write, counts.flush, counts.discard, counts.write_zeroes];
+    let config = now.description.as_ref().map(|known| &known.volume);
+    let mounted = now.note.as_ref().and_then(|note| note.mounted_on.as_ref());
+    Some(vec![
+        now.name.clone(),
+        config.map_or_else(String::new, |config| config.device.clone()),
+        config.map_or_else(String::new, |config| config.scheduler.clone()),
+        requests(&counts.read, &was.read),
+        moved(&counts.read, &was.read),
+        requests(&counts.write, &was.write),
+        moved(&counts.write, &was.write),
+        requests(&counts.flush, &was.flush),
+        all.map(|count| count.errors).iter().sum::<u64>().to_string(),
+        counts.outstanding.saturating_sub(counts.in_flight).to_string(),
+        counts.in_flight.to_string(),
+        mounted.map_or_else(|| "-".to_owned(), |dir| printable(&dir.display().to_string())),
+    ])
 }
 
 /// A size for people.

@@ -8,6 +8,7 @@ mod compile;
 mod debian;
 mod echo;
 mod explain;
+mod files;
 mod generic;
 mod metrics;
 mod profiles;
