@@ -20,14 +20,14 @@ mod waits;
 
 pub use kept::deliver;
 
+use crate::channel::Channel;
 use crate::conn::Work;
 use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Session};
-use crate::process;
-use crate::tls::Channel;
+use crate::{process, served};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
@@ -217,7 +217,7 @@ pub fn adopt() {
     let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
     waits::find();
     // All work of this process is for its client.
-    crate::locks::serves_clients();
+    served::serves_clients();
     let pid = process::own_pid();
     region.reclaim_from_previous_process(pid);
     let Some(session_id) = region.register(pid, clock::now()) else { return };

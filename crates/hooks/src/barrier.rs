@@ -3,10 +3,13 @@
 //! A panic is our error: the call that it interrupts goes on as without the gate. The connection
 //! passes from then on; so does a process that serves only one connection. Both are counted. After
 //! the third panic within a minute the gate opens for all, and this process does nothing more.
+//!
+//! A panic in an operation on files is no matter of the gate: the files of this process are not
+//! governed from then on.
 
 use crate::conn::Conn;
 use crate::eventloop::{self, LoopConnection};
-use crate::{backend, process, threads};
+use crate::{backend, files, process, threads};
 use core::panic::AssertUnwindSafe;
 use headworks_region::clock;
 use headworks_region::thread::keeping_errno;
@@ -22,6 +25,8 @@ pub enum Of {
     Loop(&'static LoopConnection),
     /// No single connection: the process, or its only client.
     Process,
+    /// A thread under `--io`, whose calls on files and waits for locks are followed.
+    Files,
 }
 
 /// Runs an operation so that no failure of it reaches the caller. A panic is caught, and a hook
@@ -42,9 +47,18 @@ pub fn guarded_keeping_errno(of: Of, operation: impl FnOnce()) {
     }
 }
 
+/// The same for an operation on files or locks, for a process under `--io`.
+pub fn guarded_under_io(operation: impl FnOnce()) {
+    keeping_errno(|| guarded(Of::Files, operation));
+}
+
 #[cold]
 fn contain(of: Of) {
     keeping_errno(|| {
+        if matches!(of, Of::Files) {
+            let _ = catch_unwind(files::disable);
+            return;
+        }
         let Some(region) = process::region() else { return };
         // The error may be in this code too.
         if region.note_panic(clock::now())
@@ -65,6 +79,7 @@ fn stop_following(of: Of) {
         Of::Loop(connection) => eventloop::abandon(connection),
         Of::Process if backend::has_client() => backend::abandon(),
         Of::Process => threads::blocked::abandon(),
+        Of::Files => {}
     }
 }
 

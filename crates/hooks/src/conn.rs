@@ -6,13 +6,13 @@
 //! thread that finds the entry in use passes, and is counted.
 
 use crate::biased_lock::{BiasedLock, Entry, Ownership};
+use crate::channel::Channel;
 use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::holding::Holding;
 use crate::mysql::Session;
 use crate::process;
-use crate::tls::Channel;
 use crate::traffic::Traffic;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -47,6 +47,7 @@ use headworks_region::layout::Counter;
 mod blocking;
 mod connection;
 mod control;
+mod events;
 mod framing;
 mod peek;
 mod section;

@@ -1,10 +1,9 @@
 //! This process's view of the gate: the region it is attached to, and whether it is disabled.
 
-use crate::threads::blocked;
-use crate::{backend, biased_lock, eventloop};
+use crate::biased_lock;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
-use headworks_region::{lock, thread};
+use headworks_region::thread;
 
 /// Null before the process is attached, and again once it is disabled.
 static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
@@ -47,19 +46,14 @@ pub fn disable() {
     }
 }
 
-/// In the child after `fork`. If it is to serve the connection that its parent accepted, it goes on
-/// as its own process. Otherwise its parent's connections are not its concern.
-pub fn forked() {
-    lock::forget_thread_id();
-    blocked::serves(None);
-    eventloop::forked();
-    let serves = backend::inherit();
+/// In the child after `fork`: it goes on as a process of the gate, or its calls pass from here on.
+pub(crate) fn forked(serves: bool) {
     // SAFETY: getppid has no preconditions.
     let parent = unsafe { libc::syscall(libc::SYS_getppid) } as u32;
     if serves && parent == PID.load(Ordering::Relaxed) {
         PID.store(own_pid(), Ordering::Relaxed);
     } else {
-        REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
+        stand_aside();
     }
 }
 

@@ -14,18 +14,16 @@ mod unseen;
 
 pub use blocking::{about_to_block, blocked_for_nothing, may_block};
 
+use crate::channel::Channel;
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
 use crate::identity::{apply_identity, assign_class};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::{Peer, peer_of};
-use crate::tls::Channel;
 use crate::traffic::Traffic;
-use crate::{backend, eventloop};
-use crate::{process, server};
+use crate::{process, served};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
-use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
@@ -70,18 +68,8 @@ impl Followed {
     }
 }
 
-/// `accept` returned a connection.
-pub fn accepted(fd: i32) {
-    let Some(region) = process::region() else { return };
-    if !process::is_attached_process() {
-        return;
-    }
-    server::accepts(region);
-    match region.protocol() {
-        Protocol::MySql | Protocol::Generic => {}
-        Protocol::PostgreSql => return backend::accepted(fd),
-        protocol => return eventloop::accepted(fd, protocol),
-    }
+/// `accept` returned a connection ([`crate::lifecycle::accepted`]).
+pub(crate) fn accepted(region: &Region, fd: i32) {
     let Some(conn) = conn::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);
         return;
@@ -144,7 +132,7 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
 fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
     if it.region.control.mode() != Mode::Enforce {
-        note_turn(it.region, it.session_id, now);
+        it.region.note_turn(it.session_id, now);
     }
     let anticipating = quota_left
         && it.slot.state() == State::Running
@@ -173,20 +161,6 @@ pub fn about_to_wait(conn: &'static Conn) {
     if identity.is_some() && inner.classified != identity {
         classify(&it, &mut inner);
     }
-}
-
-/// For the replay of a dry run.
-#[cold]
-pub(crate) fn note_turn(region: &Region, session_id: u32, now: Nanos) {
-    let Some(slot) = region.session(session_id) else { return };
-    region.ring.push(&ObservedTurn {
-        session: session_id,
-        class: slot.class.load(Ordering::Relaxed),
-        arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
-        ended: now,
-        requests: slot.used.load(Ordering::Relaxed),
-        paused: Nanos(slot.turn_paused_ns.swap(0, Ordering::Relaxed)),
-    });
 }
 
 /// Gives back the session's permit, if it has one.
@@ -267,13 +241,7 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
     if shared::seen(it.region, it.session_id, generation) {
-        if it.region.protocol() == Protocol::Generic
-            && let Some(io) = crate::files::region()
-        {
-            io.control.gate_cannot_know();
-        }
-        // What it does is done for others, too.
-        crate::locks::serves_none();
+        served::serves_several(it.region);
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();
         it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
@@ -318,21 +286,10 @@ pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     match (inner.channel, inner.framing) {
         (Channel::Library, Framing::MySql) => inner.session.server_bytes(bytes),
         (Channel::Library, Framing::Generic) => {
-            answers(&it);
+            served::answers(it.region, it.slot);
             inner.generic.server_bytes(bytes);
         }
         _ => {}
-    }
-}
-
-/// The calling thread sends to its client. If it has read the request, too, threads of this server
-/// serve clients of their own, and others are the background.
-fn answers(it: &Followed) {
-    if it.region.protocol() == Protocol::Generic
-        && it.slot.thread.load(Ordering::Relaxed) == thread_id()
-        && let Some(io) = crate::files::region()
-    {
-        io.control.gate_learns();
     }
 }
 
@@ -450,7 +407,7 @@ pub fn closing(conn: &'static Conn) {
     // Its thread may be queued, and must not stay so.
     it.region.cancel(it.session_id);
     blocked::serves(None);
-    crate::locks::serves_none();
+    served::serves_none();
     it.conn.end(|session_id| it.region.unregister(session_id));
 }
 
@@ -463,12 +420,12 @@ pub(crate) fn abandon(conn: &'static Conn) {
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
-    crate::locks::serves(it.region, it.session_id);
+    served::serves(it.region, it.session_id);
     let slot = it.slot;
     it.conn.set_anticipating(false);
     match class {
         RequestClass::Pass(reason) => {
-            crate::locks::serves_unseen(it.region, it.session_id);
+            served::serves_unseen(it.region, it.session_id);
             it.conn.set_work(Work::Passed);
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
@@ -531,7 +488,7 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 
 #[cold]
 fn stop_following(it: &Followed, inner: &mut Use<'_>) {
-    crate::locks::serves_unseen(it.region, it.session_id);
+    served::serves_unseen(it.region, it.session_id);
     if inner.left_alone {
         return;
     }

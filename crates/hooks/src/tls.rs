@@ -2,7 +2,8 @@
 //! conversation.
 //!
 //! The life of an encrypted connection. The client asks for TLS in plain text, and the session
-//! becomes [`opaque`](crate::mysql::Session::opaque). From then on its [`Channel`] is *awaited*.
+//! becomes [`opaque`](crate::mysql::Session::opaque). From then on its [`Channel`](crate::channel::Channel) is
+//! *awaited*.
 //! Either the server passes the descriptor to a TLS library that it is linked to, which a hook sees
 //! ([`begins`]). Or encrypted bytes arrive at `recv` first, so the library is part of the server.
 //!
@@ -22,19 +23,6 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// In a backend: the TLS library's object for its client, if that has no descriptor.
 static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Where the conversation's bytes are seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Channel {
-    /// On the socket.
-    #[default]
-    Socket = 0,
-    /// TLS was agreed on; which code does it is not known yet.
-    Awaited = 1,
-    /// At the TLS library.
-    Library = 2,
-}
 
 /// The connection that a descriptor belongs to.
 #[derive(Clone, Copy, Debug)]

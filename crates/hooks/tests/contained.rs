@@ -1,11 +1,12 @@
 //! What goes wrong on one connection stays there; and what a Unix socket does not tell.
 
-use headworks_hooks::barrier::{Of, guarded};
+use headworks_hooks::barrier::{Of, guarded, guarded_under_io};
 use headworks_hooks::conn::{self, Conn};
-use headworks_hooks::process;
-use headworks_hooks::threads;
+use headworks_hooks::{files, lifecycle, process, threads};
 use headworks_policy::Nanos;
+use headworks_policy::split::SplitKind;
 use headworks_region::control::{Count, Settings};
+use headworks_region::io::IoMapping;
 use headworks_region::layout::Counter;
 use headworks_region::session::FLAG_UNFOLLOWED;
 use headworks_region::{Entered, Mapping, PassReason, Protocol, Region, State, clock};
@@ -55,7 +56,7 @@ struct Client {
 impl Client {
     fn accept() -> Client {
         let (server, client) = UnixStream::pair().unwrap();
-        threads::accepted(server.as_raw_fd());
+        lifecycle::accepted(server.as_raw_fd());
         let conn = conn::find(server.as_raw_fd()).unwrap();
         Client { session: conn.session_id().unwrap(), server, _client: client, conn }
     }
@@ -109,7 +110,7 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     assert_eq!(region.session(session).unwrap().state(), State::Free);
     let (again, _other) = UnixStream::pair().unwrap();
     assert_eq!(again.as_raw_fd(), fd, "the number is free");
-    threads::accepted(fd);
+    lifecycle::accepted(fd);
     assert!(conn::find(fd).unwrap().is_followed());
     threads::closing(conn::find(fd).unwrap());
     // No connection's, and then one too many.
@@ -124,6 +125,33 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     for session in [waiter, second] {
         region.unregister(session);
     }
+}
+
+#[test]
+fn an_error_at_a_file_ends_the_part_in_files_and_leaves_the_gate_alone() {
+    let (region, _turn) = alone();
+    let path = format!("/dev/shm/headworks-contained-io-{}", std::process::id());
+    let io = IoMapping::create(&CString::new(path.as_str()).unwrap(), None).unwrap().region();
+    std::fs::remove_file(&path).unwrap();
+    io.start(SplitKind::Deadline, true);
+    files::attach(io);
+    assert!(files::is_on());
+    std::panic::set_hook(Box::new(|_| {}));
+    let before = region.counter(Counter::Panic);
+    // SAFETY: errno is this thread's own.
+    let errno = || unsafe { &mut *libc::__errno_location() };
+    *errno() = libc::EAGAIN;
+    guarded_under_io(|| {
+        assert!(process::InHook::enter().is_none());
+        *errno() = libc::EBADF;
+        panic!("on purpose");
+    });
+    let _ = std::panic::take_hook();
+    assert_eq!(*errno(), libc::EAGAIN);
+    assert!(!files::is_on() && io.control.panics.load(Ordering::Relaxed) == 1);
+    assert!(process::region().is_some() && region.control.enforcing());
+    assert_eq!(region.counter(Counter::Panic), before);
+    assert!(process::InHook::enter().is_some(), "the mark has its end");
 }
 
 #[test]

@@ -42,6 +42,7 @@ use crate::layout::{Counter, Region};
 use crate::permits::named;
 use crate::session::{FLAG_BYPASS, FLAG_UNFOLLOWED, SessionSlot, State, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
+use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
 
@@ -80,6 +81,20 @@ impl Region {
         let class = slot.class.load(Ordering::Relaxed);
         let sessions = (session, self.high_water());
         self.histograms.record(class, sessions, wait, wait + run, requests);
+    }
+
+    /// A turn of the session is over: keeps a record of it for the replay of a dry run.
+    #[cold]
+    pub fn note_turn(&self, session: u32, now: Nanos) {
+        let Some(slot) = self.session(session) else { return };
+        self.ring.push(&ObservedTurn {
+            session,
+            class: slot.class.load(Ordering::Relaxed),
+            arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
+            ended: now,
+            requests: slot.used.load(Ordering::Relaxed),
+            paused: Nanos(slot.turn_paused_ns.swap(0, Ordering::Relaxed)),
+        });
     }
 
     /// Gives back everything that a session holds, and its slot. Its counters are added to its

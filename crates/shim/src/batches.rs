@@ -6,6 +6,7 @@
 use crate::real;
 use crate::{files, locks};
 use core::ffi::{c_char, c_void};
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files::{self as ops, batch, batch::Part};
 use headworks_region::io::CallKind;
 use libc::{c_int, c_long, c_uint, iovec};
@@ -70,11 +71,11 @@ unsafe fn submitting(
         return real();
     }
     // SAFETY: the requests are the caller's.
-    files::guarded(|| batch::before(unsafe { parts(count, requests) }));
+    guarded_under_io(|| batch::before(unsafe { parts(count, requests) }));
     let taken = real();
     if taken > 0 {
         // SAFETY: as above; the kernel has read the first of them.
-        files::guarded(|| batch::after(unsafe { parts(taken, requests) }));
+        guarded_under_io(|| batch::after(unsafe { parts(taken, requests) }));
     }
     taken
 }
@@ -156,7 +157,7 @@ impl Entry {
 /// The ring is one of liburing's.
 unsafe fn queued(ring: *const Ring, real: impl FnOnce() -> c_int) -> c_int {
     if ops::is_on() && batch::is_seen(ring.addr()) {
-        files::guarded(|| {
+        guarded_under_io(|| {
             // SAFETY: the caller's duty; entries and mask are mapped as long as the ring lives.
             unsafe {
                 let Some(ring) = ring.as_ref().filter(|ring| !ring.mask.is_null()) else { return };
@@ -176,7 +177,7 @@ unsafe fn queued(ring: *const Ring, real: impl FnOnce() -> c_int) -> c_int {
 fn making(ring: *mut c_void, flags: c_uint, real: impl FnOnce() -> c_int) -> c_int {
     let result = real();
     if result >= 0 && flags & UNREADABLE == 0 && ops::is_on() {
-        files::guarded(|| batch::ring_made(ring.addr()));
+        guarded_under_io(|| batch::ring_made(ring.addr()));
     }
     result
 }
@@ -212,7 +213,7 @@ rings! {
 /// As liburing's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn io_uring_queue_exit(ring: *mut c_void) {
-    files::guarded(|| batch::ring_ended(ring.addr()));
+    guarded_under_io(|| batch::ring_ended(ring.addr()));
     // SAFETY: the argument is the caller's.
     unsafe { real::io_uring_queue_exit(ring) }
 }

@@ -3,22 +3,9 @@
 
 use crate::real;
 use core::ffi::{c_char, c_void};
-use core::panic::AssertUnwindSafe;
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files::{self, Call, entries};
-use headworks_hooks::process::InHook;
-use headworks_region::thread::keeping_errno;
 use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
-
-/// Runs an operation so that nothing of it reaches the caller. A panic ends our part in the files
-/// of this process.
-pub(crate) fn guarded(operation: impl FnOnce()) {
-    let Some(_inside) = InHook::enter() else { return };
-    keeping_errno(|| {
-        if std::panic::catch_unwind(AssertUnwindSafe(operation)).is_err() {
-            files::disable();
-        }
-    });
-}
 
 /// Makes a call between the operations before and after it.
 #[inline]
@@ -31,10 +18,10 @@ pub(crate) fn between<T: Copy>(
         return real();
     }
     let mut call = None;
-    guarded(|| call = before());
+    guarded_under_io(|| call = before());
     let result = real();
     if let Some(call) = call {
-        guarded(|| after(call, result));
+        guarded_under_io(|| after(call, result));
     }
     result
 }
@@ -109,7 +96,7 @@ pub(crate) unsafe fn opening(
     let fd = between(before, real, |call, _| files::leave(call));
     files::forget(fd);
     if flags & libc::O_TRUNC != 0 && fd >= 0 && files::is_on() {
-        guarded(|| files::freed(fd, 0, 0));
+        guarded_under_io(|| files::freed(fd, 0, 0));
     }
     fd
 }
@@ -162,11 +149,11 @@ unsafe fn removing(dir: c_int, path: *const c_char, real: impl FnOnce() -> c_int
     let mut file = None;
     if files::is_on() {
         // SAFETY: the caller's duty.
-        guarded(|| file = unsafe { entries::named(dir, path) });
+        guarded_under_io(|| file = unsafe { entries::named(dir, path) });
     }
     let result = metadata(false, real);
     if let Some(file) = file.filter(|_| result == 0) {
-        guarded(|| entries::removed(file));
+        guarded_under_io(|| entries::removed(file));
     }
     result
 }
@@ -183,13 +170,13 @@ pub(crate) unsafe fn renaming(
     let (mut file, mut over) = (None, None);
     if files::is_on() {
         // SAFETY: the caller's duty.
-        guarded(|| unsafe {
+        guarded_under_io(|| unsafe {
             (file, over) = (entries::named(from_dir, from), entries::named(to_dir, to))
         });
     }
     let result = metadata(false, real);
     if let Some(file) = file.filter(|_| result == 0) {
-        guarded(|| entries::renamed(file, over));
+        guarded_under_io(|| entries::renamed(file, over));
     }
     result
 }
@@ -197,7 +184,7 @@ pub(crate) unsafe fn renaming(
 pub(crate) fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int) -> c_int {
     let result = metadata(false, real);
     if result == 0 && files::is_on() {
-        guarded(|| files::freed(fd, length, 0));
+        guarded_under_io(|| files::freed(fd, length, 0));
     }
     result
 }

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, files, threads};
+use headworks_hooks::{eventloop, files, lifecycle, threads};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -30,7 +30,7 @@ fn accepted(client: c_int) {
     files::forget(client);
     client_can_come();
     guarded_keeping_errno(Of::Process, || {
-        threads::accepted(client);
+        lifecycle::accepted(client);
         waits::accepted();
     });
 }

@@ -2,33 +2,23 @@
 //! functions of the C library, after a few loads.
 
 use crate::real;
-use core::panic::AssertUnwindSafe;
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::locks::{self, Blocker};
-use headworks_hooks::process::InHook;
+use headworks_hooks::served;
 use headworks_region::thread::keeping_errno;
 use libc::{
     c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, sembuf,
     size_t, timespec,
 };
 
-/// Runs an operation so that nothing of it reaches the caller.
-fn guarded(operation: impl FnOnce()) {
-    let Some(_inside) = InHook::enter() else { return };
-    keeping_errno(|| {
-        if std::panic::catch_unwind(AssertUnwindSafe(operation)).is_err() {
-            headworks_hooks::files::disable();
-        }
-    });
-}
-
 /// Runs a wait for what lies at an address, between the notes of who waits for whom. The wait may
 /// be cancelled: nothing here has a destructor.
 #[cold]
 #[inline(never)]
 fn waiting<T>(on: Blocker, address: usize, owner: u32, wait: impl FnOnce() -> T) -> T {
-    guarded(|| locks::blocks(on, address, owner));
+    guarded_under_io(|| locks::blocks(on, address, owner));
     let result = wait();
-    guarded(locks::unblocks);
+    guarded_under_io(locks::unblocks);
     result
 }
 
@@ -135,7 +125,7 @@ pub unsafe extern "C-unwind" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_cond_signal(condition: *mut pthread_cond_t) -> c_int {
     if locks::wanted() {
-        guarded(|| locks::signals(condition as usize));
+        guarded_under_io(|| locks::signals(condition as usize));
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::pthread_cond_signal(condition) }
@@ -146,7 +136,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_signal(condition: *mut pthread_cond
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_cond_broadcast(condition: *mut pthread_cond_t) -> c_int {
     if locks::wanted() {
-        guarded(|| locks::signals(condition as usize));
+        guarded_under_io(|| locks::signals(condition as usize));
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::pthread_cond_broadcast(condition) }
@@ -282,7 +272,7 @@ pub unsafe extern "C-unwind" fn sem_clockwait(
 pub unsafe extern "C-unwind" fn sem_post(semaphore: *mut sem_t) -> c_int {
     // Async-signal-safe, as the function itself is: loads and stores only.
     if locks::wanted() {
-        guarded(|| locks::signals(semaphore as usize));
+        guarded_under_io(|| locks::signals(semaphore as usize));
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::sem_post(semaphore) }
@@ -323,7 +313,7 @@ unsafe fn operate(
     // SAFETY: the caller's duty.
     let (waits, posts) = unsafe { kinds(operations, count) };
     if posts {
-        guarded(|| locks::signals(set_address(set)));
+        guarded_under_io(|| locks::signals(set_address(set)));
     }
     if waits { waiting(Blocker::Semaphore, set_address(set), 0, real) } else { real() }
 }
@@ -358,7 +348,7 @@ pub(crate) fn futex(address: usize, operation: c_int, real: impl FnOnce() -> c_l
     match operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) {
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => waiting(Blocker::Futex, address, 0, real),
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
-            guarded(|| locks::signals(address));
+            guarded_under_io(|| locks::signals(address));
             real()
         }
         _ => real(),
@@ -369,5 +359,5 @@ pub(crate) fn futex(address: usize, operation: c_int, real: impl FnOnce() -> c_l
 /// it does from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn headworks_foreground(foreground: c_int) {
-    locks::says_foreground(foreground != 0);
+    served::says_foreground(foreground != 0);
 }

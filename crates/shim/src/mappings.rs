@@ -1,8 +1,9 @@
 //! The hooks of shared mappings: how files are written without a call.
 
-use crate::files::{self, between};
+use crate::files::between;
 use crate::real;
 use core::ffi::c_void;
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files as ops;
 use libc::c_int;
 
@@ -21,7 +22,7 @@ pub unsafe extern "C-unwind" fn mmap(
     let made = unsafe { real::mmap(start, len, access, flags, fd, offset) };
     let shared = fd >= 0 && access & libc::PROT_WRITE != 0 && flags & libc::MAP_SHARED != 0;
     if shared && made != libc::MAP_FAILED && ops::is_on() {
-        files::guarded(|| ops::mapped::mapped(fd, made.addr(), len, offset));
+        guarded_under_io(|| ops::mapped::mapped(fd, made.addr(), len, offset));
     }
     made
 }

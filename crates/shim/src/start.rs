@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicU8};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
-use headworks_hooks::{backend, files, locks, process, server};
+use headworks_hooks::{backend, files, lifecycle, process, served, server};
 use headworks_region::io::{IoMapping, gone};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Mapping, RegionError, lock};
@@ -138,12 +138,12 @@ fn attach_late() {
 unsafe extern "C" fn forked() {
     // What a child accepts for itself is not governed, as with a gate that its parent attached to.
     LATER.descriptor.store(NONE, Relaxed);
-    process::forked();
+    lifecycle::forked();
 }
 
 unsafe extern "C" fn child_begins() {
     lock::forget_thread_id();
-    locks::forked();
+    served::forked();
     gone::forked();
 }
 

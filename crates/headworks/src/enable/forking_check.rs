@@ -1,7 +1,7 @@
 //! Checks that a service's server does not fork into the background.
 //!
 //! The library governs a program that is started, not a process that a server forks: a child that
-//! serves no accepted connection is not governed (`hooks::process::forked`). A server that forks,
+//! serves no accepted connection is not governed (`hooks::lifecycle::forked`). A server that forks,
 //! exits, and serves by its child would therefore run without the gate, and without a warning.
 
 use super::plan::Place;

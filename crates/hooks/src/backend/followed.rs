@@ -3,13 +3,13 @@
 
 use super::{Backend, Followed, Receipt, Stage, kept};
 use super::{set_anticipating, set_lendable, set_stage};
+use crate::channel::Channel;
 use crate::conn::Work;
 use crate::generic;
 use crate::holding::Holding;
 use crate::identity::apply_identity;
 use crate::postgres::{ClientEvent, Opaque, Request};
-use crate::threads::note_turn;
-use crate::tls::Channel;
+use crate::served;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
@@ -130,7 +130,7 @@ impl Followed<'_> {
     }
 
     pub(super) fn go_on(&mut self, now: Nanos) -> Receipt {
-        crate::locks::serves(self.region, self.session_id);
+        served::serves(self.region, self.session_id);
         let backend = &mut *self.backend;
         backend.work = Work::Admitted;
         backend.admitted = now;
@@ -190,7 +190,7 @@ impl Followed<'_> {
     pub(super) fn end_turn(&mut self) {
         self.slot.served.turn_ended();
         if self.region.control.mode() != Mode::Enforce {
-            note_turn(self.region, self.session_id, clock::now());
+            self.region.note_turn(self.session_id, clock::now());
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);
         let anticipating =

@@ -7,8 +7,8 @@
 
 use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;
-use crate::process;
-use crate::threads::{blocked, note_turn};
+use crate::threads::blocked;
+use crate::{process, served};
 use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
 use headworks_region::{Entered, Mode, PassReason, State, clock};
@@ -24,10 +24,10 @@ pub(super) fn received(
     let Some(region) = process::region() else { return };
     // Whether or not its requests are followed.
     if connection.is_left_alone() {
-        crate::locks::serves_unseen(region, session_id);
+        served::serves_unseen(region, session_id);
         return;
     }
-    crate::locks::serves(region, session_id);
+    served::serves(region, session_id);
     let Some(slot) = region.session(session_id) else { return };
     let (commands, passed) = inner.framing.commands();
     let fresh_passed = passed.wrapping_sub(inner.seen.1);
@@ -83,7 +83,7 @@ pub(super) fn sent(session_id: u32, inner: &mut Inner) {
     if holding.is_empty() && slot.state() != State::Idle {
         slot.served.turn_ended();
         if region.control.mode() != Mode::Enforce {
-            note_turn(region, session_id, clock::now());
+            region.note_turn(session_id, clock::now());
         }
         region.leave(session_id);
     }

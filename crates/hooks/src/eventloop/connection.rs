@@ -1,7 +1,6 @@
 //! One entry for each client's socket that may be in an epoll set.
 
 use super::framing::Framing;
-use super::section::TIMEOUT;
 use super::table::{Table, Zeroed};
 use crate::conn::DESCRIPTORS;
 use crate::declared_locks::DeclaredLock;
@@ -20,6 +19,10 @@ const TAG: u64 = 0xF17E_C0DE;
 /// Tries to take an entry that another thread uses, before that thread is assumed to have lost its
 /// processor.
 const SPINS: u32 = 1_000;
+
+/// Longest wait for an entry or the section of a set. Its holder makes no blocking call, but may
+/// have lost its processor.
+pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// Bits of a descriptor in a tag; the count has the rest of the lower half.
 const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();

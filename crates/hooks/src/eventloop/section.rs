@@ -1,7 +1,7 @@
 //! One entry for each epoll set: the lists of its sessions, and the critical section that guards
 //! them.
 
-use super::connection::{self, LoopConnection, QueueState};
+use super::connection::{self, LoopConnection, QueueState, TIMEOUT};
 use super::table::{Table, Zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
@@ -13,10 +13,6 @@ use headworks_region::thread::keeping_errno;
 const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
-
-/// Longest wait for the section or an entry. Its holder makes no blocking call, but may have lost
-/// its processor.
-pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no
 /// clients in it.

@@ -2,11 +2,11 @@
 
 use super::blocking;
 use super::connection::{self, Channel, Inner, LoopConnection, QueueState};
-use super::control::{self, Entry, way};
+use super::events::{self, Entry, IN, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists};
 use crate::peer::peer_of;
-use crate::{conn, identity::apply_identity, process, threads::note_turn};
+use crate::{conn, identity::apply_identity, process};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
@@ -14,8 +14,6 @@ use headworks_region::layout::{Counter, Region};
 use headworks_region::session::{Encryption, SessionSlot};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{PassReason, Pause, Protocol, State, clock, set_waker};
-
-const IN: u32 = libc::EPOLLIN as u32;
 
 /// `accept` returned a connection of a server whose event loops are followed from the first byte
 /// on.
@@ -51,7 +49,7 @@ pub(super) fn wake(session_id: u32) -> bool {
         return false;
     };
     if !set.is_mine() {
-        control::rearm(fd, connection);
+        events::rearm(fd, connection);
     } else if connection.queue_state() == QueueState::Held {
         Lists(set).put(fd, connection, QueueState::Granted);
     }
@@ -220,7 +218,7 @@ pub fn shutting_down(fd: i32, connection: &'static LoopConnection) {
     }
     region.cancel(session_id);
     if connection.queue_state() == QueueState::Held {
-        control::rearm(fd, connection);
+        events::rearm(fd, connection);
     }
 }
 
@@ -355,7 +353,7 @@ impl Turn<'_> {
     fn hold(&mut self) {
         (self.inner.waiting, self.inner.peeked) = (true, false);
         self.put(QueueState::Held);
-        control::hide(self.fd, self.connection);
+        events::hide(self.fd, self.connection);
         if self.inner.framing.looks_at_once() {
             self.peek();
         }
@@ -454,7 +452,7 @@ impl Turn<'_> {
         if fresh > 0 {
             self.slot.served.turn_ended();
             if self.region.control.mode() != Mode::Enforce {
-                note_turn(self.region, self.session_id, self.now);
+                self.region.note_turn(self.session_id, self.now);
             }
         }
     }

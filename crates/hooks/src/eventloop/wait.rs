@@ -1,7 +1,7 @@
 //! Operations before and after the server's call of `epoll_wait`.
 
 use super::connection::{self, LoopConnection, QueueState};
-use super::control::{Entry, READING, rearm, way};
+use super::events::{Entry, READING, rearm, way};
 use super::section::{self, Lists, Set};
 use super::turn::{Refused, Turn, has_more, turn};
 use crate::process;

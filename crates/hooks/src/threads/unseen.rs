@@ -9,8 +9,9 @@
 //!   read, and no answer was ever seen, the connection passes from then on ([`read`]).
 //! * A server whose reads the hooks do not see: its connections pass, and are counted.
 
-use super::{Followed, answers, never_hold, request_is_over};
+use super::{Followed, never_hold, request_is_over};
 use crate::conn::{Use, Work};
+use crate::served;
 use headworks_region::layout::Counter;
 use headworks_region::{Pause, State, clock};
 
@@ -65,7 +66,7 @@ pub(super) fn wrote(it: &Followed, mut inner: Use<'_>, bytes: usize) {
     if bytes == 0 {
         return;
     }
-    answers(it);
+    served::answers(it.region, it.slot);
     inner.generic.answer();
     let traffic = &mut inner.traffic;
     traffic.wrote(bytes);

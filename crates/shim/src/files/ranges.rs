@@ -1,7 +1,8 @@
 //! Calls on ranges of files, and on all of a file system at once.
 
-use super::{between, guarded, length, metadata, reading, write_or_commit};
+use super::{between, length, metadata, reading, write_or_commit};
 use crate::real;
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files;
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
@@ -19,7 +20,7 @@ pub(crate) fn allocating(
     let result = metadata(false, real);
     if result == 0 && mode & (MOVES | FREES) != 0 && files::is_on() {
         let bytes = if mode & MOVES != 0 { 0 } else { bytes };
-        guarded(|| files::freed(fd, offset, bytes));
+        guarded_under_io(|| files::freed(fd, offset, bytes));
     }
     result
 }
@@ -39,7 +40,7 @@ pub(crate) fn sync_range(
     let before = || files::before_writeback(fd, offset, bytes);
     let result = between(before, real, |call, _| files::leave(call));
     if result == 0 {
-        guarded(|| files::wrote_back(fd, offset, bytes));
+        guarded_under_io(|| files::wrote_back(fd, offset, bytes));
     }
     result
 }

@@ -1,8 +1,8 @@
 //! The C library's streams. They call its own `write` and `close`, which no hook sees.
 
-use super::guarded;
 use crate::real;
 use core::ffi::c_void;
+use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files::{self, unseen};
 use libc::{FILE, c_char, c_int, size_t};
 
@@ -19,7 +19,7 @@ unsafe extern "C" {
 unsafe fn put(stream: *mut FILE, bytes: usize) {
     if files::is_on() && unseen::counts(bytes) {
         // SAFETY: the caller's duty.
-        guarded(|| unseen::streamed(unsafe { fileno_unlocked(stream) }));
+        guarded_under_io(|| unseen::streamed(unsafe { fileno_unlocked(stream) }));
     }
 }
 
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
     // SAFETY: the stream is the caller's; it is not closed yet.
     if files::is_on() && !stream.is_null() && unsafe { __fwriting(stream) } != 0 {
         // SAFETY: as above.
-        guarded(|| unseen::closing(unsafe { fileno_unlocked(stream) }));
+        guarded_under_io(|| unseen::closing(unsafe { fileno_unlocked(stream) }));
     }
     // SAFETY: the argument is the caller's.
     unsafe { real::fclose(stream) }
