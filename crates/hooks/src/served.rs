@@ -1,7 +1,7 @@
-//! Whom each thread serves: for the scheduler of files, which lets go first what a client waits for.
+//! Whom each thread serves: the scheduler of files lets go first what a client waits for.
 //!
-//! The gate's hooks tell when a thread begins to serve a session. Without an I/O region
-//! nothing is noted.
+//! The gate's hooks tell when a thread begins to serve a session. Without an I/O region nothing is
+//! noted.
 
 use crate::files;
 use core::sync::atomic::Ordering::Relaxed;

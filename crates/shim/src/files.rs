@@ -4,7 +4,7 @@
 use crate::real;
 use core::ffi::{c_char, c_void};
 use headworks_hooks::barrier::guarded_under_io;
-use headworks_hooks::files::{self, Call, entries};
+use headworks_hooks::files::{self, Call, file_names};
 use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
 
 /// Makes a call between the operations before and after it.
@@ -91,7 +91,7 @@ pub(crate) unsafe fn opening(
 ) -> c_int {
     let may_change = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
     // SAFETY: the caller's duty.
-    let changes = || may_change && unsafe { entries::opening_changes(dir, path, flags) };
+    let changes = || may_change && unsafe { file_names::opening_changes(dir, path, flags) };
     let before = || if changes() { files::before_metadata(false) } else { None };
     let fd = between(before, real, |call, _| files::leave(call));
     files::forget(fd);
@@ -149,11 +149,11 @@ unsafe fn removing(dir: c_int, path: *const c_char, real: impl FnOnce() -> c_int
     let mut file = None;
     if files::is_on() {
         // SAFETY: the caller's duty.
-        guarded_under_io(|| file = unsafe { entries::named(dir, path) });
+        guarded_under_io(|| file = unsafe { file_names::named(dir, path) });
     }
     let result = metadata(false, real);
     if let Some(file) = file.filter(|_| result == 0) {
-        guarded_under_io(|| entries::removed(file));
+        guarded_under_io(|| file_names::removed(file));
     }
     result
 }
@@ -171,12 +171,12 @@ pub(crate) unsafe fn renaming(
     if files::is_on() {
         // SAFETY: the caller's duty.
         guarded_under_io(|| unsafe {
-            (file, over) = (entries::named(from_dir, from), entries::named(to_dir, to))
+            (file, over) = (file_names::named(from_dir, from), file_names::named(to_dir, to))
         });
     }
     let result = metadata(false, real);
     if let Some(file) = file.filter(|_| result == 0) {
-        guarded_under_io(|| entries::renamed(file, over));
+        guarded_under_io(|| file_names::renamed(file, over));
     }
     result
 }

@@ -9,7 +9,9 @@
 //! are given back at once, since no later event would do it. What the kernel accepted is charged
 //! afterwards, by the device's model, to the submitting thread ([`after`]).
 
-use super::{DIRECTORY, FILES, File, account, governed, leave, wait};
+use super::descriptors::{File, governed, is_directory};
+use super::writeback::wait;
+use super::{account, leave};
 use crate::process::own_pid;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use headworks_policy::Nanos;
@@ -66,11 +68,6 @@ pub fn before(parts: impl Iterator<Item = Part>) {
             return;
         }
     }
-}
-
-fn is_directory(fd: c_int) -> bool {
-    let word = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
-    word.is_some_and(|word| word.load(Relaxed) == DIRECTORY)
 }
 
 /// The kernel has accepted them.

@@ -4,7 +4,9 @@
 //! mapping dirtied. A mapping that `mremap` moved, or that found all slots in use, is not known:
 //! its `msync` passes.
 
-use super::{Call, CallKind, cache_state, governed};
+use super::descriptors::governed;
+use super::kernel::cache_state;
+use super::{Call, CallKind};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use headworks_policy::split::PAGE_BYTES;

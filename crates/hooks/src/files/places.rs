@@ -1,6 +1,7 @@
 //! Where on the device a file's pages lie: the kernel is asked for its extents.
 
-use super::{File, status};
+use super::descriptors::File;
+use super::status;
 use core::ffi::c_int;
 use headworks_policy::split::Account;
 use headworks_region::clock;

@@ -11,10 +11,9 @@
 //! when a stream is closed, `cachestat` tells which pages are dirty ([`before_sync_of`],
 //! [`closing`]). They are charged to the thread that calls.
 
-use super::{
-    File, after_write, before_write, cache_state, forget, governed_after_check, is_background,
-    leave, places, status,
-};
+use super::descriptors::{File, forget, governed_after_check};
+use super::kernel::{self, cache_state};
+use super::{after_write, before_write, is_background, leave, places, status};
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
@@ -115,9 +114,7 @@ pub fn streamed(fd: c_int) {
     let counted = thread::with(|words| words.streamed.replace(0));
     let Some(file) = governed_after_check(fd).filter(|file| !file.direct) else { return };
     let Some(reached) = usize::try_from(fd).ok().and_then(|fd| REACHED.get(fd)) else { return };
-    // SAFETY: asks for the position, and changes nothing.
-    let at = keeping_errno(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
-    let Ok(at) = u64::try_from(at) else { return };
+    let Ok(at) = u64::try_from(kernel::position(fd)) else { return };
     let place = |at: u64| u64::from(file.slot) << 32 | (at / PAGE_BYTES) & u64::from(u32::MAX);
     let last = reached.swap(place(at), Relaxed);
     let from = match last.checked_sub(place(0)).map(|page| page * PAGE_BYTES) {
