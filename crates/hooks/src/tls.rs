@@ -2,10 +2,10 @@
 //! conversation.
 //!
 //! The life of an encrypted connection. The client asks for TLS in plain text, and the session
-//! becomes [`opaque`](crate::mysql::Session::opaque). From then on its [`Channel`](crate::channel::Channel) is
-//! *awaited*.
-//! Either the server passes the descriptor to a TLS library that it is linked to, which a hook sees
-//! ([`begins`]). Or encrypted bytes arrive at `recv` first, so the library is part of the server.
+//! becomes [`opaque`](crate::mysql::Session::opaque). From then on its channel is *awaited*
+//! ([`crate::channel`]). Either the server passes the descriptor to a TLS library that it is linked
+//! to, which a hook sees ([`begins`]). Or encrypted bytes arrive at `recv` first, so the library is
+//! part of the server.
 //!
 //! In the first case the session goes on inside TLS, fed by `SSL_read` and `SSL_write`, and the
 //! socket's own bytes are ignored. A request is held before `SSL_read` returns it, never in the
