@@ -38,7 +38,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use descriptors::{File, governed, governed_after_check};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, SMALL_BYTES, SplitKind, Urgency};
+use headworks_policy::split::{Account, SMALL_BYTES, Urgency};
 use headworks_region::clock;
 use headworks_region::io::tally::Unmarked;
 use headworks_region::io::{CallKind, IoRegion, Ticket};
@@ -52,7 +52,7 @@ static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static IoRegion) {
     // This program may have taken the place of another one, whose main thread was held.
-    region.begins_anew(thread_id());
+    region.program_begins(thread_id());
     REGION.store(core::ptr::from_ref(region).cast_mut(), Release);
 }
 
@@ -82,7 +82,7 @@ pub fn watches_reads() -> bool {
 }
 
 fn kind_of_read(region: &IoRegion) -> Option<CallKind> {
-    [CallKind::ReadCall, CallKind::Read].into_iter().find(|kind| region.holds(*kind))
+    [CallKind::ReadCall, CallKind::Read].into_iter().find(|kind| region.control.hears(*kind))
 }
 
 /// The calling thread's account.
@@ -150,7 +150,7 @@ pub fn before_write(fd: c_int, bytes: usize, commits: bool) -> Option<Call> {
         true => CallKind::WriteDirect,
         false => CallKind::Write,
     };
-    if file.region.holds(kind) {
+    if file.region.control.hears(kind) {
         call.enter(kind, fd, bytes as u64);
     }
     Some(call)
@@ -204,10 +204,10 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
 /// A thread is about to begin the writeback of a range. If the scheduler wants it, the call waits
 /// like an `fsync` until the file's dirty pieces are written back in their turn.
 pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
-    let region = region().filter(|region| region.holds(CallKind::WriteRange))?;
+    let region = region().filter(|region| region.control.hears(CallKind::WriteRange))?;
     let file = governed_after_check(fd)?;
     let mut call = Call::of(file);
-    if region.control.kind() == SplitKind::Rcp && !is_background(region, call.account) {
+    if region.control.kind().puts_clients_first() && !is_background(region, call.account) {
         return None;
     }
     keeping_errno(|| unseen::before_sync_of(file, call.account, fd, range(offset, bytes)));
@@ -254,7 +254,7 @@ fn range(offset: i64, bytes: i64) -> (u64, u64) {
 pub fn before_metadata(directory: bool) -> Option<Call> {
     let region = region().filter(|region| region.control.is_on())?;
     let kind = if directory { CallKind::MakeDirectory } else { CallKind::Create };
-    if !region.holds(kind) {
+    if !region.control.hears(kind) {
         return None;
     }
     let mut call = Call::without_file(region);
@@ -269,11 +269,13 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
     let file = governed(fd)?;
     let asks = || {
         // Streams of clients never wait, and each question would set the background back.
-        file.region.control.kind() != SplitKind::Rcp
+        !file.region.control.kind().puts_clients_first()
             || is_background(file.region, account(file.region))
     };
     let kind = match kind {
-        CallKind::Read if file.streams && file.region.holds(CallKind::ReadStream) && asks() => {
+        CallKind::Read
+            if file.streams && file.region.control.hears(CallKind::ReadStream) && asks() =>
+        {
             CallKind::ReadStream
         }
         kind => kind,

@@ -19,11 +19,11 @@ pub(crate) fn serves_clients() {
 }
 
 #[inline]
-fn marks(ground: u8) {
+fn marks(role: u8) {
     thread::with(|words| {
-        let own = words.ground.get();
+        let own = words.role.get();
         if own != thread::DECLARED_FOREGROUND && own != thread::DECLARED_BACKGROUND {
-            words.ground.set(ground);
+            words.role.set(role);
         }
     });
 }
@@ -66,8 +66,8 @@ pub(crate) fn serves_none() {
         words.session.set(0);
         words.background.set(false);
         words.class.set(0);
-        if words.ground.get() == thread::SERVES_UNSEEN {
-            words.ground.set(thread::SERVES_CLIENTS);
+        if words.role.get() == thread::SERVES_UNSEEN {
+            words.role.set(thread::SERVES_CLIENTS);
         }
     });
 }
@@ -97,7 +97,7 @@ pub(crate) fn answers(region: &Region, slot: &SessionSlot) {
 /// In the child after `fork`: what was declared for its parent's thread does not hold for it.
 pub fn forked() {
     thread::with(|words| {
-        words.ground.set(0);
+        words.role.set(0);
         words.session.set(0);
         words.background.set(false);
         words.class.set(0);
@@ -107,8 +107,8 @@ pub fn forked() {
 
 /// The program declares whether clients wait for the calling thread.
 pub fn says_foreground(foreground: bool) {
-    let ground = if foreground { thread::DECLARED_FOREGROUND } else { thread::DECLARED_BACKGROUND };
-    thread::with(|words| words.ground.set(ground));
+    let role = if foreground { thread::DECLARED_FOREGROUND } else { thread::DECLARED_BACKGROUND };
+    thread::with(|words| words.role.set(role));
 }
 
 #[cfg(test)]
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn a_child_does_not_take_over_what_was_declared_for_its_parent() {
-        let ground = || thread::with(|words| words.ground.get());
+        let role = || thread::with(|words| words.role.get());
         serves_clients();
-        assert_eq!(ground(), thread::SERVES_CLIENTS);
+        assert_eq!(role(), thread::SERVES_CLIENTS);
         forked();
-        assert_eq!(ground(), 0);
+        assert_eq!(role(), 0);
         // A declaration of the program stands above what is seen.
         says_foreground(false);
         serves_clients();
-        assert_eq!(ground(), thread::DECLARED_BACKGROUND);
+        assert_eq!(role(), thread::DECLARED_BACKGROUND);
     }
 }

@@ -83,6 +83,7 @@
 //! ```
 
 pub mod afq;
+pub mod call_kind;
 pub mod cause;
 pub mod cost;
 pub mod deadline;
@@ -96,6 +97,7 @@ pub mod trust;
 mod waiting;
 
 pub use afq::Afq;
+pub use call_kind::CallKind;
 pub use cause::CauseSet;
 pub use cost::DeviceCost;
 pub use deadline::Deadline;

@@ -11,7 +11,7 @@ use core::cell::Cell;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Words {
-    /// Its id; zero until somebody asked for it.
+    /// Its id; zero until it is asked for.
     pub(crate) id: Cell<u32>,
     /// It is inside a hook.
     pub in_hook: Cell<bool>,
@@ -20,7 +20,7 @@ pub struct Words {
     /// Its account for I/O, if that account names it.
     pub account: Cell<u16>,
     /// What is known of it: one of the constants below, or zero.
-    pub ground: Cell<u8>,
+    pub role: Cell<u8>,
     /// The session that it serves, or served last, is of a background class.
     pub background: Cell<bool>,
     /// The class of that session, plus one; zero for none.
@@ -33,7 +33,7 @@ pub struct Words {
     pub streamed: Cell<u32>,
 }
 
-/// In [`Words::ground`]: the program said (`headworks_foreground`) that clients wait for it.
+/// In [`Words::role`]: the program said (`headworks_foreground`) that clients wait for it.
 pub const DECLARED_FOREGROUND: u8 = 1;
 /// The program said that they do not.
 pub const DECLARED_BACKGROUND: u8 = 2;
@@ -90,7 +90,7 @@ mod place {
                 in_hook: Cell::new(false),
                 serving: Cell::new(0),
                 account: Cell::new(0),
-                ground: Cell::new(0),
+                role: Cell::new(0),
                 background: Cell::new(false),
                 class: Cell::new(0),
                 blocks_read: Cell::new(0),

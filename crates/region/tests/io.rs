@@ -5,8 +5,8 @@ use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS, Urgency};
 use headworks_region::clock;
 use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
-    Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Names, Order, Piece, Subject, Ticket,
-    Written,
+    Blocker, CallKind, Foreground, IoMapping, IoRegion, IoRule, Names, Order, Piece, Subject,
+    Ticket, Written,
 };
 use headworks_region::text::Text;
 use headworks_region::{lock, thread};
@@ -38,7 +38,7 @@ fn limit(region: &IoRegion, bytes_per_s: u64) {
         level: None,
         rate: bytes_per_s,
         burst: 1,
-        ground: Ground::Unknown,
+        foreground: Foreground::ByGate,
     }]);
 }
 
@@ -410,7 +410,7 @@ fn background(region: &IoRegion) {
         level: None,
         rate: 0,
         burst: 0,
-        ground: Ground::Background,
+        foreground: Foreground::No,
     }]);
 }
 
@@ -539,7 +539,7 @@ fn a_client_that_waits_for_work_is_not_stuck() {
     let (region, client, thread) = held_beside_a_client();
     // A thread between two connections.
     region.control.gate_learns();
-    thread::with(|words| words.ground.set(thread::SERVES_CLIENTS));
+    thread::with(|words| words.role.set(thread::SERVES_CLIENTS));
     region.blocks(client, Blocker::Condition, None, false);
     std::thread::sleep(Duration::from_millis(400));
     assert!(!thread.is_finished(), "the call goes on though nobody waits for it");
@@ -661,7 +661,7 @@ fn a_file_follows_other_rules_and_another_name() {
             level: None,
             rate: 0,
             burst: 0,
-            ground: Ground::Unknown,
+            foreground: Foreground::ByGate,
         }]);
     };
     let named = |name: &'static str| {
@@ -690,7 +690,7 @@ fn a_program_that_begins_in_a_held_thread_takes_nobodys_room() {
         let ticket = region.enter(CallKind::Fsync, me, at, 4096);
         assert!(region.is_admitted(&ticket));
     }
-    region.begins_anew(headworks_region::lock::thread_id());
+    region.program_begins(headworks_region::lock::thread_id());
     std::thread::sleep(Duration::from_millis(600));
     region.tidy();
     let ticket = region.enter(CallKind::Fsync, me, at, 4096);
@@ -708,7 +708,7 @@ fn of_a_threads_deadline_and_a_files_the_shorter_holds() {
         level: None,
         rate: 0,
         burst: 0,
-        ground: Ground::Unknown,
+        foreground: Foreground::ByGate,
     };
     region.set_rules(&[
         rule(Subject::File, b"/data/1", 20),
@@ -753,7 +753,7 @@ fn a_threads_deadline_is_one_of_its_fsyncs_only() {
         level: None,
         rate: 0,
         burst: 0,
-        ground: Ground::Unknown,
+        foreground: Foreground::ByGate,
     }]);
     let me = account(region, "backup");
     let ticket = region.enter(CallKind::Write, me, file(region, 3), 4096);

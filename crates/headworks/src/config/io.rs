@@ -5,7 +5,7 @@ use super::schema::{IoFileSection, IoSection, IoThreadSection, Words};
 use super::validate::{choice, number, text, within};
 use headworks_policy::Nanos;
 use headworks_policy::split::SplitKind;
-use headworks_region::io::{Ground, IoRegion, IoRule, RULES, Subject};
+use headworks_region::io::{Foreground, IoRegion, IoRule, RULES, Subject};
 use headworks_region::text::Text;
 use toml::Spanned;
 
@@ -124,7 +124,7 @@ const EMPTY: IoRule = IoRule {
     level: None,
     rate: 0,
     burst: 0,
-    ground: Ground::Unknown,
+    foreground: Foreground::ByGate,
 };
 
 /// What sections say of threads, and where each of them begins.
@@ -155,14 +155,14 @@ pub(crate) fn threads(
         let level = number("priority", &thread.priority, place)?.map(|level| level as u8);
         let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
         let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
-        let ground = match thread.foreground {
-            None => Ground::Unknown,
-            Some(true) => Ground::Foreground,
-            Some(false) => Ground::Background,
+        let foreground = match thread.foreground {
+            None => Foreground::ByGate,
+            Some(true) => Foreground::Yes,
+            Some(false) => Foreground::No,
         };
         let deadline = thread.fsync_ms.as_ref().map(|ms| deadline(ms, place)).transpose()?;
         let deadline = deadline.unwrap_or_default();
-        let rule = IoRule { subject, pattern, deadline, level, rate, burst, ground };
+        let rule = IoRule { subject, pattern, deadline, level, rate, burst, foreground };
         rules.push((at, rule));
     }
     Ok(rules)

@@ -2,7 +2,7 @@
 
 use super::state::{Account, Files};
 use super::{unheld, waits};
-use crate::render::printable;
+use headworks_console::printable;
 use headworks_console::{Column, Sheet};
 use headworks_policy::split::SplitKind;
 use std::cmp::Reverse;

@@ -3,7 +3,7 @@
 use super::{unheld, unseen, waits};
 use crate::instance::Instance;
 use headworks_region::clock;
-use headworks_region::io::criticality::BLOCKER_NAMES;
+use headworks_region::io::BLOCKER_NAMES;
 use headworks_region::io::{IoMapping, RULES};
 use serde::Serialize;
 use std::collections::BTreeMap;

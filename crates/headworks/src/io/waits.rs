@@ -2,7 +2,7 @@
 
 use crate::cli::IoWaits;
 use crate::instance::Instance;
-use crate::render::{duration, printable};
+use headworks_console::{duration, printable};
 use anyhow::Result;
 use headworks_region::clock;
 use headworks_region::io::IoMapping;

@@ -3,7 +3,7 @@
 use super::{Profile, Profiles};
 use crate::cli::ProfileCommand;
 use anyhow::Result;
-use headworks_region::io::{Ground, Subject};
+use headworks_region::io::{Foreground, Subject};
 use std::fmt::Write;
 
 /// Carries out the command.
@@ -81,8 +81,8 @@ fn text(profile: &Profile) -> String {
     }
     for rule in &profile.io {
         let pattern = rule.pattern.to_display();
-        rows.push(match (rule.subject, rule.ground) {
-            (Subject::Thread, Ground::Background) => ("background", pattern),
+        rows.push(match (rule.subject, rule.foreground) {
+            (Subject::Thread, Foreground::No) => ("background", pattern),
             (Subject::Thread, _) => ("foreground", pattern),
             _ => ("fsyncs of", format!("{pattern} within {}", rule.deadline)),
         });

@@ -139,7 +139,7 @@ impl Gate {
 }
 
 #[test]
-fn after_a_reload_another_class_or_target_begins_anew() {
+fn after_a_reload_another_class_or_target_program_begins() {
     let late = [(DEFAULT, 10), (CHECKOUT, 500)];
     let mut gate = Gate::new(100);
     gate.windows(4, &late);

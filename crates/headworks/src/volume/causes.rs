@@ -16,7 +16,6 @@
 use crate::instance::Instance;
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request, SECTOR_BYTES, SchedulerKind};
-use headworks_policy::split::SplitKind;
 use headworks_region::clock;
 use headworks_region::io::{Awaited, IoMapping};
 use headworks_volume::engine::Causes;
@@ -135,7 +134,7 @@ impl State {
     fn refresh(&mut self, now: Nanos) {
         if now.since(self.looked) >= LOOK_EVERY {
             self.looked = now;
-            let region = self.region().filter(|region| region.control.kind() == SplitKind::Rcp);
+            let region = self.region().filter(|region| region.control.kind().puts_clients_first());
             self.see(region.map(|region| region.awaited()).unwrap_or_default());
         }
     }
@@ -169,7 +168,7 @@ impl Causes for Link {
             if owner.is_some() { &mut state.figures.known } else { &mut state.figures.unknown };
         *count += 1;
         match self.scheduler {
-            SchedulerKind::Rcp if region.control.kind() == SplitKind::Rcp => {
+            SchedulerKind::Rcp if region.control.kind().puts_clients_first() => {
                 request.cause = owner.map_or(UNMARKED, |owner| u32::from(owner.file) + 1);
                 request.sync = state.is_awaited(request.cause);
                 state.figures.awaited += u64::from(request.sync);

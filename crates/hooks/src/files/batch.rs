@@ -48,13 +48,13 @@ pub fn before(parts: impl Iterator<Item = Part>) {
             continue;
         };
         let kind = match part.kind {
-            CallKind::Read if file.region.holds(CallKind::ReadCall) => CallKind::ReadCall,
+            CallKind::Read if file.region.control.hears(CallKind::ReadCall) => CallKind::ReadCall,
             // Their ends are not seen, so that nothing can be paced by them.
             CallKind::Write if file.commits && part.bytes <= SMALL_BYTES => continue,
             CallKind::Write if file.direct => CallKind::WriteDirect,
             kind => kind,
         };
-        if !file.region.holds(kind) {
+        if !file.region.control.hears(kind) {
             continue;
         }
         let own = account(file.region);

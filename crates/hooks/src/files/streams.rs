@@ -24,7 +24,8 @@ pub(super) fn note(file: File, fd: c_int, offset: Option<i64>, bytes: u64, took:
         // have made the kernel read ahead.
         slow = reads_from_device().unwrap_or(slow);
     }
-    let in_sequence = file.region.holds(CallKind::ReadStream) && is_in_sequence(fd, offset, bytes);
+    let in_sequence =
+        file.region.control.hears(CallKind::ReadStream) && is_in_sequence(fd, offset, bytes);
     if slow != file.missed || file.streams {
         file.word.update(|known| known.after_read(slow, in_sequence, bytes));
     }

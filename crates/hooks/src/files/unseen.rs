@@ -17,7 +17,7 @@ use super::{after_write, before_write, is_background, leave, places, status};
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, PAGE_BYTES, PIECE_BYTES, SplitKind};
+use headworks_policy::split::{Account, PAGE_BYTES, PIECE_BYTES};
 use headworks_region::clock;
 use headworks_region::thread::{self, keeping_errno};
 use libc::c_int;
@@ -47,7 +47,7 @@ static REACHED: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIP
 pub(super) fn before_sync_of(file: File, account: Account, fd: c_int, range: (u64, u64)) {
     let state = file.region.file_state(file.slot).unwrap_or_default();
     let background =
-        file.region.control.kind() == SplitKind::Rcp && is_background(file.region, account);
+        file.region.control.kind().puts_clients_first() && is_background(file.region, account);
     if background {
         find(file, account, fd, range);
     } else if state.pages == 0 || state.mapped != 0 {

@@ -6,13 +6,20 @@
 //! ran another program by `exec` is on its own: it goes on being held when the shell that started
 //! it has ended.
 
-use super::pages::returned;
-use super::{FREE, Guarded, IoRegion, NO_THREAD, RUNNING, STATE, SUSPECT_AFTER, Task, WAITING};
+use super::layout::{FREE, Guarded, IoRegion, RUNNING, WAITING};
+use super::tasks::returned;
 use crate::clock;
 use crate::lock::thread_exists;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
+use headworks_policy::split::{Account, Task};
+
+/// Larger than the number of any thread.
+pub(super) const NO_THREAD: u32 = 1 << 30;
+
+/// A task that runs for so long may have lost its thread.
+pub(super) const SUSPECT_AFTER: Nanos = Nanos::from_millis(500);
 
 /// This process was forked, and none of its calls has been held.
 const NOT_NOTED: u32 = u32::MAX;
@@ -44,7 +51,7 @@ impl IoRegion {
     /// Takes back what threads had that are dead.
     pub(super) fn reap(&self, guarded: &mut Guarded, now: Nanos) {
         for (at, slot) in self.tasks.iter().enumerate() {
-            let state = slot.word.load(Relaxed) & STATE;
+            let state = slot.state();
             let since = Nanos(slot.since_ns.load(Relaxed));
             if state == FREE
                 || now.since(since) < SUSPECT_AFTER
@@ -62,9 +69,19 @@ impl IoRegion {
         }
     }
 
+    /// The scheduler forgets accounts for which others wait in vain: their threads have ended. Says
+    /// whether there were any.
+    pub(super) fn forget_ended(&self, guarded: &mut Guarded, now: Nanos) -> bool {
+        let lives = |account: Account| {
+            let slot = self.accounts.get(usize::from(account));
+            slot.is_none_or(|slot| thread_exists(slot.tid.load(Relaxed)))
+        };
+        guarded.split.scheduler().forget_ended(now, &lives)
+    }
+
     /// A program begins in this thread after `exec`. Calls that the program before it had not ended
     /// are given up: their end will not be reported.
-    pub fn begins_anew(&self, tid: u32) {
+    pub fn program_begins(&self, tid: u32) {
         for slot in self.tasks.iter().filter(|slot| slot.tid.load(Relaxed) == tid) {
             slot.tid.store(NO_THREAD, Relaxed);
         }

@@ -1,10 +1,13 @@
 //! Making, finding and mapping an I/O region.
 
-use super::{IoRegion, MAGIC};
+use super::layout::IoRegion;
 use crate::map::{Descriptor, RegionError, create_file, is_another, map, own_pid_ns};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use headworks_policy::layout::Layout;
+
+/// First bytes of every I/O region.
+const MAGIC: u64 = u64::from_le_bytes(*b"hdwrkio\x01");
 
 const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE;
 

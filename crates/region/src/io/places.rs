@@ -9,7 +9,7 @@
 //! A volume says that it [watches](Places::watch). From then on each write that makes pages dirty
 //! [marks](Places::mark) where they lie on the device, for which the kernel is asked. The volume
 //! looks its requests up by their place ([`Places::of`]). Whether somebody waits for them is a
-//! question of the moment: [`IoRegion::awaited`].
+//! question of the moment: [`super::IoRegion::awaited`].
 //!
 //! # Invariants
 //! A mark is one word, so that it is never torn. Marks overwrite each other, and outlive the file
@@ -19,11 +19,10 @@
 //! 8 bytes for 16 KiB of the device, 512 KiB in all: 1 GiB of places. Two places overwrite each
 //! other's marks if they are a multiple of that apart.
 
-use super::{CallKind, FILES, FREE, IoRegion, PASSED, RUNNING, STATE};
-use crate::clock;
+use super::tally::FILES;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
-use headworks_policy::split::{ACCOUNTS, Account, Urgency};
+use headworks_policy::split::{ACCOUNTS, Account};
 
 /// Bytes that a mark covers.
 const PLACE_BYTES: u64 = 16 << 10;
@@ -139,7 +138,7 @@ impl Awaited {
         awaited
     }
 
-    fn insert(&mut self, file: usize) {
+    pub(super) fn insert(&mut self, file: usize) {
         self.any = true;
         // A call without a file concerns the journal.
         if let Some(word) = self.files.get_mut(file / 64) {
@@ -156,41 +155,6 @@ impl Awaited {
     /// Whether clients wait for any.
     pub fn any(&self) -> bool {
         self.any
-    }
-}
-
-impl IoRegion {
-    /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
-    /// them or make them durable. A call that passed counts as a client's, and so does one whose
-    /// thread inherits. Does not lock.
-    pub fn awaited(&self) -> Awaited {
-        let mut awaited = Awaited::default();
-        let now = clock::now();
-        let inherits = |account: u32| {
-            let account = self.accounts.get(account as usize);
-            account.is_some_and(|account| account.inherits_until_ns.load(Relaxed) > now.0)
-        };
-        for slot in &self.tasks {
-            let state = slot.word.load(Relaxed) & STATE;
-            if state == FREE {
-                continue;
-            }
-            let writes = matches!(
-                CallKind::from_word(slot.kind.load(Relaxed)),
-                CallKind::Write
-                    | CallKind::WriteDirect
-                    | CallKind::Fsync
-                    | CallKind::Commit
-                    | CallKind::Create
-                    | CallKind::MakeDirectory
-            );
-            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
-            let goes_on = state == RUNNING && inherits(slot.account.load(Relaxed));
-            if writes && (state == PASSED || urgency == Urgency::Critical || goes_on) {
-                awaited.insert(slot.file.load(Relaxed) as usize);
-            }
-        }
-        awaited
     }
 }
 

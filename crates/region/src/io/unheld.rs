@@ -1,6 +1,5 @@
 //! I/O that no hook can hold, so that it can be reported.
 
-use super::IoRegion;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Processes with rings that are told apart.
@@ -48,19 +47,5 @@ impl Unheld {
     pub fn rings(&self, pid: u32) -> u32 {
         let words = self.rings.iter().map(|slot| slot.load(Relaxed));
         words.filter(|word| (word >> 32) as u32 == pid).map(|word| word as u32).sum()
-    }
-}
-
-impl IoRegion {
-    /// A file was mapped, shared and writable.
-    pub fn mapped(&self, file: u16) {
-        self.locked(|guarded| {
-            if let Some(state) = guarded.tally.state_mut(usize::from(file))
-                && state.mapped == 0
-            {
-                state.mapped = 1;
-                self.unheld.mapped_files.fetch_add(1, Relaxed);
-            }
-        });
     }
 }

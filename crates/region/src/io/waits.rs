@@ -1,30 +1,28 @@
 //! What clients wait for while their requests are served: time by cause, and a record of each long
 //! wait.
 //!
-//! A thread that serves a client's request waits for locks, and for calls on files. Each such wait
-//! counts with its cause. One of [`LONG`] and more leaves a record: for what, who held it, and what
-//! the scheduler did about it.
+//! A thread that serves a client's request waits for locks, and for calls on files. Such waits are
+//! counted by cause. One of at least [`LONG`] leaves a record: for what, who held it, and what the
+//! scheduler did about it.
 
-use super::criticality::{BLOCKERS, Blocker};
-use super::{CallKind, IoRegion, SplitKind, Ticket};
+use super::notes::BLOCKERS;
 use crate::ring::{Record, Ring, halves, joined};
 use crate::text::{TEXT_BYTES, Text};
-use crate::{clock, thread};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
-use headworks_policy::split::Account;
+use headworks_policy::split::CallKind;
 
 /// A wait of this length and more leaves a record.
 pub const LONG: Nanos = Nanos::from_millis(10);
 
 /// A call that takes less has not waited for the device.
-const SHORTEST: Nanos = Nanos::from_micros(100);
+pub(super) const SHORTEST: Nanos = Nanos::from_micros(100);
 
 /// Records that are kept.
 const RECORDS: usize = 1024;
 
-/// Kinds of causes: the first are those of [`Blocker`].
+/// Kinds of causes: the first are those of [`super::Blocker`].
 pub const CAUSES: usize = BLOCKERS + 4;
 
 /// Their names, by number.
@@ -42,7 +40,8 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
     "directory entry",
 ];
 
-fn cause_of(kind: CallKind) -> usize {
+/// The cause of a wait for a call.
+pub(super) fn cause_of(kind: CallKind) -> usize {
     BLOCKERS
         + match kind {
             CallKind::Write | CallKind::WriteDirect => 0,
@@ -144,82 +143,13 @@ pub struct ClientWaits {
 
 headworks_policy::layout!(ClientWaits { count, ns, long });
 
-impl IoRegion {
-    /// Whether the calling thread, whose account this is, serves a client itself. A thread that
-    /// inherits does not count: the client's own thread does.
-    fn serves_client(&self, account: Account) -> bool {
-        match self.control.kind() {
-            SplitKind::Rcp => self.is_foreground(account),
-            _ => thread::with(|words| words.session.get() != 0),
-        }
-    }
-
-    fn note_wait(&self, cause: usize, wait: ClientWait, of: impl FnOnce() -> Text) {
-        self.waits.count[cause].fetch_add(1, Relaxed);
-        self.waits.ns[cause].fetch_add(wait.took.0, Relaxed);
+impl ClientWaits {
+    /// A wait is over. `of` is asked if it was long.
+    pub(super) fn note(&self, wait: ClientWait, of: impl FnOnce() -> Text) {
+        self.count[wait.cause as usize].fetch_add(1, Relaxed);
+        self.ns[wait.cause as usize].fetch_add(wait.took.0, Relaxed);
         if wait.took >= LONG {
-            let cause = cause as u32;
-            self.waits.long.push(&ClientWait { cause, of: of(), ..wait });
-        }
-    }
-
-    fn wait_of(&self, account: Account, began: Nanos, took: Nanos) -> ClientWait {
-        let thread =
-            self.accounts.get(usize::from(account)).map_or(0, |slot| slot.tid.load(Relaxed));
-        ClientWait {
-            number: 0,
-            session: thread::with(|words| words.session.get()).checked_sub(1),
-            thread,
-            cause: 0,
-            holder: 0,
-            done: 0,
-            began,
-            took,
-            held: Nanos(0),
-            of: Text::EMPTY,
-        }
-    }
-
-    /// The calling thread has waited for a lock or its like since `began`.
-    pub(super) fn note_lock_wait(
-        &self,
-        account: Account,
-        cause: usize,
-        began: Nanos,
-        holder: u32,
-        done: u32,
-    ) {
-        let serves = thread::with(|words| words.serving.get() != 0);
-        let idle = cause == Blocker::Condition as usize && !serves;
-        if cause >= BLOCKERS || idle || !self.serves_client(account) {
-            return;
-        }
-        let wait = self.wait_of(account, began, clock::now().since(began));
-        self.note_wait(cause, ClientWait { holder, done, ..wait }, || {
-            let slot = self.account_of(holder).and_then(|at| self.accounts.get(usize::from(at)));
-            slot.map_or(Text::EMPTY, |slot| slot.name.get())
-        });
-    }
-
-    /// A call of the calling thread is over.
-    pub(super) fn note_call_wait(&self, ticket: &Ticket, now: Nanos) {
-        let took = now.since(ticket.entered);
-        if took < SHORTEST || !self.serves_client(ticket.call.account) {
-            return;
-        }
-        let wait = self.wait_of(ticket.call.account, ticket.entered, took);
-        let held = ticket.admitted.since(ticket.entered);
-        self.note_wait(cause_of(ticket.kind), ClientWait { held, ..wait }, || {
-            let name = self.names.get(ticket.call.file as usize);
-            name.map_or(Text::EMPTY, |name| name.get())
-        });
-    }
-
-    /// The calling thread read from the device without having asked.
-    pub(super) fn note_read_wait(&self, account: Account, now: Nanos, took: Nanos) {
-        if took >= SHORTEST && self.serves_client(account) {
-            let wait = self.wait_of(account, Nanos(now.0.saturating_sub(took.0)), took);
-            self.note_wait(cause_of(CallKind::Read), wait, || Text::EMPTY);
+            self.long.push(&ClientWait { of: of(), ..wait });
         }
     }
 }

@@ -1,0 +1,149 @@
+//! Which account a thread has: it claims one at its first call, and the rules set it.
+
+use super::layout::{Guarded, IoRegion};
+use super::rules::{Names, RULES, Subject};
+use crate::lock::{thread_exists, thread_id};
+use crate::{clock, thread};
+use core::sync::atomic::Ordering::Relaxed;
+use headworks_policy::Nanos;
+use headworks_policy::split::{ACCOUNTS, Account, USUAL_LEVEL};
+
+/// The first account of a thread.
+const FIRST_THREAD: usize = RULES + 1;
+
+/// When all accounts are in use, nobody looks for one of a dead thread for so long.
+const FULL_FOR: Nanos = Nanos::from_millis(1_000);
+
+impl IoRegion {
+    /// The calling thread's account. `names` is asked only when it is new, serves another class, or
+    /// the rules have changed.
+    pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
+        let me = thread_id();
+        let version = self.rules.version();
+        let last = thread::with(|words| words.account.get());
+        let class = match self.rules.speaks_of(Subject::Class) {
+            true => thread::with(|words| words.class.get()),
+            false => 0,
+        };
+        let own = self.accounts.get(usize::from(last)).filter(|slot| slot.tid.load(Relaxed) == me);
+        if own.is_some_and(|slot| {
+            slot.rules.load(Relaxed) == version && slot.class.load(Relaxed) == u32::from(class)
+        }) {
+            return last;
+        }
+        if own.is_none() && self.accounts_are_full() {
+            return 0;
+        }
+        let names = names();
+        let Some(found) = self.locked(|guarded| self.claim_account(guarded, me, last, &names))
+        else {
+            return if own.is_some() { last } else { 0 };
+        };
+        if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
+            slot.class.store(class.into(), Relaxed);
+        }
+        thread::with(|words| words.account.set(found));
+        found
+    }
+
+    fn claim_account(
+        &self,
+        guarded: &mut Guarded,
+        me: u32,
+        last: Account,
+        names: &Names,
+    ) -> Account {
+        let (name, title) = (names.name.bytes(), names.title.bytes());
+        let own = |at: usize| self.accounts[at].tid.load(Relaxed) == me;
+        let threads = FIRST_THREAD..ACCOUNTS;
+        let at = if threads.contains(&usize::from(last)) && own(usize::from(last)) {
+            Some(usize::from(last))
+        } else {
+            let count = ACCOUNTS - FIRST_THREAD;
+            let begin = guarded.next_account as usize % count;
+            let in_turn = |step: usize| FIRST_THREAD + (begin + step) % count;
+            // One that it lost sight of, because the lock was busy.
+            let known = self.account_of(me).map(usize::from).filter(|at| threads.contains(at));
+            let unused = |at: &usize| self.accounts[*at].tid.load(Relaxed) == 0;
+            let free = known.or_else(|| (0..count).map(in_turn).find(unused));
+            // Threads end without a word: their accounts are looked for when all are in use.
+            let ended = |at: &usize| !thread_exists(self.accounts[*at].tid.load(Relaxed));
+            let free = free.or_else(|| match self.accounts_are_full() {
+                true => None,
+                false => (0..count).map(in_turn).find(ended),
+            });
+            guarded.next_account =
+                free.map_or(guarded.next_account, |at| (at - FIRST_THREAD + 1) as u32);
+            free
+        };
+        let Some(at) = at else {
+            if !self.accounts_are_full() {
+                self.control.accounts_full.fetch_add(1, Relaxed);
+                let until = clock::now() + FULL_FOR;
+                self.control.accounts_full_until_ns.store(until.0, Relaxed);
+            }
+            return 0;
+        };
+        let slot = &self.accounts[at];
+        if slot.tid.load(Relaxed) != me {
+            // A name that is the program's own says less than a title that was set.
+            let first = title.split(|byte| *byte == b' ').next().unwrap_or(title);
+            let program = first.rsplit(|byte| *byte == b'/').next().unwrap_or(first);
+            let own_name = !name.is_empty() && !program.starts_with(name);
+            self.forget_wait(slot);
+            slot.reset(me, if own_name || title.is_empty() { name } else { title });
+            self.inherit_at_first(me, slot);
+            guarded.split.scheduler().forget_account(at as Account);
+        }
+        slot.rules.store(self.rules.version(), Relaxed);
+        let (settings, groups) = self.rules.thread(names);
+        slot.level.store(settings.level.into(), Relaxed);
+        slot.foreground_by_rule.store(self.rules.foreground(names) as u32, Relaxed);
+        slot.deadline_ns.store(self.rules.thread_deadline(names).0, Relaxed);
+        self.inheritance.note_thread(me, at as Account);
+        let group = settings.groups.into_iter().flatten().next();
+        slot.group.store(group.map_or(0, |group| u32::from(group) + 1), Relaxed);
+        let now = clock::now();
+        let scheduler = guarded.split.scheduler();
+        for (group, settings) in groups.iter().flatten() {
+            scheduler.set_account(now, *group, settings);
+        }
+        scheduler.set_account(now, at as Account, &settings);
+        at as Account
+    }
+
+    /// All accounts were in use a moment ago.
+    fn accounts_are_full(&self) -> bool {
+        let until = Nanos(self.control.accounts_full_until_ns.load(Relaxed));
+        let left = until.since(clock::now());
+        left > Nanos(0) && left <= FULL_FOR
+    }
+
+    /// The account of a thread, if it has one.
+    pub(super) fn account_of(&self, tid: u32) -> Option<Account> {
+        let at = self.inheritance.account(tid);
+        let slot = self.accounts.get(usize::from(at))?;
+        (tid != 0 && slot.tid.load(Relaxed) == tid).then_some(at)
+    }
+
+    /// Whether rules speak of control groups.
+    pub fn asks_for_cgroups(&self) -> bool {
+        self.rules.speaks_of(Subject::Cgroup)
+    }
+
+    /// Deadline of an `fsync`: the shorter one of the account's and the file's. Zero for none.
+    pub(super) fn deadline(&self, account: Account, of_file: Nanos) -> Nanos {
+        // Threads without an account of their own share account 0, which has no deadline.
+        let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
+        let own = own.map_or(Nanos(0), |slot| Nanos(slot.deadline_ns.load(Relaxed)));
+        let both = [own, of_file];
+        both.into_iter().filter(|deadline| *deadline > Nanos(0)).min().unwrap_or_default()
+    }
+
+    /// Priority of an account, 0 (highest) to 7.
+    pub fn level(&self, account: Account) -> u8 {
+        let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
+        let level = own.map(|slot| slot.level.load(Relaxed));
+        level.and_then(|level| u8::try_from(level).ok()).unwrap_or(USUAL_LEVEL).min(7)
+    }
+}

@@ -1,0 +1,134 @@
+//! Governed files: which slot each has, what its rules say, and for which of them clients wait.
+
+use super::layout::{FREE, IoRegion, PASSED, RUNNING};
+use super::places::Awaited;
+use super::tally;
+use crate::clock;
+use crate::text::TEXT_BYTES;
+use core::sync::atomic::Ordering::Relaxed;
+use headworks_policy::split::{CallKind, Urgency};
+
+impl IoRegion {
+    /// The slot of a file and its generation; `path` is asked for the first time. `None` if there
+    /// is no room: the file is not governed.
+    pub fn file(
+        &self,
+        device: u64,
+        inode: u64,
+        path: impl FnOnce(&mut [u8; 256]) -> usize,
+    ) -> Option<(u16, u32)> {
+        let now = clock::now();
+        let version = self.rules.version();
+        let found = self.locked(|guarded| {
+            let (at, fresh) = guarded.tally.file(device, inode, now)?;
+            let state = guarded.tally.state(at)?;
+            let generation = state.generation;
+            let stale = fresh || state.rules != version;
+            self.generations[at].store(generation, Relaxed);
+            if fresh && guarded.split.scheduler().trusts(now, at as u32) {
+                // That was another file.
+                guarded.split.scheduler().guessed(now, at as u32, false);
+            }
+            Some((at, stale, generation))
+        })?;
+        let Some((at, stale, generation)) = found else {
+            self.control.files_full.fetch_add(1, Relaxed);
+            return None;
+        };
+        if stale {
+            let mut text = [0; 256];
+            let length = path(&mut text).min(256);
+            let deadline = self.rules.deadline(&text[..length]);
+            self.names[at].set(&text[length.saturating_sub(TEXT_BYTES)..length]);
+            self.locked(|guarded| {
+                if let Some(state) = guarded.tally.state_mut(at)
+                    && state.generation == generation
+                {
+                    (state.deadline, state.rules) = (deadline, version);
+                }
+            });
+        }
+        Some((at as u16, generation))
+    }
+
+    /// A file's last name was removed. Its dirty pages count as given up, also if it is still open:
+    /// then the charge for them is lost.
+    pub fn removed(&self, device: u64, inode: u64) {
+        let Some(at) = self.locked(|guarded| guarded.tally.find_file(device, inode)).flatten()
+        else {
+            return;
+        };
+        self.freed(at as u16, 0, u64::MAX);
+        self.locked(|guarded| {
+            guarded.tally.give_up(at);
+            let generation = guarded.tally.state(at).map_or(0, |state| state.generation);
+            self.generations[at].store(generation, Relaxed);
+        });
+    }
+
+    /// A file has another name: other rules may be its own when it is next looked up.
+    pub fn renamed(&self, device: u64, inode: u64) {
+        self.locked(|guarded| {
+            let at = guarded.tally.find_file(device, inode)?;
+            guarded.tally.state_mut(at)?.rules = u32::MAX;
+            Some(())
+        });
+    }
+
+    /// Whether the slot is still that file's.
+    pub fn is_current(&self, file: u16, generation: u32) -> bool {
+        self.generations
+            .get(usize::from(file))
+            .is_some_and(|current| current.load(Relaxed) == generation)
+    }
+
+    /// What the tally knows of a file, for tests and `io top`.
+    pub fn file_state(&self, file: u16) -> Option<tally::FileState> {
+        self.locked(|guarded| guarded.tally.state(usize::from(file)).copied())?
+    }
+
+    /// A file was mapped, shared and writable.
+    pub fn mapped(&self, file: u16) {
+        self.locked(|guarded| {
+            if let Some(state) = guarded.tally.state_mut(usize::from(file))
+                && state.mapped == 0
+            {
+                state.mapped = 1;
+                self.unheld.mapped_files.fetch_add(1, Relaxed);
+            }
+        });
+    }
+
+    /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
+    /// them or make them durable. A call that passed counts as a client's, and so does one whose
+    /// thread inherits. Does not lock.
+    pub fn awaited(&self) -> Awaited {
+        let mut awaited = Awaited::default();
+        let now = clock::now();
+        let inherits = |account: u32| {
+            let account = self.accounts.get(account as usize);
+            account.is_some_and(|account| account.inherits_until_ns.load(Relaxed) > now.0)
+        };
+        for slot in &self.tasks {
+            let state = slot.state();
+            if state == FREE {
+                continue;
+            }
+            let writes = matches!(
+                CallKind::from_word(slot.kind.load(Relaxed)),
+                CallKind::Write
+                    | CallKind::WriteDirect
+                    | CallKind::Fsync
+                    | CallKind::Commit
+                    | CallKind::Create
+                    | CallKind::MakeDirectory
+            );
+            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
+            let goes_on = state == RUNNING && inherits(slot.account.load(Relaxed));
+            if writes && (state == PASSED || urgency == Urgency::Critical || goes_on) {
+                awaited.insert(slot.file.load(Relaxed) as usize);
+            }
+        }
+        awaited
+    }
+}
