@@ -18,8 +18,8 @@
 //!
 //! # Invariants
 //! All of this is a hint. It is written without a lock, and may be torn or late. A thread that dies
-//! while it waits keeps its holder's inheritance until the lease ends. Wrong notes let a call go too
-//! early, or leave it held as long as the scheduler would hold it anyway.
+//! while it waits keeps its holder's inheritance until the lease ends. Wrong notes let a call go
+//! too early, or leave it held as long as the scheduler would hold it anyway.
 
 use super::account::{AccountSlot, CRITICAL, KNOWN, lease};
 use super::guess::RIGHT_WITHIN;
