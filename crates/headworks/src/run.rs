@@ -348,7 +348,7 @@ impl Plan<'_> {
         let Plan { args, scheduled, profile, binary, instance, owner, .. } = self;
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
-        region.declare_locks(&profile.locks);
+        region.declared_locks.set(&profile.locks);
         region.known_servers.expect(self.servers.iter().copied());
         let pooled = profile.served_by == "event-loops";
         region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));

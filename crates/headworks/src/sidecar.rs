@@ -31,7 +31,7 @@ pub fn run(args: &Attend) -> Result<()> {
     let instance = Instance::named(&args.name)?;
     let region = region(&instance)?;
     region.set_protocol(profile.protocol);
-    region.declare_locks(&profile.locks);
+    region.declared_locks.set(&profile.locks);
     region.set_pooled(args.pool_of_threads || profile.served_by == "event-loops");
     let server_pid = region.heartbeat.server.load(Ordering::Relaxed);
     if region.heartbeat.ungoverned() {

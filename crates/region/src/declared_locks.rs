@@ -5,7 +5,6 @@
 //! carries the names to the preloaded library. It is written before the server starts, and each
 //! process reads it once.
 
-use crate::layout::Region;
 use crate::text::{SharedText, Text};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,6 +36,22 @@ pub struct DeclaredLockTable {
 headworks_policy::layout!(DeclaredLockTable { acquires, releases, acquire, release });
 
 impl DeclaredLockTable {
+    /// Writes a profile's words; those beyond [`WORDS`] are the caller's mistake and left out. Only
+    /// before the server starts.
+    pub fn set(&self, words: &DeclaredLocks) {
+        let kinds = [
+            (&words.acquire, &self.acquire, &self.acquires),
+            (&words.release, &self.release, &self.releases),
+        ];
+        for (words, places, count) in kinds {
+            for (place, word) in places.iter().zip(words) {
+                place.set(word.to_ascii_lowercase().as_bytes());
+            }
+            // At most WORDS.
+            count.store(words.len().min(WORDS) as u32, Ordering::Release);
+        }
+    }
+
     /// Words that take a lock, in lower case.
     pub fn acquire(&self) -> impl Iterator<Item = Text> {
         words(&self.acquire, &self.acquires)
@@ -55,23 +70,4 @@ impl DeclaredLockTable {
 
 fn words(table: &[SharedText], count: &AtomicU32) -> impl Iterator<Item = Text> {
     table.iter().take(count.load(Ordering::Relaxed) as usize).map(SharedText::get)
-}
-
-impl Region {
-    /// Writes a profile's words; those beyond [`WORDS`] are the caller's mistake and left out. Only
-    /// before the server starts.
-    pub fn declare_locks(&self, words: &DeclaredLocks) {
-        let table = &self.declared_locks;
-        let kinds = [
-            (&words.acquire, &table.acquire, &table.acquires),
-            (&words.release, &table.release, &table.releases),
-        ];
-        for (words, places, count) in kinds {
-            for (place, word) in places.iter().zip(words) {
-                place.set(word.to_ascii_lowercase().as_bytes());
-            }
-            // At most WORDS.
-            count.store(words.len().min(WORDS) as u32, Ordering::Release);
-        }
-    }
 }

@@ -6,8 +6,8 @@
 //! decided by the scheduler.
 //!
 //! # Reading order
-//! [`layout`] says what there is. [`calls`] is the life of a call: it enters, waits, is admitted and
-//! leaves. Below it are the scheduler's tasks ([`tasks`]), the thread's account ([`claim`]) and
+//! [`layout`] says what there is. [`calls`] is the life of a call: it enters, waits, is admitted
+//! and leaves. Below it are the scheduler's tasks ([`tasks`]), the thread's account ([`claim`]) and
 //! whether a client waits for it ([`urgency`], [`inherit`], [`guess`]). [`files`] and [`pages`] are
 //! what calls work on.
 //!

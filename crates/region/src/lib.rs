@@ -33,6 +33,7 @@ pub mod map;
 pub mod pause;
 mod permits;
 pub mod protocol;
+mod queued;
 mod repair;
 pub mod ring;
 pub mod rules;

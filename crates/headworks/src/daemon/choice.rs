@@ -46,7 +46,7 @@ impl Daemon {
         self.note.extra_port = settings.as_ref().and_then(|settings| settings.extra_port);
         let pooled = profile.served_by == "event-loops";
         self.region.set_pooled(pooled || settings.as_ref().is_some_and(crate::run::has_pool));
-        self.region.declare_locks(&profile.locks);
+        self.region.declared_locks.set(&profile.locks);
         self.region.set_protocol(profile.protocol);
         apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
         if let Ok(region) = self.instance.open_io() {
