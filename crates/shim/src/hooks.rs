@@ -1,5 +1,8 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
+use crate::receiving::{
+    NOT_THE_STREAM, about_to_block, errno, received, received_nothing, set_errno, timespec_of,
+};
 use crate::start::client_can_come;
 use crate::{processes, real, streams, waits};
 use core::ffi::c_void;
@@ -9,21 +12,6 @@ use headworks_hooks::early::EarlyReads;
 use headworks_hooks::{eventloop, files, lifecycle, threads};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
-
-/// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
-/// thrown away without a look at the buffer (which may be null), or come from elsewhere.
-pub(crate) const NOT_THE_STREAM: c_int =
-    libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
-
-pub(crate) fn errno() -> c_int {
-    // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() }
-}
-
-pub(crate) fn set_errno(error: c_int) {
-    // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() = error }
-}
 
 fn accepted(client: c_int) {
     // `fclose` closes by a call that no hook sees: the number may have been a file's.
@@ -117,38 +105,6 @@ pub unsafe extern "C-unwind" fn recv(
         received_nothing(conn, count);
     }
     count
-}
-
-/// The server read these bytes of a connection that is followed.
-#[inline]
-pub(crate) fn received(conn: &'static Conn, bytes: &[u8]) {
-    let kept = bytes.try_into().is_ok_and(|header| conn.keep_header(header));
-    if !kept {
-        guarded(Of::Thread(conn), || threads::received(conn, bytes));
-    }
-}
-
-/// A read that waits until there is something: nothing may be kept for what may not come.
-pub(crate) fn about_to_block(conn: &'static Conn, fd: c_int) {
-    if threads::may_block(conn) {
-        guarded_keeping_errno(Of::Thread(conn), || threads::about_to_block(conn, fd));
-    }
-}
-
-/// A read of a connection that is followed returned no bytes.
-pub(crate) fn received_nothing(conn: &'static Conn, count: ssize_t) {
-    if count == 0 {
-        return guarded_keeping_errno(Of::Thread(conn), || threads::hung_up(conn));
-    }
-    if conn.is_generic() && conn.work() != Work::None {
-        guarded_keeping_errno(Of::Thread(conn), || threads::blocked_for_nothing(conn));
-    }
-    match errno() {
-        libc::EAGAIN if !conn.anticipating() => {}
-        libc::EAGAIN => guarded_keeping_errno(Of::Thread(conn), || threads::found_nothing(conn)),
-        libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
-        _ => guarded_keeping_errno(Of::Thread(conn), || threads::hung_up(conn)),
-    }
 }
 
 /// # Safety
@@ -339,11 +295,4 @@ unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(&'static Conn, Na
     let conn = conn::find(unsafe { (*fds).fd })?;
     // Nothing but loads: it needs no guard.
     threads::about_to_sleep(conn).map(|first| (conn, first))
-}
-
-pub(crate) fn timespec_of(time: Nanos) -> timespec {
-    timespec {
-        tv_sec: (time.0 / 1_000_000_000) as libc::time_t,
-        tv_nsec: (time.0 % 1_000_000_000) as libc::c_long,
-    }
 }

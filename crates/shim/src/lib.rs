@@ -15,6 +15,7 @@ mod loops;
 mod mappings;
 mod processes;
 mod real;
+mod receiving;
 mod start;
 mod streams;
 mod tls;

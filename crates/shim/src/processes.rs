@@ -1,8 +1,8 @@
 //! The hooks of a server with a process for each connection: what the exported functions do with
 //! descriptors that are in no table of connections.
 
-use crate::hooks::{NOT_THE_STREAM, errno, set_errno, timespec_of};
 use crate::real;
+use crate::receiving::{NOT_THE_STREAM, errno, set_errno, timespec_of};
 use core::ffi::c_void;
 use headworks_hooks::backend::{self, Receipt, Stage};
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};

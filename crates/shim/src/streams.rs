@@ -3,8 +3,8 @@
 //! library.
 
 use crate::files;
-use crate::hooks::{self, NOT_THE_STREAM, errno};
 use crate::real;
+use crate::receiving::{self, NOT_THE_STREAM, errno};
 use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
@@ -130,7 +130,7 @@ unsafe fn read_by(
                 guarded(Of::Thread(conn), || threads::about_to_receive(conn));
             }
             if waits {
-                hooks::about_to_block(conn, fd);
+                receiving::about_to_block(conn, fd);
             }
             let count = call();
             if !conn.is_followed() {
@@ -139,12 +139,12 @@ unsafe fn read_by(
             match usize::try_from(count) {
                 // SAFETY: as above.
                 Ok(filled @ 1..) => unsafe {
-                    buffers().each(filled, |bytes| hooks::received(conn, bytes));
+                    buffers().each(filled, |bytes| receiving::received(conn, bytes));
                 },
                 // A read of nothing says nothing.
                 // SAFETY: as above.
                 Ok(_) if unsafe { buffers().room() } == 0 => {}
-                _ => hooks::received_nothing(conn, count),
+                _ => receiving::received_nothing(conn, count),
             }
             count
         }

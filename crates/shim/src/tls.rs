@@ -3,7 +3,7 @@
 //! Nothing here is linked to it: a program without TLS never calls these, and one with it has the
 //! library already. The functions behind ours are looked up at the first call.
 
-use crate::{hooks, processes};
+use crate::{processes, receiving};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_hooks::backend::{self, Receipt};
@@ -303,7 +303,7 @@ unsafe fn before_read(conn: &'static Conn, ssl: Ssl) {
         let (pending, fd) = unsafe { (real_pending(ssl), real_get_fd(ssl)) };
         // What the library does not have yet it waits for, if the socket does.
         if pending <= 0 {
-            hooks::about_to_block(conn, fd);
+            receiving::about_to_block(conn, fd);
         }
     }
 }
