@@ -38,7 +38,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use descriptors::{File, governed, governed_after_check};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, SMALL_BYTES, Urgency};
+use headworks_policy::split::{Account, SMALL_BYTES};
 use headworks_region::clock;
 use headworks_region::io::tally::Unmarked;
 use headworks_region::io::{CallKind, IoRegion, Ticket};
@@ -207,16 +207,12 @@ pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
     let region = region().filter(|region| region.control.hears(CallKind::WriteRange))?;
     let file = governed_after_check(fd)?;
     let mut call = Call::of(file);
-    if region.control.kind().puts_clients_first() && !is_background(region, call.account) {
+    if region.control.kind().puts_clients_first() && !region.is_background(call.account) {
         return None;
     }
     keeping_errno(|| unseen::before_sync_of(file, call.account, fd, range(offset, bytes)));
     call.enter(CallKind::WriteRange, fd, 0);
     Some(call)
-}
-
-fn is_background(region: &IoRegion, account: Account) -> bool {
-    region.urgency(account) == Urgency::Background
 }
 
 /// The journal, or all of a file system, is about to be made durable.
@@ -270,7 +266,7 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
     let asks = || {
         // Streams of clients never wait, and each question would set the background back.
         !file.region.control.kind().puts_clients_first()
-            || is_background(file.region, account(file.region))
+            || file.region.is_background(account(file.region))
     };
     let kind = match kind {
         CallKind::Read

@@ -13,7 +13,7 @@
 
 use super::descriptors::{File, forget, governed_after_check};
 use super::kernel::{self, cache_state};
-use super::{after_write, before_write, is_background, leave, places, status};
+use super::{after_write, before_write, leave, places, status};
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
@@ -47,7 +47,7 @@ static REACHED: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIP
 pub(super) fn before_sync_of(file: File, account: Account, fd: c_int, range: (u64, u64)) {
     let state = file.region.file_state(file.slot).unwrap_or_default();
     let background =
-        file.region.control.kind().puts_clients_first() && is_background(file.region, account);
+        file.region.control.kind().puts_clients_first() && file.region.is_background(account);
     if background {
         find(file, account, fd, range);
     } else if state.pages == 0 || state.mapped != 0 {

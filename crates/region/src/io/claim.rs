@@ -119,13 +119,6 @@ impl IoRegion {
         left > Nanos(0) && left <= FULL_FOR
     }
 
-    /// The account of a thread, if it has one.
-    pub(super) fn account_of(&self, tid: u32) -> Option<Account> {
-        let at = self.inheritance.account(tid);
-        let slot = self.accounts.get(usize::from(at))?;
-        (tid != 0 && slot.tid.load(Relaxed) == tid).then_some(at)
-    }
-
     /// Whether rules speak of control groups.
     pub fn asks_for_cgroups(&self) -> bool {
         self.rules.speaks_of(Subject::Cgroup)

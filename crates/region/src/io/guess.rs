@@ -54,7 +54,7 @@ impl IoRegion {
         };
         let client = self.accounts.iter().find(|slot| waits_for_me(slot));
         if (client.is_some() || self.urgency(account) == Urgency::Critical)
-            && self.goes_on(now, task, |scheduler| scheduler.promote(now, task, true))
+            && self.resume_if(now, task, |scheduler| scheduler.promote(now, task, true))
         {
             if let Some(client) = client {
                 client.done.fetch_or(PROMOTED, Relaxed);
@@ -68,7 +68,7 @@ impl IoRegion {
             self.judge_guess(now, false);
         }
         let goes =
-            self.goes_on(now, task, |scheduler| scheduler.may_block_clients(now, task, waited));
+            self.resume_if(now, task, |scheduler| scheduler.may_block_clients(now, task, waited));
         if goes {
             let file = self.tasks.get(usize::from(task)).map(|slot| slot.file.load(Relaxed));
             self.inheritance.guess.begin(client, task, file.unwrap_or(u32::MAX));

@@ -44,6 +44,13 @@ impl IoRegion {
             && self.control.without_inheritance.load(Relaxed) == 0
     }
 
+    /// The account of a thread, if it has one.
+    pub(super) fn account_of(&self, tid: u32) -> Option<Account> {
+        let at = self.inheritance.account(tid);
+        let slot = self.accounts.get(usize::from(at))?;
+        (tid != 0 && slot.tid.load(Relaxed) == tid).then_some(at)
+    }
+
     /// The calling thread, whose account this is, is about to wait. `holder` is the thread that
     /// it waits for, as far as that is known; `exact` says that it is more than a guess.
     pub fn blocks(&self, account: Account, on: Blocker, holder: Option<u32>, exact: bool) {
@@ -158,28 +165,11 @@ impl IoRegion {
             return false;
         }
         let promote = |scheduler: &mut dyn Scheduler| scheduler.promote(now, task as Task, sure);
-        let goes = self.goes_on(now, task as Task, promote);
+        let goes = self.resume_if(now, task as Task, promote);
         if goes {
             slot.task.store(0, Relaxed);
         }
         goes
-    }
-
-    /// A call that is held goes on if the scheduler agrees. Says whether it does.
-    pub(super) fn goes_on(
-        &self,
-        now: Nanos,
-        task: Task,
-        agrees: impl FnOnce(&mut dyn Scheduler) -> bool,
-    ) -> bool {
-        let Some(slot) = self.tasks.get(usize::from(task)) else { return false };
-        let resumed = self.locked(|guarded| {
-            agrees(guarded.split.scheduler()) && self.resume(guarded, now, task, slot)
-        });
-        if resumed == Some(true) {
-            self.inheritance.promoted.fetch_add(1, Relaxed);
-        }
-        resumed == Some(true)
     }
 
     /// The calling thread has waited for a lock or its like since `began`.

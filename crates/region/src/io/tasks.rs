@@ -5,7 +5,7 @@ use crate::futex;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
-use headworks_policy::split::{Call, CallKind, Entry, Step, TASKS, Task, Urgency};
+use headworks_policy::split::{Call, CallKind, Entry, Scheduler, Step, TASKS, Task, Urgency};
 
 /// Asks the scheduler whether a call may run.
 pub(super) fn ask(
@@ -117,6 +117,24 @@ impl IoRegion {
             returned(guarded, now, task, kind, &call, Nanos(0));
         }
         waited
+    }
+
+    /// A call that is held goes on if the scheduler agrees, as a client waits for it. Says whether it
+    /// does.
+    pub(super) fn resume_if(
+        &self,
+        now: Nanos,
+        task: Task,
+        agrees: impl FnOnce(&mut dyn Scheduler) -> bool,
+    ) -> bool {
+        let Some(slot) = self.tasks.get(usize::from(task)) else { return false };
+        let resumed = self.locked(|guarded| {
+            agrees(guarded.split.scheduler()) && self.resume(guarded, now, task, slot)
+        });
+        if resumed == Some(true) {
+            self.inheritance.promoted.fetch_add(1, Relaxed);
+        }
+        resumed == Some(true)
     }
 
     /// Pieces have landed, or a direct write that was held. Under a scheduler that writes back for

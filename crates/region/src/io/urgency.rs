@@ -30,6 +30,12 @@ impl IoRegion {
         }
     }
 
+    /// Whether the scheduler may hold calls of the calling thread, whose account this is, since no
+    /// client waits for them.
+    pub fn is_background(&self, account: Account) -> bool {
+        self.urgency(account) == Urgency::Background
+    }
+
     /// Whether the calling thread, whose account this is, serves a client itself.
     pub(super) fn is_foreground(&self, account: Account) -> bool {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return true };
