@@ -41,7 +41,7 @@ use Beside::{Dump, MariaDb, Postgres, Program, Snapshot};
 const ALL: &[(&str, Beside)] = &[
     ("dd", Program("dd if=/dev/zero of=big bs=1M count=800 conv=fsync")),
     ("tar", Program("tar -xf $from/tree.tar && sync -f .")),
-    ("rsync", Program("rsync -a $from/tree . && sync -f .")),
+    ("rsync", Program("rsync -a --fsync $from/tree .")),
     ("pg_dump", Dump),
     ("VACUUM FREEZE", Postgres("VACUUM (FREEZE) pgbench_accounts")),
     ("VACUUM FULL", Postgres("VACUUM FULL spare")),

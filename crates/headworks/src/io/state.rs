@@ -1,4 +1,4 @@
-//! What the scheduler of an instance's files tells: for `io top`, `status`, `top` and the exporters.
+//! What the scheduler of an instance's files tells `io top`, `status`, `top` and the exporters.
 
 use super::{unheld, unseen, waits};
 use crate::instance::Instance;

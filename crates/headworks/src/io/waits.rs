@@ -2,8 +2,8 @@
 
 use crate::cli::IoWaits;
 use crate::instance::Instance;
-use headworks_console::{duration, printable};
 use anyhow::Result;
+use headworks_console::{duration, printable};
 use headworks_region::clock;
 use headworks_region::io::IoMapping;
 use headworks_region::io::waits::{CAUSE_NAMES, ClientWait, INHERITED, LONG, PROMOTED};

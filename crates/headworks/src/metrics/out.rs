@@ -1,5 +1,5 @@
-//! Writes families of metrics. Names follow Prometheus: a prefix, the base unit at the end, `_total`
-//! for counters.
+//! Writes families of metrics. Names follow Prometheus: a prefix, the base unit at the end, and
+//! `_total` for counters.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds};

@@ -46,7 +46,7 @@ fn files_are_in_status_and_metrics_and_off_lets_their_calls_pass() {
     assert_eq!(value("headworks_files_scheduled{"), 1.0);
     let fsyncs = "headworks_files_fsyncs_total{instance=\"all\",thread=\"dd\"}";
     let before = value(fsyncs);
-    // Each dd is a thread with counters of its own, and the sum never falls.
+    // Each dd is another thread, and the sum never falls.
     wait_until("more fsyncs are counted", || value(fsyncs) > before + 3.0);
 
     assert!(run.ok(["off", "--name", "all"]).contains("no call on a file"));
