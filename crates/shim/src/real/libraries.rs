@@ -1,0 +1,33 @@
+//! Functions that are looked up when they are first called: those of libraries that the program may
+//! load later than this one, and the C library's streams.
+
+use super::Real;
+use core::ffi::{CStr, c_void};
+use libc::{FILE, c_char, c_int, c_long, c_uint, size_t};
+
+// A program that finds these symbols here and nowhere else has not loaded the library.
+late_functions! {
+    io_submit(context: *mut c_void, count: c_long, requests: *const *const c_void) -> c_int,
+        or -libc::ENOSYS;
+    io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int,
+        or -libc::ENOSYS;
+    io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, settings: *mut [c_uint; 30]
+    ) -> c_int, or -libc::ENOSYS;
+    io_uring_submit(ring: *mut c_void) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_wait(ring: *mut c_void, count: c_uint) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_get_events(ring: *mut c_void) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_wait_timeout(
+        ring: *mut c_void, done: *mut c_void, count: c_uint, time: *mut c_void, mask: *mut c_void
+    ) -> c_int, or -libc::ENOSYS;
+    io_uring_queue_exit(ring: *mut c_void) -> (), or ();
+
+    // Constructors of other libraries may write to streams before this one has looked anything up.
+    fwrite(data: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, or 0;
+    fwrite_unlocked(
+        data: *const c_void, size: size_t, count: size_t, stream: *mut FILE
+    ) -> size_t, or 0;
+    fputs(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
+    fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
+    fclose(stream: *mut FILE) -> c_int, or libc::EOF;
+}
