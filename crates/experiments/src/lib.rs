@@ -5,6 +5,7 @@
 //! experiment, and everything that was measured is kept raw in `DIR/ID.json`.
 
 mod apples;
+mod demo;
 mod everyday;
 mod experiment;
 mod gate_mariadb;

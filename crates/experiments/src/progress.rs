@@ -55,6 +55,14 @@ impl Progress {
         self.tick();
     }
 
+    /// Says something that is to stay.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => line(&format!("  {text}")),
+        }
+    }
+
     /// Moves the bar inside the current step, never beyond what the step was expected to take.
     pub(crate) fn tick(&self) {
         let Some(bar) = &self.bar else { return };

@@ -8,12 +8,13 @@ use anyhow::{Result, bail, ensure};
 
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::{
-    apples, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc, neighbours,
-    split, tad,
+    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc,
+    neighbours, split, tad,
 };
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
     let gates = [
+        demo::EXPERIMENT,
         gate_mariadb::EXPERIMENT,
         gate_postgres::EXPERIMENT,
         gate_redis::EXPERIMENT,

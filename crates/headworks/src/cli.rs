@@ -247,6 +247,7 @@ pub enum ExplainWhat {
         json: bool,
     },
     /// The latest long waits of clients for files and locks (the same as `io waits`)
+    #[command(after_help = "Example:\n  headworks explain waits --count 100")]
     Waits(IoWaits),
 }
 

@@ -65,7 +65,7 @@ fn side_by_side<K: Kind>(
 ) -> Result<Numbers> {
     let template = plan.template.join(template).join("template");
     let start = |arm: &Arm, name: &str| -> Result<_> {
-        let data = plan.copy_as(&template, disk, name)?;
+        let data = disk.copy(&template, name)?;
         let (builder, gate) = plan.behind(arm, builder(&data))?;
         let server = builder.start_deadline(Duration::from_secs(180)).start()?;
         server.ensure_gated(gate.is_some())?;

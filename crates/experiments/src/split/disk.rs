@@ -1,6 +1,7 @@
 //! A fresh disk for each run: a volume in memory that behaves like a device, with a file system on
 //! it.
 
+use crate::running;
 use anyhow::{Result, ensure};
 use headworks_rig::Guard;
 use std::fs;
@@ -16,7 +17,7 @@ pub(super) const OWN: &str = "own";
 
 /// What is between a file system and its device.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stack {
+pub(crate) struct Stack {
     /// Model of the device, as `headworks volume create --device` has it, or [`OWN`].
     pub device: &'static str,
     /// The kernel's scheduler.
@@ -31,8 +32,26 @@ pub(super) struct Stack {
     pub throttle: bool,
 }
 
+impl Stack {
+    /// A disk under ext4 and mq-deadline, without the writeback throttle.
+    pub(crate) const fn disk() -> Self {
+        Stack::of("hdd", "mq-deadline")
+    }
+
+    pub(super) const fn of(device: &'static str, kernel: &'static str) -> Self {
+        Stack {
+            device,
+            kernel,
+            volume: "noop",
+            linked: false,
+            file_system: "ext4",
+            throttle: false,
+        }
+    }
+}
+
 /// A mounted volume or a directory, which goes with everything on it when it is dropped.
-pub(super) struct Disk {
+pub(crate) struct Disk {
     program: PathBuf,
     work: PathBuf,
     /// Without one there is no volume.
@@ -45,7 +64,7 @@ const NAME: &str = "split";
 pub(super) const LINKED: &str = "linked";
 
 impl Disk {
-    pub(super) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
+    pub(crate) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
         let (program, work) = (program.to_owned(), work.to_owned());
         let mut disk = Disk { program, work, guard: None };
         fs::create_dir_all(disk.dir())?;
@@ -80,8 +99,19 @@ impl Disk {
     }
 
     /// Where its files are.
-    pub(super) fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.work.join("mnt")
+    }
+
+    /// Copies a database's data to the disk. Nothing but the server's own writes is on its way to
+    /// the device then.
+    pub(crate) fn copy(&self, template: &Path, name: &str) -> Result<PathBuf> {
+        let data = self.dir().join(name);
+        let copied = running::output(Command::new("cp").arg("-a").arg(template).arg(&data))?;
+        ensure!(copied.status.success(), "cannot copy the data to {}", data.display());
+        let synced = running::output(Command::new("sync").arg("-f").arg(&data))?;
+        ensure!(synced.status.success(), "cannot write the data to the disk");
+        Ok(data)
     }
 
     fn volume(&self, arguments: &[&str]) -> Result<String> {

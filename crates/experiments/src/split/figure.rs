@@ -93,20 +93,9 @@ impl Plan<'_> {
         Ok((gate.before::<K, OsString>(builder, options), Some(gate)))
     }
 
-    /// Copies a database's data to the disk. Nothing but the server's own writes is on its way to
-    /// the device then.
+    /// Copies a database's data to the disk.
     pub(super) fn copy(&self, template: &Path, disk: &Disk) -> Result<PathBuf> {
-        self.copy_as(template, disk, "data")
-    }
-
-    /// The same, under this name.
-    pub(super) fn copy_as(&self, template: &Path, disk: &Disk, name: &str) -> Result<PathBuf> {
-        let data = disk.dir().join(name);
-        let copied = running::output(Command::new("cp").arg("-a").arg(template).arg(&data))?;
-        ensure!(copied.status.success(), "cannot copy the data to {}", data.display());
-        let synced = running::output(Command::new("sync").arg("-f").arg(&data))?;
-        ensure!(synced.status.success(), "cannot write the data to the disk");
-        Ok(data)
+        disk.copy(template, "data")
     }
 
     /// The command of a program under the scheduler of an arm, if it has one. `profile` tells what
@@ -236,14 +225,7 @@ impl Arm {
         device: &'static str,
         kernel: &'static str,
     ) -> Self {
-        let stack = Stack {
-            device,
-            kernel,
-            volume: "noop",
-            linked: false,
-            file_system: "ext4",
-            throttle: false,
-        };
+        let stack = Stack::of(device, kernel);
         Arm { label, stack, io: None, options: "", only: &[], quick: true }
     }
 

@@ -26,7 +26,9 @@ mod tokens;
 mod wiredtiger;
 
 use crate::experiment::Experiment;
+pub(crate) use disk::{Disk, Stack};
 pub use load::file_load;
+pub(crate) use postgres::make as pgbench_data;
 
 /// All of them, in the order of the chapter.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[

@@ -51,7 +51,8 @@ pub(super) fn template(work: &Path) -> Result<PathBuf> {
     Ok(data)
 }
 
-fn make(data: &Path, scale: &str) -> Result<()> {
+/// Makes the data of a PostgreSQL with pgbench's tables of this scale.
+pub(crate) fn make(data: &Path, scale: &str) -> Result<()> {
     let mut server = PostgresServer::builder().data_directory(data).start()?;
     let output = running::output(pgbench(server.port())?.args(["-i", "-q", "-s", scale]))?;
     ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));

@@ -28,7 +28,7 @@ impl Bound {
     }
 }
 
-/// Something that must hold, for each seed or round by itself.
+/// Something that must hold of the median of seeds or rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) statement: &'static str,

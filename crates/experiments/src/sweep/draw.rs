@@ -36,6 +36,10 @@ const WIDTH: i32 = 1200;
 const MARGIN: i32 = 28;
 /// On a horizontal axis, about.
 const LABELS: usize = 7;
+/// On a vertical axis, about.
+const VALUES: usize = 6;
+/// On a logarithmic vertical axis, less is drawn as this.
+const SMALLEST: f64 = 1e-3;
 /// Points of a map from which on it has the whole width.
 const WIDE_MAP: usize = 7;
 const HEAD: i32 = 92;
@@ -236,14 +240,20 @@ fn ends(places: impl Iterator<Item = f64>) -> (f64, f64) {
 
 fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel: &Panel) -> Drawn {
     let place = |x: f64| if panel.logarithmic { x.log2() } else { x };
+    let height = |y: f64| if panel.tenfold { y.max(SMALLEST).log10() } else { y };
     let curves = panel.lines.iter().map(|line| {
         let curve = curve(record, panel, line).into_iter();
-        (line, curve.map(|(x, values)| (place(x), values)).collect())
+        (line, curve.map(|(x, values)| (place(x), values.map(height))).collect())
     });
     let curves: Vec<(&Line, Curve)> = curves.collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let top = points().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
-    let top = if top > 0.0 { top * 1.05 } else { 1.0 };
+    let bottom = points().map(|(_, [low, _, _])| *low).fold(top, f64::min);
+    let (bottom, top) = match panel.tenfold {
+        true => (bottom.floor(), top.ceil().max(bottom.floor() + 1.0)),
+        false if top > 0.0 => (0.0, top * 1.05),
+        false => (0.0, 1.0),
+    };
     let (mut left, mut right) = ends(points().map(|(x, _)| *x));
     if panel.kind == Kind::Time {
         (left, right) = (0.0, right.ceil().max(record.counted_s + record.warmup_s));
@@ -252,12 +262,14 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
         .margin_right(12)
         .x_label_area_size(42)
         .y_label_area_size(64)
-        .build_cartesian_2d(left..right, 0.0..top)?;
+        .build_cartesian_2d(left..right, bottom..top)?;
     // A label for each power of two.
     let labels = if panel.logarithmic { (right - left) as usize + 1 } else { LABELS };
     let x_label = if panel.kind == Kind::Time { show.time_label } else { show.sweep_label };
     let shown = |x: &f64| number(if panel.logarithmic { x.exp2() } else { *x });
-    mesh(&mut chart, x_label, labels, &shown, &panel.y_label)?;
+    let values = |y: &f64| number(if panel.tenfold { 10f64.powf(*y) } else { *y });
+    let powers = if panel.tenfold { (top - bottom) as usize + 1 } else { VALUES };
+    mesh(&mut chart, (x_label, labels, &shown), (&panel.y_label, powers, &values))?;
     for (line, curve) in &curves {
         let colour = PALETTE[line.colour % PALETTE.len()];
         let band = curve.iter().map(|(x, [low, _, _])| (*x, *low));
@@ -283,12 +295,13 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
     Ok(())
 }
 
-fn mesh<'a, X, Y>(
-    chart: &mut ChartContext<'a, SVGBackend<'_>, Cartesian2d<X, Y>>,
-    x_label: &str,
-    x_labels: usize,
-    shown: &dyn Fn(&f64) -> String,
-    y_label: &str,
+/// What an axis says, how many labels it has, and how they are written.
+type Axis<'a> = (&'a str, usize, &'a dyn Fn(&f64) -> String);
+
+fn mesh<X, Y>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    (x_label, x_labels, x_shown): Axis<'_>,
+    (y_label, y_labels, y_shown): Axis<'_>,
 ) -> Drawn
 where
     X: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
@@ -301,9 +314,9 @@ where
         .bold_line_style(GRID)
         .axis_style(FAINT)
         .x_labels(x_labels)
-        .y_labels(6)
-        .x_label_formatter(shown)
-        .y_label_formatter(&|value| number(*value))
+        .y_labels(y_labels)
+        .x_label_formatter(&x_shown)
+        .y_label_formatter(&y_shown)
         .label_style(small.clone())
         .axis_desc_style(small)
         .x_desc(x_label)

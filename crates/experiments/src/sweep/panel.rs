@@ -10,6 +10,8 @@ pub(crate) struct Panel {
     pub(crate) at_least: f64,
     /// Points of the sweep are as far apart as their logarithms.
     pub(crate) logarithmic: bool,
+    /// Values are drawn as far apart as their logarithms.
+    pub(crate) tenfold: bool,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -58,6 +60,7 @@ impl Panel {
             kind,
             at_least: 0.0,
             logarithmic: false,
+            tenfold: false,
             lines: Vec::new(),
         }
     }
@@ -85,6 +88,12 @@ impl Panel {
     /// Points of the sweep are drawn as far apart as their logarithms.
     pub(crate) fn logarithmic(mut self) -> Self {
         self.logarithmic = true;
+        self
+    }
+
+    /// Values differ tenfold: they are drawn as far apart as their logarithms. Of lines only.
+    pub(crate) fn tenfold(mut self) -> Self {
+        self.tenfold = true;
         self
     }
 

@@ -119,8 +119,8 @@ impl IoRegion {
         waited
     }
 
-    /// A call that is held goes on if the scheduler agrees, as a client waits for it. Says whether it
-    /// does.
+    /// A call that is held goes on if the scheduler agrees, as a client waits for it. Says whether
+    /// it does.
     pub(super) fn resume_if(
         &self,
         now: Nanos,
