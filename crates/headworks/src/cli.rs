@@ -116,8 +116,6 @@ pub struct Select {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
     /// Measure, hold no session, and tell what enforcing would have changed
-    Observe,
-    /// The same, while settings are tried
     DryRun,
     /// Hold sessions so that at most P are inside
     Enforce,
@@ -126,7 +124,6 @@ pub enum ModeArg {
 impl From<ModeArg> for headworks_region::Mode {
     fn from(mode: ModeArg) -> Self {
         match mode {
-            ModeArg::Observe => headworks_region::Mode::Observe,
             ModeArg::DryRun => headworks_region::Mode::DryRun,
             ModeArg::Enforce => headworks_region::Mode::Enforce,
         }

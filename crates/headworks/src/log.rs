@@ -162,7 +162,7 @@ mod tests {
         }
         assert!(log.news(&snapshot(1_000, Mode::Enforce, 8, 9)).is_empty(), "too soon");
         assert!(log.news(&snapshot(10_600, Mode::Enforce, 9, 9))[0].contains("2 x stalls"));
-        let news = log.news(&snapshot(11_000, Mode::Observe, 9, 9));
-        assert_eq!(news, ["the gate is on, mode observe"]);
+        let news = log.news(&snapshot(11_000, Mode::DryRun, 9, 9));
+        assert_eq!(news, ["the gate is on, mode dry-run"]);
     }
 }

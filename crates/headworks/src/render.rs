@@ -64,14 +64,9 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
             "stale: its daemon sends no heartbeat, so all requests pass".to_owned(),
             mend("daemon", "starts the daemon again; no connection is dropped"),
         ),
-        (_, "dry-run") => (
+        _ => (
             Tone::Notice,
             format!("open: a dry run holds no session and replays what P = {p} would have changed"),
-            mend("set --mode enforce", "holds sessions from then on"),
-        ),
-        (_, mode) => (
-            Tone::Notice,
-            format!("open: the mode `{}` measures and holds no session", printable(mode)),
             mend("set --mode enforce", "holds sessions from then on"),
         ),
     }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Status {
     /// Name of the instance.
     pub instance: String,
-    /// `observe`, `dry-run` or `enforce`.
+    /// `dry-run` or `enforce`.
     pub mode: String,
     /// `closed` (it may hold sessions), `off` (opened by an operator), `open` (the mode holds no
     /// session), `stale` (the daemon sends no heartbeat, so all pass) or `ungoverned` (the server
@@ -342,7 +342,7 @@ impl Status {
             gate: match (settings.off, settings.mode, now.stale) {
                 _ if now.ungoverned => "ungoverned",
                 (true, ..) => "off",
-                (_, headworks_region::Mode::Observe | headworks_region::Mode::DryRun, _) => "open",
+                (_, headworks_region::Mode::DryRun, _) => "open",
                 (.., true) => "stale",
                 _ => "closed",
             }

@@ -7,28 +7,21 @@ use headworks_policy::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
-    /// Measure, hold nobody.
-    Observe = 0,
-    /// Measure, hold nobody, and replay what the gate would have done.
-    DryRun = 1,
-    /// Hold sessions so that at most P are inside.
-    Enforce = 2,
+    /// Measure, queue no session, and replay what the gate would have done.
+    DryRun = 0,
+    /// Queue sessions, so that at most P are admitted.
+    Enforce = 1,
 }
 
 impl Mode {
-    /// From the word in memory; an unknown one holds nobody.
+    /// From the word in memory; an unknown one queues no session.
     pub fn from_word(word: u32) -> Mode {
-        match word {
-            1 => Mode::DryRun,
-            2 => Mode::Enforce,
-            _ => Mode::Observe,
-        }
+        if word == Mode::Enforce as u32 { Mode::Enforce } else { Mode::DryRun }
     }
 
     /// As on the command line and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Observe => "observe",
             Mode::DryRun => "dry-run",
             Mode::Enforce => "enforce",
         }

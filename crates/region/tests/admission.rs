@@ -312,7 +312,7 @@ fn a_full_table_is_counted_and_refuses() {
 #[test]
 fn observing_holds_nobody() {
     let region = region();
-    region.apply(&Settings { mode: Mode::Observe, parallelism: 1, ..Settings::default() });
+    region.apply(&Settings { mode: Mode::DryRun, parallelism: 1, ..Settings::default() });
     for _ in 0..10 {
         let entered = region.enter(session(region), clock::now());
         assert_eq!(entered, Entered::Passed(PassReason::NotEnforcing));

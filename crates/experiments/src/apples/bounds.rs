@@ -44,7 +44,7 @@ pub(super) const BOUNDS: Figure = Figure {
         arm(AS_IS, ServerKind::Plain(&[])),
         Arm {
             time: Some((10, 20)),
-            ..arm(WATCHED, ServerKind::Gate("[gate]\nmode = \"observe\"\n"))
+            ..arm(WATCHED, ServerKind::Gate("[gate]\nmode = \"dry-run\"\n"))
         },
         arm(BOUNDED, ServerKind::Gate("[gate]\nparallelism = \"auto\"\nunfairness_max = 0.1\n")),
         arm(

@@ -54,7 +54,7 @@ pub(super) fn forget_data() {
 struct Task {
     arm: &'static Arm,
     at: f64,
-    /// V_l of requests at this point, as the last run in mode observe measured it.
+    /// V_l of requests at this point, as the last run in mode dry-run measured it.
     seen_cv: Option<f64>,
 }
 
@@ -133,7 +133,7 @@ impl Bench<'_> {
         let mut runs: Vec<(&'static str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
-            // Arms in mode observe run first: others take their bounds from them.
+            // Arms in mode dry-run run first: others take their bounds from them.
             tasks.sort_by_key(|task| !task.arm.watches());
             for task in &tasks {
                 let label = task.arm.label;
@@ -264,7 +264,7 @@ impl Bench<'_> {
                 let path = self.work.path().join("gate.toml");
                 let mut config = config.replace("{x}", &task.at.to_string());
                 if task.arm.follows() {
-                    let seen = task.seen_cv.context("no arm in mode observe has run before")?;
+                    let seen = task.seen_cv.context("no arm in mode dry-run has run before")?;
                     config = config.replace(BOUND_CV, &(BOUND_CV_PART * seen).to_string());
                 }
                 let gate = gate::instance(&self.headworks);

@@ -52,16 +52,16 @@ pub(super) struct Arm {
 }
 
 /// In a configuration, this stands for a bound: [`BOUND_CV_PART`] of the variation of latencies
-/// that an arm in mode observe measured at the same point of the same round.
+/// that an arm in mode dry-run measured at the same point of the same round.
 pub(super) const BOUND_CV: &str = "{cv}";
 
 /// As in AppleS (section 5.1): 90 % of the baseline's.
 pub(super) const BOUND_CV_PART: f64 = 0.9;
 
 impl Arm {
-    /// Whether its gate is in mode observe.
+    /// Whether its gate is in mode dry-run.
     pub(super) fn watches(&self) -> bool {
-        matches!(self.server, ServerKind::Gate(config) if config.contains("\"observe\""))
+        matches!(self.server, ServerKind::Gate(config) if config.contains("\"dry-run\""))
     }
 
     /// Whether its bound comes from the measurement of another arm.

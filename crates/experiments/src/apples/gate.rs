@@ -18,7 +18,7 @@ pub(crate) fn instance(headworks: &Path) -> Instance {
 pub(super) fn look(gate: &Instance, server: ServerKind) -> Result<(Value, Value)> {
     let wants = |text: &str| matches!(server, ServerKind::Gate(c) if c.contains(text));
     let Status(status) =
-        if wants("\"observe\"") { gate.status()? } else { gate.enforcing_status()? };
+        if wants("\"dry-run\"") { gate.status()? } else { gate.enforcing_status()? };
     ensure!(
         !wants("cpu_weights = true") || status["cgroup"]["state"] == "active",
         "there are no control groups with CPU weights: {}; `headworks doctor` says what gives them",

@@ -186,7 +186,7 @@ impl Plan<'_> {
             _ => "device = \"flash\"\n",
         };
         format!(
-            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\n{kind}{}{}",
+            "[gate]\nmode = \"dry-run\"\n[io]\nscheduler = \"{scheduler}\"\n{kind}{}{}",
             arm.options, self.figure.rules
         )
     }

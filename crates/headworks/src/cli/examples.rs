@@ -11,7 +11,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         "set",
         &[
             "headworks set --parallelism 32",
-            "headworks set --mode observe            # hold no session, go on measuring",
+            "headworks set --mode dry-run            # hold no session, go on measuring",
             "headworks set --weight reports=0.5 --weight web=2",
         ],
     ),

@@ -86,8 +86,8 @@ pub(crate) struct IoThreadSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GateSection {
-    /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
-    /// `enforce` holds sessions. Default `enforce`.
+    /// `dry-run` measures, queues no session, and replays what the gate would have done; `enforce`
+    /// queues sessions. Default `enforce`.
     pub mode: Words,
     /// Which sessions P counts. `working`: those on a processor or in storage I/O; a session that
     /// is blocked, whose client thinks, or that runs for long lends its permit. `admitted`: all

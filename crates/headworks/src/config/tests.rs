@@ -201,7 +201,7 @@ fn an_unknown_key_names_the_one_that_was_meant() {
     );
     assert_refused("[gate]\nhold_ms = 3", (2, 1), &["Did you mean `hold_ms_max`?", "stall_ms"]);
     assert_refused(
-        "[gates]\nmode = \"observe\"",
+        "[gates]\nmode = \"dry-run\"",
         (1, 2),
         &["no key `gates`", "Did you mean `gate`?"],
     );
@@ -232,7 +232,7 @@ fn a_wrong_type_says_what_to_write() {
 
 #[test]
 fn what_is_no_toml_is_placed() {
-    assert_refused("[gate]\nmode = observe", (2, 8), &["texts stand in quotes"]);
+    assert_refused("[gate]\nmode = dry-run", (2, 8), &["texts stand in quotes"]);
     assert_refused("[gate]\nstall_ms = 50\nstall_ms = 60", (3, 1), &["duplicate key", "Keep one"]);
 }
 
@@ -302,7 +302,7 @@ fn words_that_are_not_known() {
     assert_refused(
         "[gate]\nmode = \"dryrun\"",
         (2, 1),
-        &["knows no \"dryrun\"", "Did you mean \"dry-run\"?", "\"observe\""],
+        &["knows no \"dryrun\"", "Did you mean \"dry-run\"?", "\"enforce\""],
     );
     assert_refused(
         "[[class]]\nname = \"a\"\nweight_of = \"users\"",

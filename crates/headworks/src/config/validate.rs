@@ -97,7 +97,7 @@ pub(super) fn within(
 }
 
 fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigError> {
-    const MODES: [Mode; 3] = [Mode::Observe, Mode::DryRun, Mode::Enforce];
+    const MODES: [Mode; 2] = [Mode::DryRun, Mode::Enforce];
     let standard = Settings::default();
     const COUNTS: [Count; 2] = [Count::Working, Count::Admitted];
     let count = choice("count", &gate.count, &COUNTS.map(Count::name), place)?;

@@ -138,7 +138,7 @@ fn hooks(name: &str, binary: &Binary, needed: &[String]) -> Finding {
             needed.join(", ")
         ),
         format!(
-            "headworks run --mode observe -- {}   # then: headworks status",
+            "headworks run --mode dry-run -- {}   # then: headworks status",
             binary.path().display()
         ),
     )

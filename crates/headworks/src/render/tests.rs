@@ -51,11 +51,6 @@ fn what_is_wrong_comes_first_with_its_command() {
     for (status, sentence, command) in [
         (gate("stale", "enforce"), "no heartbeat", "headworks daemon --name mariadbd"),
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
-        (
-            gate("open", "observe"),
-            "`observe` measures and holds no session",
-            "headworks set --mode enforce",
-        ),
         (gate("open", "dry-run"), "a dry run holds no session", "headworks set --mode enforce"),
     ] {
         let text = plain(&status);

@@ -124,13 +124,13 @@ fn what_a_killed_daemon_left_in_force_for_a_moment_is_taken_back() {
 
 #[test]
 fn however_a_search_ends_p_is_what_was_held() {
-    for end in ["off", "observe", "fixed", "the daemon ends"] {
+    for end in ["off", "dry-run", "fixed", "the daemon ends"] {
         let mut stage = Stage::sampling();
         let settings = stage.region.control.settings();
         match end {
             "off" => stage.region.set_off(true),
-            "observe" => {
-                stage.region.apply(&Settings { mode: Mode::Observe, ..settings });
+            "dry-run" => {
+                stage.region.apply(&Settings { mode: Mode::DryRun, ..settings });
             }
             "fixed" => {
                 stage.region.apply(&Settings { auto: false, ..settings });

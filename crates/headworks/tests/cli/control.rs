@@ -158,11 +158,11 @@ fn what_each_daemon_decided_is_in_a_file_that_the_status_names() {
         let said = format!("the gate is on, mode {mode}");
         wait_until(&said, || says(&said) == 1);
     };
-    switch("observe");
+    switch("dry-run");
     // One that is started by hand has let go of its standard error.
     instance.next_daemon(|| {});
     switch("enforce");
-    assert_eq!((says("begins"), says("mode observe")), (2, 1));
+    assert_eq!((says("begins"), says("mode dry-run")), (2, 1));
     let text = instance.run.ok(["status", "--name", NAME]);
     assert!(text.contains(&path), "{text}");
 }

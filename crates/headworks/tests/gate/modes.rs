@@ -32,8 +32,8 @@ fn holds(gate: &Gate) {
 }
 
 #[test]
-fn observing_holds_nobody_until_enforcement_is_set() {
-    let Some(gate) = Setup::places(1).key("mode", "\"observe\"").start() else {
+fn a_dry_run_holds_nobody_until_enforcement_is_set() {
+    let Some(gate) = Setup::places(1).key("mode", "\"dry-run\"").start() else {
         return;
     };
     holds_nobody(&gate);
@@ -49,7 +49,7 @@ fn observing_holds_nobody_until_enforcement_is_set() {
     gate.order(&["set", "--mode", "enforce"]);
     holds(&gate);
     assert!(gate.status().0["counterfactual"].is_null());
-    gate.order(&["set", "--mode", "observe"]);
+    gate.order(&["set", "--mode", "dry-run"]);
     let queued = gate.status().class("default")["queued"].clone();
     let occupant = gate.occupy();
     gate.wait_state(&occupant, state::PASSING);

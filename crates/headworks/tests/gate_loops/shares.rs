@@ -74,7 +74,7 @@ fn nobody_is_forgotten_among_many() {
 /// Nobody is held, and the status says what holding would have changed.
 #[test]
 fn observing_tells_what_enforcing_would_change() {
-    let Some(gate) = filled(Setup::redis(1).key("mode", "\"observe\"")) else { return };
+    let Some(gate) = filled(Setup::redis(1).key("mode", "\"dry-run\"")) else { return };
     let occupant = gate.user("occupant");
     let counts = share(&gate, &[("a", 1), ("b", 4)], Duration::from_secs(1));
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
