@@ -40,7 +40,6 @@ use descriptors::{File, governed, governed_after_check};
 use headworks_policy::Nanos;
 use headworks_policy::split::{Account, SMALL_BYTES};
 use headworks_region::clock;
-use headworks_region::io::tally::Unmarked;
 use headworks_region::io::{CallKind, IoRegion, Ticket};
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
@@ -98,7 +97,6 @@ pub struct Call {
     region: &'static IoRegion,
     account: Account,
     ticket: Option<Ticket>,
-    flushed: Option<Unmarked>,
     began: Nanos,
     bytes: u64,
 }
@@ -114,26 +112,24 @@ impl Call {
 
     /// A call whose account has not been read yet.
     fn unaccounted(region: &'static IoRegion) -> Self {
-        Call {
-            file: None,
-            region,
-            account: 0,
-            ticket: None,
-            flushed: None,
-            began: Nanos(0),
-            bytes: 0,
-        }
+        Call { file: None, region, account: 0, ticket: None, began: Nanos(0), bytes: 0 }
     }
 
     /// Waits until the call may run.
     fn enter(&mut self, kind: CallKind, fd: c_int, bytes: u64) {
         let slot = self.file.map_or(u16::MAX, |file| file.slot);
-        let mut ticket = self.region.enter(kind, self.account, slot, bytes);
+        let ticket = self.region.enter(kind, self.account, slot, bytes);
+        self.ticket = Some(self.admit(ticket, fd));
+    }
+
+    /// The ticket, once the call may run.
+    fn admit(&self, mut ticket: Ticket, fd: c_int) -> Ticket {
         if !self.region.is_admitted(&ticket) {
+            let slot = self.file.map_or(u16::MAX, |file| file.slot);
             keeping_errno(|| writeback::wait(self.region, &ticket, fd, slot));
             self.region.admitted(&mut ticket);
         }
-        self.ticket = Some(ticket);
+        ticket
     }
 }
 
@@ -191,13 +187,14 @@ fn wrote(file: File, account: Account, fd: c_int, offset: i64, bytes: u64) {
 
 /// An `fsync` or one of its like is about to be made.
 pub fn before_fsync(fd: c_int) -> Option<Call> {
-    let Some(file) = governed_after_check(fd) else {
+    let Some((file, found)) = governed_after_check(fd) else {
         return if descriptors::is_directory(fd) { before_sync() } else { None };
     };
     let mut call = Call::of(file);
-    keeping_errno(|| unseen::before_sync_of(file, call.account, fd, (0, u64::MAX)));
-    call.enter(CallKind::Fsync, fd, 0);
-    call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
+    keeping_errno(|| unseen::before_sync_of(file, &found, call.account, fd, (0, u64::MAX)));
+    let mut ticket = call.admit(file.region.enter_fsync(call.account, file.slot), fd);
+    file.region.begins_flush(&mut ticket);
+    call.ticket = Some(ticket);
     Some(call)
 }
 
@@ -205,12 +202,12 @@ pub fn before_fsync(fd: c_int) -> Option<Call> {
 /// like an `fsync` until the file's dirty pieces are written back in their turn.
 pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
     let region = region().filter(|region| region.control.hears(CallKind::WriteRange))?;
-    let file = governed_after_check(fd)?;
+    let (file, found) = governed_after_check(fd)?;
     let mut call = Call::of(file);
     if region.control.kind().puts_clients_first() && !region.is_background(call.account) {
         return None;
     }
-    keeping_errno(|| unseen::before_sync_of(file, call.account, fd, range(offset, bytes)));
+    keeping_errno(|| unseen::before_sync_of(file, &found, call.account, fd, range(offset, bytes)));
     call.enter(CallKind::WriteRange, fd, 0);
     Some(call)
 }
@@ -303,6 +300,6 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
 /// Completes the call, however it ended.
 pub fn leave(call: Call) {
     if let Some(ticket) = call.ticket {
-        call.region.leave(ticket, call.flushed);
+        call.region.leave(ticket);
     }
 }

@@ -38,6 +38,7 @@ pub mod waits;
 
 pub use account::AccountSlot;
 pub use calls::{Order, Ticket, Written};
+pub use files::Found;
 pub use headworks_policy::split::CallKind;
 pub use layout::{IoControl, IoRegion};
 pub use map::IoMapping;

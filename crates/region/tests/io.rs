@@ -5,8 +5,8 @@ use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS, Urgency};
 use headworks_region::clock;
 use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
-    Blocker, CallKind, Foreground, IoMapping, IoRegion, IoRule, Names, Order, Piece, Subject,
-    Ticket, Written,
+    Blocker, CallKind, Foreground, Found, IoMapping, IoRegion, IoRule, Names, Order, Piece,
+    Subject, Ticket, Written,
 };
 use headworks_region::text::Text;
 use headworks_region::{lock, thread};
@@ -48,7 +48,7 @@ fn file(region: &IoRegion, inode: u64) -> u16 {
         text[..path.len()].copy_from_slice(path.as_bytes());
         path.len()
     };
-    region.file(1, inode, write).unwrap().0
+    region.file(1, inode, write).unwrap().slot
 }
 
 /// Waits for the call's turn; how long that took.
@@ -76,7 +76,7 @@ fn nobody_waits_for_longer_than_the_longest_hold() {
     let ticket = region.enter(CallKind::Write, slow, file(region, 1), 4096);
     assert!(!region.is_admitted(&ticket));
     assert!(wait(region, &ticket) >= Duration::from_millis(55));
-    region.leave(ticket, None);
+    region.leave(ticket);
     assert_eq!(region.control.hold_limit.load(std::sync::atomic::Ordering::Relaxed), 1);
     assert_eq!(region.waiting(), 0);
 }
@@ -94,14 +94,14 @@ fn a_call_that_passed_takes_nobodys_room_with_it() {
         let passes = enter();
         assert!(!region.is_admitted(&passes), "both still run");
         wait(region, &passes);
-        region.leave(passes, None);
+        region.leave(passes);
     }
     for ticket in running {
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
     let next = enter();
     assert!(region.is_admitted(&next));
-    region.leave(next, None);
+    region.leave(next);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn another_scheduler_lets_all_who_wait_pass() {
         let slow = in_debt(region);
         let ticket = region.enter(CallKind::Fsync, slow, file(region, 1), 0);
         let waited = wait(region, &ticket);
-        region.leave(ticket, None);
+        region.leave(ticket);
         waited
     });
     while region.waiting() == 0 {
@@ -141,7 +141,7 @@ fn what_dead_threads_had_is_taken_back() {
     let ticket = region.enter(CallKind::Fsync, own, file(region, 1), 0);
     assert!(!region.is_admitted(&ticket));
     assert!(wait(region, &ticket) < Duration::from_secs(30));
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_thread_that_has_ended_is_not_waited_for() {
         let own = account(region, "short");
         for _ in 0..2 {
             let ticket = region.enter(CallKind::Fsync, own, file(region, 1), 4096);
-            region.leave(ticket, None);
+            region.leave(ticket);
         }
         lock::thread_id()
     });
@@ -167,7 +167,7 @@ fn a_thread_that_has_ended_is_not_waited_for() {
     for kind in [CallKind::Fsync, CallKind::WriteRange, CallKind::Write] {
         let ticket = region.enter(kind, own, file, 0);
         assert!(region.is_admitted(&ticket), "{kind:?}");
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
 }
 
@@ -179,8 +179,8 @@ fn a_big_fsync_is_written_back_piece_by_piece_and_then_goes() {
     for page in 0..200u64 {
         region.wrote(own, file, page * 64 * 4096, 4096);
     }
-    let ticket = region.enter(CallKind::Fsync, own, file, 0);
-    assert_eq!(ticket.call.pieces, 200);
+    let mut ticket = region.enter_fsync(own, file);
+    assert_eq!((ticket.call.pieces, ticket.flushed.is_some()), (200, false));
     let (mut written, mut place, mut most) = (0, 0, 0);
     loop {
         match region.next_order(&ticket, false) {
@@ -201,9 +201,23 @@ fn a_big_fsync_is_written_back_piece_by_piece_and_then_goes() {
         }
     }
     assert_eq!((written, most), (200, 32));
-    let flushed = region.begins_flush(&ticket);
-    assert_eq!(flushed.pages, 0);
-    region.leave(ticket, Some(flushed));
+    region.begins_flush(&mut ticket);
+    assert_eq!(ticket.flushed.unwrap().pages, 0);
+    region.leave(ticket);
+}
+
+#[test]
+fn an_fsync_that_may_run_begins_as_it_enters_and_a_write_after_that_is_the_next_ones() {
+    let region = region(SplitKind::Token);
+    let (own, file) = (account(region, "own"), file(region, 7));
+    region.wrote(own, file, 0, 8192);
+    let mut ticket = region.enter_fsync(own, file);
+    assert!(region.is_admitted(&ticket));
+    region.wrote(own, file, 8192, 4096);
+    region.begins_flush(&mut ticket);
+    assert_eq!(ticket.flushed.unwrap().pages, 2);
+    region.leave(ticket);
+    assert_eq!(region.file_state(file).unwrap().pages, 1);
 }
 
 #[test]
@@ -242,7 +256,7 @@ fn a_read_that_did_not_ask_gives_nobodys_room_away() {
     let waits = enter();
     assert!(!region.is_admitted(&waits), "both still run");
     for ticket in running.into_iter().chain([waits]) {
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
 }
 
@@ -275,7 +289,7 @@ fn writes_past_the_cache_are_charged_and_leave_nothing_dirty() {
     let ticket = region.enter(CallKind::Write, slow, own, 4096);
     assert!(!region.is_admitted(&ticket), "64 MiB are charged");
     wait(region, &ticket);
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -314,22 +328,22 @@ fn full_tables_let_calls_pass_and_count_them() {
     let place = file(region, 1);
     let enter = || region.enter(CallKind::Fsync, own, place, 0);
     let running: Vec<Ticket> = (0..TASKS).map(|_| enter()).collect();
-    let beyond = enter();
+    let mut beyond = enter();
     assert!(region.is_admitted(&beyond));
     assert_eq!(region.control.tasks_full.load(Relaxed), 1);
-    let flushed = region.begins_flush(&beyond);
-    region.leave(beyond, Some(flushed));
+    region.begins_flush(&mut beyond);
+    region.leave(beyond);
     for ticket in running {
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
     let again = enter();
     assert!(region.is_admitted(&again) && region.control.tasks_full.load(Relaxed) == 1);
-    region.leave(again, None);
+    region.leave(again);
     // Dirty files keep their slots; those that find none are not governed.
     let mut refused = 0;
     for inode in 0..20_000 {
         match region.file(1, inode, |_| 0) {
-            Some((slot, _)) => assert!(region.wrote(own, slot, 0, 4096)),
+            Some(Found { slot, .. }) => assert!(region.wrote(own, slot, 0, 4096)),
             None => refused += 1,
         }
     }
@@ -350,7 +364,7 @@ fn threads_beyond_all_accounts_share_the_first() {
                     barrier.wait();
                     let ticket = region.enter(CallKind::Write, own, file(region, 1), 1);
                     assert!(region.is_admitted(&ticket));
-                    region.leave(ticket, None);
+                    region.leave(ticket);
                     own
                 };
                 std::thread::Builder::new().stack_size(1 << 17).spawn_scoped(scope, work).unwrap()
@@ -383,7 +397,7 @@ fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
         let start = clock::now();
         for inode in 1..20 {
             let own = account(region, "some");
-            let Some((slot, _)) = region.file(1, inode, |_| 0) else { continue };
+            let Some(Found { slot, .. }) = region.file(1, inode, |_| 0) else { continue };
             region.wrote(own, slot, (random >> 8) % (1 << 40), 10_000);
             for kind in [CallKind::Write, CallKind::Fsync, CallKind::Read, CallKind::Create] {
                 let ticket = region.enter(kind, own, slot, 4096);
@@ -396,7 +410,7 @@ fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
                     }
                     assert!(clock::now().since(start) < Nanos::from_millis(60_000));
                 }
-                region.leave(ticket, None);
+                region.leave(ticket);
             }
         }
     }
@@ -433,7 +447,7 @@ fn held_in_the_background(
         while !region.is_admitted(&ticket) {
             let _ = region.next_order(&ticket, false);
         }
-        region.leave(ticket, None);
+        region.leave(ticket);
     });
     (thread, hear)
 }
@@ -464,7 +478,7 @@ fn a_call_goes_on_when_a_client_waits_for_its_thread() {
     thread.join().unwrap();
     std::thread::sleep(Duration::from_nanos(LONG.0));
     region.unblocks(client);
-    region.leave(running, None);
+    region.leave(running);
     let [call, lock] = region.waits.long.latest().collect::<Vec<_>>()[..] else {
         panic!("two long waits of the client, and none of the background's")
     };
@@ -571,16 +585,17 @@ fn a_long_sequential_file_is_charged_for_its_bytes_only() {
     region.admitted(&mut ticket);
     region.wrote_and_left(ticket, 0, 64 << 20);
     let charged = region.file_state(at).unwrap().charged;
-    let ticket = region.enter(CallKind::Fsync, me, at, 0);
-    let flushed = region.begins_flush(&ticket);
+    let mut ticket = region.enter_fsync(me, at);
+    region.begins_flush(&mut ticket);
+    let flushed = ticket.flushed.unwrap();
     assert_eq!((flushed.pieces, flushed.charged), (256, charged));
-    region.leave(ticket, Some(flushed));
+    region.leave(ticket);
     // 64 MB are owed, and a seek of 1 MB; 256 seeks would be 2.5 s more than the longest hold.
     let start = Instant::now();
     region.set_hold_max(Nanos::from_millis(20_000));
     let ticket = region.enter(CallKind::Write, me, at, 4096);
     wait(region, &ticket);
-    region.leave(ticket, None);
+    region.leave(ticket);
     assert!(start.elapsed() < Duration::from_millis(2_000), "{:?}", start.elapsed());
 }
 
@@ -596,13 +611,13 @@ fn a_read_that_passed_is_charged() {
         wait(region, &ticket);
         region.admitted(&mut ticket);
         std::thread::sleep(Duration::from_millis(10));
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
     // Each costs a seek, a megabyte. The first one alone would be paid after 0.25 s.
     region.set_hold_max(Nanos::from_millis(20_000));
     let ticket = region.enter(CallKind::Read, me, at, 4096);
     assert!(wait(region, &ticket) >= Duration::from_millis(700));
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -632,7 +647,7 @@ fn a_second_big_fsync_waits_while_the_first_makes_progress() {
     region.start(SplitKind::Noop, true);
     for ticket in tickets {
         assert!(region.is_admitted(&ticket));
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
 }
 
@@ -640,12 +655,12 @@ fn a_second_big_fsync_waits_while_the_first_makes_progress() {
 fn a_removed_file_owes_nothing_and_its_number_is_another_files() {
     let region = region(SplitKind::Deadline);
     let me = account(region, "sorter");
-    let (at, generation) = region.file(1, 7, |_| 0).unwrap();
+    let Found { slot: at, generation, .. } = region.file(1, 7, |_| 0).unwrap();
     region.wrote(me, at, 0, 1 << 20);
     assert_eq!(region.file_state(at).unwrap().pages, 256);
     region.removed(1, 7);
     assert!(!region.is_current(at, generation));
-    let (again, next) = region.file(1, 7, |_| 0).unwrap();
+    let Found { slot: again, generation: next, .. } = region.file(1, 7, |_| 0).unwrap();
     assert_eq!(region.file_state(again).unwrap().pages, 0);
     assert!(again != at || next != generation);
 }
@@ -669,7 +684,7 @@ fn a_file_follows_other_rules_and_another_name() {
             text[..name.len()].copy_from_slice(name.as_bytes());
             name.len()
         };
-        let at = region.file(1, 7, write).unwrap().0;
+        let at = region.file(1, 7, write).unwrap().slot;
         region.file_state(at).unwrap().deadline
     };
     rule(20);
@@ -695,7 +710,7 @@ fn a_program_that_begins_in_a_held_thread_takes_nobodys_room() {
     region.tidy();
     let ticket = region.enter(CallKind::Fsync, me, at, 4096);
     assert!(region.is_admitted(&ticket));
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -718,7 +733,7 @@ fn of_a_threads_deadline_and_a_files_the_shorter_holds() {
     let deadline = |me, at| {
         let ticket = region.enter(CallKind::Fsync, me, at, 0);
         let deadline = ticket.call.deadline;
-        region.leave(ticket, None);
+        region.leave(ticket);
         deadline
     };
     let me = account(region, "checkpointer");
@@ -758,10 +773,10 @@ fn a_threads_deadline_is_one_of_its_fsyncs_only() {
     let me = account(region, "backup");
     let ticket = region.enter(CallKind::Write, me, file(region, 3), 4096);
     assert_eq!(ticket.call.deadline, Nanos(0), "its writes are held by the file's");
-    region.leave(ticket, None);
+    region.leave(ticket);
     let ticket = region.enter(CallKind::Fsync, me, u16::MAX, 0);
     assert_eq!(ticket.call.deadline, Nanos::from_millis(9_000), "a directory's, too");
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -777,7 +792,7 @@ fn direct_writes_in_sequence_cost_no_seeks() {
     }
     let ticket = region.enter(CallKind::WriteDirect, slow, at, 4096);
     assert!(wait(region, &ticket) < Duration::from_millis(250), "512 seeks are half a second");
-    region.leave(ticket, None);
+    region.leave(ticket);
 }
 
 #[test]
@@ -792,8 +807,8 @@ fn the_kind_of_device_is_learned_from_small_fsyncs_unless_it_was_named() {
             wait(region, &ticket);
             region.admitted(&mut ticket);
             // Quicker than any disk turns.
-            let flushed = region.begins_flush(&ticket);
-            region.leave(ticket, Some(flushed));
+            region.begins_flush(&mut ticket);
+            region.leave(ticket);
         }
         region.control.rotational()
     };

@@ -28,10 +28,10 @@ extern "C" fn destruct() {
 /// that a server drops later.
 extern "C" fn construct() {
     real::resolve_all();
+    std::panic::set_hook(Box::new(|_| {}));
     let kept = kept();
     attach_files(kept);
     let Some(path) = variable(c"HEADWORKS_REGION") else { return };
-    std::panic::set_hook(Box::new(|_| {}));
     // SAFETY: the handler only stores to a static and to a thread-local without destructor.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     match kept {

@@ -6,7 +6,7 @@
 use super::{kernel, region, status};
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use headworks_region::io::IoRegion;
+use headworks_region::io::{Found, IoRegion};
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
 
@@ -151,13 +151,13 @@ pub(super) fn governed(fd: c_int) -> Option<File> {
         Some((slot, generation)) if region.is_current(slot, generation) => {
             Some(File::of(region, word, slot, known))
         }
-        _ => keeping_errno(|| find_out(region, fd, word)),
+        _ => keeping_errno(|| find_out(region, fd, word)).map(|(file, _)| file),
     }
 }
 
 /// As [`governed`], but what is known is checked: `fopen` and `fclose` are not seen, so that the
 /// descriptor may be another file's by now.
-pub(super) fn governed_after_check(fd: c_int) -> Option<File> {
+pub(super) fn governed_after_check(fd: c_int) -> Option<(File, Found)> {
     let region = region().filter(|region| region.control.is_on())?;
     let word = Word::of(fd)?;
     keeping_errno(|| find_out(region, fd, word))
@@ -169,7 +169,7 @@ pub(super) fn is_directory(fd: c_int) -> bool {
 }
 
 #[cold]
-fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option<File> {
+fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option<(File, Found)> {
     let Some(file) = status::of(fd) else {
         word.set(Known::NOTHING);
         return None;
@@ -181,16 +181,16 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option
         return None;
     }
     let found = region.file(file.device, file.inode, |path| kernel::path_of(fd, path));
-    let Some((slot, generation)) = found else {
+    let Some(found) = found else {
         word.set(Known::UNGOVERNED);
         return None;
     };
     let mut known = word.known();
-    if known.place() != found {
-        known = Known::of(slot, generation, kernel::open_flags(fd));
+    if known.place() != Some((found.slot, found.generation)) {
+        known = Known::of(found.slot, found.generation, kernel::open_flags(fd));
         word.set(known);
     }
-    Some(File::of(region, word, slot, known))
+    Some((File::of(region, word, found.slot, known), found))
 }
 
 /// A descriptor was opened or closed: what was known of it no longer holds.

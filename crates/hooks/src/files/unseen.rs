@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use headworks_policy::Nanos;
 use headworks_policy::split::{Account, PAGE_BYTES, PIECE_BYTES};
 use headworks_region::clock;
+use headworks_region::io::Found;
 use headworks_region::thread::{self, keeping_errno};
 use libc::c_int;
 
@@ -44,39 +45,43 @@ static REACHED: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIP
 
 /// Before a call that makes a file durable. In the foreground, pages are looked for only if no
 /// write of the file was seen since the last such call: else most were seen.
-pub(super) fn before_sync_of(file: File, account: Account, fd: c_int, range: (u64, u64)) {
-    let state = file.region.file_state(file.slot).unwrap_or_default();
+pub(super) fn before_sync_of(
+    file: File,
+    found: &Found,
+    account: Account,
+    fd: c_int,
+    range: (u64, u64),
+) {
     let background =
         file.region.control.kind().puts_clients_first() && file.region.is_background(account);
     if background {
-        find(file, account, fd, range);
-    } else if state.pages == 0 || state.mapped != 0 {
-        look(file, account, fd);
+        find(file, found, account, fd, range);
+    } else if found.pages == 0 || found.mapped {
+        look(file, found, account, fd);
     }
 }
 
 /// Looks for pages, for a small part of the time only.
-fn look(file: File, account: Account, fd: c_int) -> bool {
+fn look(file: File, found: &Found, account: Account, fd: c_int) -> bool {
     let began = clock::now();
     let next = Nanos(NEXT_LOOK_NS.load(Relaxed));
     // The clock of a process that was moved to another machine may be behind.
     if began < next && next.since(began) < Nanos::from_millis(10_000) {
         return false;
     }
-    let found = find(file, account, fd, (0, u64::MAX));
+    let any = find(file, found, account, fd, (0, u64::MAX));
     let now = clock::now();
     NEXT_LOOK_NS.store((now + Nanos(now.since(began).0.saturating_mul(PART))).0, Relaxed);
-    found
+    any
 }
 
 /// Tells the region of dirty pages in a range of a file that no hook saw. Says whether there were
 /// any.
-pub(super) fn find(file: File, account: Account, fd: c_int, (from, to): (u64, u64)) -> bool {
+fn find(file: File, found: &Found, account: Account, fd: c_int, (from, to): (u64, u64)) -> bool {
     let region = file.region;
-    let seen = region.file_state(file.slot).map_or(0, |state| state.pages);
     let bytes = if to == u64::MAX { 0 } else { to - from };
     let Some(all) = cache_state(fd, from, bytes) else { return false };
-    if all.nr_dirty < seen + UNSEEN_MIN {
+    if all.nr_dirty < found.pages + UNSEEN_MIN {
         return false;
     }
     let size = status::of(fd).map_or(0, |file| file.size);
@@ -112,7 +117,7 @@ pub fn counts(bytes: usize) -> bool {
 /// write, which waits its turn now.
 pub fn streamed(fd: c_int) {
     let counted = thread::with(|words| words.streamed.replace(0));
-    let Some(file) = governed_after_check(fd).filter(|file| !file.direct) else { return };
+    let Some((file, _)) = governed_after_check(fd).filter(|(file, _)| !file.direct) else { return };
     let Some(reached) = usize::try_from(fd).ok().and_then(|fd| REACHED.get(fd)) else { return };
     let Ok(at) = u64::try_from(kernel::position(fd)) else { return };
     let place = |at: u64| u64::from(file.slot) << 32 | (at / PAGE_BYTES) & u64::from(u32::MAX);
@@ -133,8 +138,8 @@ pub fn streamed(fd: c_int) {
 
 /// A stream that was written is about to be closed, by a call that no hook sees.
 pub fn closing(fd: c_int) {
-    if let Some(file) = governed_after_check(fd).filter(|file| !file.direct)
-        && keeping_errno(|| look(file, super::account(file.region), fd))
+    if let Some((file, found)) = governed_after_check(fd).filter(|(file, _)| !file.direct)
+        && keeping_errno(|| look(file, &found, super::account(file.region), fd))
         && let Some(call) = before_write(fd, 0, false)
     {
         leave(call);

@@ -31,6 +31,8 @@ pub struct Ticket {
     pub call: Call,
     entered: Nanos,
     admitted: Nanos,
+    /// Of an `fsync` of a file that runs: the pages that it makes durable.
+    pub flushed: Option<Unmarked>,
 }
 
 /// What the thread of a call does next.
@@ -57,12 +59,37 @@ impl IoRegion {
     /// A call of `bytes` is about to run. It may run if the ticket has been [admitted]
     /// (IoRegion::is_admitted); else its thread follows [`IoRegion::next_order`].
     pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
+        self.enter_with(kind, account, file, bytes, |_, _| {})
+    }
+
+    /// As [`IoRegion::enter`], for an `fsync` of a whole file. If it may run, it begins at once; else
+    /// [`IoRegion::begins_flush`] is to be called when it does.
+    pub fn enter_fsync(&self, account: Account, file: u16) -> Ticket {
+        self.enter_with(CallKind::Fsync, account, file, 0, |guarded, ticket| {
+            if self.is_admitted(ticket) {
+                ticket.flushed = Some(guarded.tally.flush(file.into()));
+            }
+        })
+    }
+
+    fn enter_with(
+        &self,
+        kind: CallKind,
+        account: Account,
+        file: u16,
+        bytes: u64,
+        then: impl FnOnce(&mut Guarded, &mut Ticket),
+    ) -> Ticket {
         let now = clock::now();
         let urgency = self.urgency(account);
         let direct = kind.is_direct().into();
         let call = Call { account, file: file.into(), bytes, urgency, direct, ..Call::default() };
-        let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
-        self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
+        let mut ticket =
+            Ticket { task: None, kind, call, entered: now, admitted: now, flushed: None };
+        self.locked(|guarded| {
+            self.enter_locked(guarded, now, &mut ticket);
+            then(guarded, &mut ticket);
+        });
         ticket
     }
 
@@ -234,13 +261,15 @@ impl IoRegion {
         held
     }
 
-    /// The real `fsync` begins: what is written from now on belongs to the next one.
-    pub fn begins_flush(&self, ticket: &Ticket) -> Unmarked {
-        self.locked(|guarded| guarded.tally.flush(ticket.call.file as usize)).unwrap_or_default()
+    /// The real `fsync` begins, unless it has: what is written from then on belongs to the next one.
+    pub fn begins_flush(&self, ticket: &mut Ticket) {
+        if ticket.flushed.is_none() {
+            ticket.flushed = self.locked(|guarded| guarded.tally.flush(ticket.call.file as usize));
+        }
     }
 
     /// A call has returned.
-    pub fn leave(&self, ticket: Ticket, flushed: Option<Unmarked>) {
+    pub fn leave(&self, ticket: Ticket) {
         let now = clock::now();
         let took = now.since(ticket.admitted);
         if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
@@ -265,12 +294,11 @@ impl IoRegion {
                 // It passed, but the device has read for it.
                 returned(guarded, now, Task::MAX, ticket.kind, &ticket.call, took);
             }
-            if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
+            if let Some(taken) = ticket.flushed.filter(|taken| taken.pages > 0) {
                 self.clean(guarded, now, ticket.call.file, &taken);
-            }
-            let dirty = flushed.map_or(0, |taken| taken.pages);
-            if ticket.kind == CallKind::Fsync && (1..=FEW_PAGES).contains(&dirty) {
-                self.learn(guarded, took);
+                if taken.pages <= FEW_PAGES {
+                    self.learn(guarded, took);
+                }
             }
             self.dispatch(guarded, now);
         });
@@ -401,13 +429,13 @@ mod tests {
     #[test]
     fn a_return_without_the_lock_is_reported_later() {
         let region = region("lock");
-        let file = region.file(1, 1, |_| 0).unwrap().0;
+        let file = region.file(1, 1, |_| 0).unwrap().slot;
         let tickets = [0, 1].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
         assert!(tickets.iter().all(|ticket| region.is_admitted(ticket)));
         let held = region.lock.acquire(|_| false).unwrap();
         // By other threads: this one has the lock.
         for ticket in tickets {
-            std::thread::spawn(move || region.leave(ticket, None)).join().unwrap();
+            std::thread::spawn(move || region.leave(ticket)).join().unwrap();
         }
         drop(held);
         assert_eq!(region.control.lock_busy.load(Relaxed), 2);
@@ -426,7 +454,7 @@ mod tests {
     fn the_turn_of_a_call_that_passed_without_the_lock_is_given_back() {
         let region = region("passed");
         region.set_hold_max(Nanos::from_millis(1));
-        let file = region.file(1, 1, |_| 0).unwrap().0;
+        let file = region.file(1, 1, |_| 0).unwrap().slot;
         let tickets = [0; 4].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
         let [first, second, third, fourth] = tickets;
         assert!(region.is_admitted(&second) && !region.is_admitted(&third));
@@ -441,15 +469,15 @@ mod tests {
         let passed = passes.map(|thread| thread.join().unwrap());
         drop(held);
         // The device has room again, and the scheduler gives it to those that passed.
-        region.leave(first, None);
-        region.leave(second, None);
+        region.leave(first);
+        region.leave(second);
         for ticket in passed {
-            region.leave(ticket, None);
+            region.leave(ticket);
         }
         let next = [0; 2].map(|_| region.enter(CallKind::Fsync, 40, file, 4096));
         assert!(next.iter().all(|ticket| region.is_admitted(ticket)), "the depth of two is free");
         for ticket in next {
-            region.leave(ticket, None);
+            region.leave(ticket);
         }
     }
 

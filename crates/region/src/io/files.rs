@@ -8,15 +8,28 @@ use crate::text::TEXT_BYTES;
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::split::{CallKind, Urgency};
 
+/// A file, looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its slot.
+    pub slot: u16,
+    /// Which file of that slot it is.
+    pub generation: u32,
+    /// Pages of it that are known to be dirty.
+    pub pages: u64,
+    /// It is mapped, shared and writable.
+    pub mapped: bool,
+}
+
 impl IoRegion {
-    /// The slot of a file and its generation; `path` is asked for the first time. `None` if there
-    /// is no room: the file is not governed.
+    /// A file's slot and what is known of it; `path` is asked for the first time. `None` if there is
+    /// no room: the file is not governed.
     pub fn file(
         &self,
         device: u64,
         inode: u64,
         path: impl FnOnce(&mut [u8; 256]) -> usize,
-    ) -> Option<(u16, u32)> {
+    ) -> Option<Found> {
         let now = clock::now();
         let version = self.rules.version();
         let found = self.locked(|guarded| {
@@ -29,9 +42,15 @@ impl IoRegion {
                 // That was another file.
                 guarded.split.scheduler().guessed(now, at as u32, false);
             }
-            Some((at, stale, generation))
+            let found = Found {
+                slot: at as u16,
+                generation,
+                pages: state.pages,
+                mapped: state.mapped != 0,
+            };
+            Some((at, stale, found))
         })?;
-        let Some((at, stale, generation)) = found else {
+        let Some((at, stale, found)) = found else {
             self.control.files_full.fetch_add(1, Relaxed);
             return None;
         };
@@ -42,13 +61,13 @@ impl IoRegion {
             self.names[at].set(&text[length.saturating_sub(TEXT_BYTES)..length]);
             self.locked(|guarded| {
                 if let Some(state) = guarded.tally.state_mut(at)
-                    && state.generation == generation
+                    && state.generation == found.generation
                 {
                     (state.deadline, state.rules) = (deadline, version);
                 }
             });
         }
-        Some((at as u16, generation))
+        Some(found)
     }
 
     /// A file's last name was removed. Its dirty pages count as given up, also if it is still open:

@@ -225,7 +225,7 @@ mod tests {
     /// The calling thread is background, and calls `fsync` with much to write: it is held.
     fn held(region: &'static IoRegion, inode: u64) -> (u16, Ticket) {
         let account = region.account(|| Names { name: Text::new(b"back"), ..Names::default() });
-        let (file, _) = region.file(1, inode, |_| 0).unwrap();
+        let file = region.file(1, inode, |_| 0).unwrap().slot;
         for page in 0..100 {
             region.wrote(account, file, page << 20, 4096);
         }
@@ -260,7 +260,7 @@ mod tests {
         assert!(region.awaited().has(file));
         region.unblocks(client);
         assert!(!region.awaited().has(file));
-        region.leave(ticket, None);
+        region.leave(ticket);
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let (_, ticket) = held(region, 7);
         assert!(matches!(region.next_order(&ticket, true), Order::WriteBack(_)));
         assert_eq!(region.next_order(&ticket, true), Order::Go);
-        region.leave(ticket, None);
+        region.leave(ticket);
         region.unblocks(account);
         drop(end);
         client.join().unwrap();
@@ -309,7 +309,7 @@ mod tests {
         let old = std::thread::spawn(move || {
             let (_, ticket) = held(region, 7);
             let task = ticket.task;
-            region.leave(ticket, None);
+            region.leave(ticket);
             say.send((thread_id(), task)).unwrap();
             let _ = ends.recv();
         });
@@ -320,7 +320,7 @@ mod tests {
         region.blocks(client, Blocker::Mutex, Some(tid), true);
         assert!(!region.is_admitted(&ticket));
         region.unblocks(client);
-        region.leave(ticket, None);
+        region.leave(ticket);
         drop(end);
         old.join().unwrap();
     }

@@ -5,7 +5,8 @@
 
 use crate::rules::glob;
 use crate::text::{SharedText, Text};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::split::{Account, AccountSettings, GROUPS, USUAL_LEVEL};
 
@@ -143,7 +144,7 @@ impl RuleTable {
         }
         let subjects = rules.iter().take(RULES).fold(0, |all, rule| all | 1 << rule.subject as u32);
         self.subjects.store(subjects, Relaxed);
-        self.version.fetch_add(1, Relaxed);
+        self.version.fetch_add(1, Release);
     }
 
     fn find(&self, subject: Subject, names: &[&[u8]]) -> Option<(usize, &RuleSlot)> {
@@ -161,7 +162,7 @@ impl RuleTable {
 
     /// Which rules these are; never that of no rules, `u32::MAX`.
     pub(super) fn version(&self) -> u32 {
-        self.version.load(Relaxed) & !(1 << 31)
+        self.version.load(Acquire) & !(1 << 31)
     }
 
     /// Deadline of a file's `fsync`s; zero for none.
