@@ -83,6 +83,7 @@
 //! ```
 
 pub mod afq;
+mod bits;
 pub mod call_kind;
 pub mod cause;
 pub mod cost;
@@ -90,6 +91,7 @@ pub mod deadline;
 mod dirty;
 pub mod kind;
 pub mod learn;
+pub mod pacer;
 pub mod rcp;
 mod strides;
 pub mod token;
@@ -336,10 +338,6 @@ pub trait Scheduler: Send {
     /// System call: that has returned.
     fn mkdir_return(&mut self, now: Nanos, task: Task, call: &Call) {}
 
-    /// Whether [`read_entry`](Scheduler::read_entry) is to be called. No split scheduler wants it.
-    fn schedules_read_calls(&self) -> bool {
-        false
-    }
     /// System call: before a read, whether cached or not. Not a hook of the split framework, which
     /// schedules reads below the cache, but of system-call scheduling, its rival.
     fn read_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
@@ -360,12 +358,6 @@ pub trait Scheduler: Send {
     }
     /// Block: the device finished a request after `service`.
     fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {}
-    /// Block: a request was joined to another one.
-    fn req_merge(&mut self, now: Nanos, into: Task, request: &Request) {}
-    /// Block: the device was given a request.
-    fn req_activate(&mut self, now: Nanos, task: Task) {}
-    /// Block: the device did not take it.
-    fn req_deactivate(&mut self, now: Nanos, task: Task) {}
 
     /// What happens next.
     fn dispatch(&mut self, now: Nanos) -> Step {

@@ -1,6 +1,6 @@
 //! Split schedulers by name, and the state of all of them as shared memory has it.
 
-use super::{Afq, Deadline, DeviceCost, Noop, Rcp, Scheduler, ScsToken, Token, afq, deadline, rcp};
+use super::{Afq, Deadline, DeviceCost, Noop, Rcp, Scheduler, ScsToken, Token, afq, pacer, rcp};
 use core::fmt;
 use core::str::FromStr;
 
@@ -112,7 +112,7 @@ impl SplitState {
             SplitKind::Noop => {}
             SplitKind::Afq => self.afq.begin(afq::Settings::for_device(rotational)),
             SplitKind::Deadline => {
-                self.deadline.begin(deadline::Settings::for_device(rotational));
+                self.deadline.begin(pacer::Settings::for_device(rotational));
             }
             SplitKind::Token => self.token.begin(device),
             SplitKind::ScsToken => {}

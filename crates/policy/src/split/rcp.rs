@@ -1,55 +1,62 @@
-//! RCP: I/O that a client waits for goes first, whoever issues it.
+//! RCP: I/O that a client waits for goes first, whichever thread issues it.
 //!
 //! # Problem
 //! A commit or a read waits seconds behind a checkpoint, a vacuum or a backup. Neither the kind of
 //! an I/O nor its issuer tells whether somebody waits for it: a background task may hold the lock
 //! that a client's request needs (RCP, section 3).
 //!
+//! # Terms
+//! * *critical*, *background*: of a call: a client waits for it, or not ([`Call::urgency`]).
+//! * *quiet*: no critical I/O was seen for [`QUIET`], or for [`QUIET_ALONE`] if the last one was a
+//!   single one after such a pause.
+//! * *piece*, *batch*, *commit*: see [`super::pacer`]. *Slot*: see [`slots`].
+//! * *pass*, *token*: see [`super::strides`] and [`super::token`].
+//!
 //! # The primitive
-//! Each call is *critical* or *background* ([`Call::urgency`]). Critical calls are never held.
-//! Background ones are held before anything depends on them (section 8: writes at the
-//! system call, reads at the block level):
+//! Critical calls are never held. Background ones are held before anything depends on them (section
+//! 8: writes at the system call, reads at the block level):
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
 //!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
 //!   file back, as a writer does that the kernel throttles. While critical I/O is active, and for
-//!   [`DESERTED`] after, a file has [`deadline::Settings::pieces_max`] dirty pieces at most.
-//! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
-//!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
-//! * **Reads** of the background that miss the cache wait in a queue, first come, first served.
-//!   While critical I/O is active, [`Settings::slots`] of them run at a time, and at least one
-//!   starts every [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], or for
-//!   [`QUIET_ALONE`] if the last one came after such a pause, the slots double with each further
-//!   [`READ_EVERY`]. They fall back at the next critical I/O.
-//!
-//! * **Order and limits of the background.** Of background tasks that wait for the same, the one of
-//!   the account with the least [pass](super::afq) goes first, once rules give accounts different
-//!   priorities; else the first that came. Writes and reads of an account whose
-//!   [tokens](super::token) are used up wait for them first. An `fsync` does not: what it writes
-//!   was charged when it became dirty. Critical calls are neither ordered nor limited.
+//!   [`DESERTED`] after, a file has [`pacer::Settings::pieces_max`] dirty pieces at most.
+//! * **`fsync`s** write their data back first, in the [pacer](super::pacer)'s batches. To the pacer,
+//!   all critical `fsync`s and reads are commits.
+//! * **Reads** that miss the cache need one of [`Settings::slots`] slots while critical I/O is
+//!   active. While it is quiet, the slots double every 10 ms.
+//! * **Order.** Of tasks that wait for the same, the one of the account with the least pass goes
+//!   first, once rules give accounts different priorities; else the first that came.
+//! * **Limits.** Writes and reads of an account whose tokens are used up wait for tokens first. An
+//!   `fsync` does not: what it writes was charged when it became dirty.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here
 //! ([`Scheduler::may_block_clients`]). It probably is if a client waits and no critical I/O runs.
 //! Calls on files of which that was right repeatedly are critical for some time ([`super::trust`]).
 //!
+//! # Invariants
+//! No critical call waits, and none is ordered or limited. Every held task goes on if it is driven.
+//!
 //! # Worked example
 //! A checkpointer's `fsync` has 300 dirty pieces, and a client commits every 20 ms. The commit goes
 //! to the device at once. When it returns, one batch of the checkpointer's pieces is ordered, as
 //! large as commits of at most three times their undisturbed time allow.
 
-use super::deadline::{self, DESERTED, Deadline, WRITER_PIECES, deadline_of};
-use super::dirty::Dirty;
-use super::strides::Strides;
-use super::token::Token;
+mod background;
+mod slots;
+
+pub use slots::READ_EVERY;
+
+use super::pacer::{self, DESERTED, Pacer, WRITER_PIECES, deadline_of};
 use super::trust::Trust;
-use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, Task, USUAL_LEVEL, Urgency,
+    Scheduler, Step, TASKS, Task, Urgency,
 };
 use crate::Nanos;
 use crate::block::{IoClass, Operation, Request};
+use background::{Background, READ, WRITE};
+use slots::Slots;
 
 /// Critical I/O that was last seen so long ago is not waited for.
 pub const QUIET: Nanos = Nanos::from_millis(100);
@@ -60,31 +67,31 @@ pub const QUIET_ALONE: Nanos = Nanos::from_millis(20);
 /// A write to the cache takes microseconds. One that takes so long waits for the device.
 pub const BLOCKED_AFTER: Nanos = Nanos::from_millis(2);
 
-/// A background read starts so often at least (section 4.3).
-pub const READ_EVERY: Nanos = Nanos::from_millis(10);
-
-/// A client waits for an unknown holder. A held call goes on after this time if no critical I/O has
-/// run meanwhile, …
+/// A client waits for a holder that is not known. A held call goes on after this time:
+///
+/// | critical I/O meanwhile | at least | and for each piece beyond [`WRITER_PIECES`] | at most |
+/// | --- | --- | --- | --- |
+/// | none | [`STUCK_ALONE`] | [`STUCK_PIECE`] | [`STUCK_BIG_ALONE`] |
+/// | some | [`STUCK_CALL`] | [`STUCK_PIECE`] | [`STUCK_BIG`] |
+///
+/// If the guess is wrong, all clients wait for the pieces.
 pub const STUCK_ALONE: Nanos = Nanos::from_millis(10);
-/// … and after this one if some has.
+/// See [`STUCK_ALONE`].
 pub const STUCK_CALL: Nanos = Nanos::from_millis(100);
-/// Each piece that the call has to write back adds so much to either, up to the following: if the
-/// guess is wrong, everybody waits for the pieces.
+/// See [`STUCK_ALONE`].
 pub const STUCK_PIECE: Nanos = Nanos::from_millis(5);
-/// See [`STUCK_PIECE`].
+/// See [`STUCK_ALONE`].
 pub const STUCK_BIG_ALONE: Nanos = Nanos::from_millis(200);
+/// See [`STUCK_ALONE`].
+pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
+
 /// Held calls go on one after the other, so far apart.
 pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
-/// See [`STUCK_PIECE`].
-pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 
 /// Deadline of the background's `fsync`s without one of their own.
 const BACKGROUND_DEADLINE: Nanos = Nanos::from_millis(20_000);
 
-/// Most reads of the background at a time.
-const SLOTS_MAX: u32 = 64;
-
-/// The accounts of reads in [`Deadline`]'s streams: a read takes another time than an `fsync`.
+/// Marks the accounts of reads for the pacer: a read takes another time than an `fsync`.
 const READS: Account = 1 << 14;
 const _: () = assert!(ACCOUNTS <= READS as usize);
 
@@ -97,8 +104,8 @@ pub struct Settings {
     pub dirty_max: u64,
     /// Reads of the background that run while critical I/O is active. Default 1 (section 4.3).
     pub slots: u32,
-    /// See [`deadline::Settings`].
-    pub writeback: deadline::Settings,
+    /// See [`pacer::Settings`].
+    pub writeback: pacer::Settings,
     /// Costs of the device, for shares and tokens.
     pub device: DeviceCost,
 }
@@ -108,7 +115,7 @@ crate::layout!(Settings { dirty_max, slots, writeback, device });
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
-        let writeback = deadline::Settings::for_device(rotational);
+        let writeback = pacer::Settings::for_device(rotational);
         let device = DeviceCost::for_device(rotational);
         Settings { dirty_max: 64 << 20, slots: 1, writeback, device }
     }
@@ -120,90 +127,45 @@ impl Settings {
 pub struct Rcp {
     settings: Settings,
     /// `fsync`s and writes of the background that write back first.
-    writeback: Deadline,
-    reads: Waiting,
-    /// Tasks that run as background reads.
-    reading: [u64; super::TASKS / 64],
-    /// Accounts whose last write was one of the background.
-    background: [u64; ACCOUNTS / 64],
-    /// Accounts some of whose bytes `dirty` may count.
-    dirtied: [u64; ACCOUNTS / 64],
-    /// Bytes that accounts have dirtied while they were background.
-    dirty: Dirty,
+    pacer: Pacer,
+    /// Reads of the background.
+    reads: Slots,
+    /// Shares and limits, and what is dirty.
+    background: Background,
     /// Critical `fsync`s and reads that run.
     critical: u32,
     /// A critical write that runs, plus one: the first that began after the last such one returned.
     write: u32,
     /// When it began.
     write_since: Nanos,
-    /// Reads of the background that may run now.
-    slots: u32,
     /// When critical I/O was last seen.
     critical_at: Nanos,
     /// How long the next one is waited for.
     quiet: Nanos,
-    /// When a background read last started.
-    read_at: Nanos,
-    /// When the slots were last changed.
-    slots_at: Nanos,
     /// When a task last went on because it may have blocked a client.
     guessed_at: Nanos,
     /// Files whose calls are critical.
     trust: Trust,
-    /// Shares of the background's accounts.
-    strides: Strides,
-    /// Not zero: accounts have different levels.
-    ranked: u32,
-    /// The largest pass with which a task went on.
-    reached: u64,
-    /// Limits of the background's accounts.
-    tokens: Token,
-    /// Background tasks that wait for tokens. Their mark says for which call.
-    unpaid: Waiting,
 }
 
 crate::layout!(Rcp {
     settings,
-    writeback,
+    pacer,
     reads,
-    reading,
     background,
-    dirtied,
-    dirty,
     critical,
     write,
     write_since,
-    slots,
     critical_at,
     quiet,
-    read_at,
-    slots_at,
     guessed_at,
-    trust,
-    strides,
-    ranked,
-    reached,
-    tokens,
-    unpaid
+    trust
 });
 
 impl Default for Rcp {
     fn default() -> Self {
         Rcp::new(Settings::for_device(true))
     }
-}
-
-/// What an unpaid task is about to do, as its mark.
-const WRITE: u64 = 0;
-const READ: u64 = 1;
-
-fn bit(at: usize) -> (usize, u64) {
-    (at / 64, 1 << (at % 64))
-}
-
-fn has_bit(set: &[u64; ACCOUNTS / 64], account: Account) -> bool {
-    let (word, mask) = bit(usize::from(account));
-    set.get(word).is_some_and(|word| word & mask != 0)
 }
 
 /// Whether an `fsync` goes at once. If it has much to write, that takes more than a guess.
@@ -224,27 +186,16 @@ impl Rcp {
     pub fn new(settings: Settings) -> Self {
         Rcp {
             settings,
-            writeback: Deadline::new(settings.writeback),
-            reads: Waiting::default(),
-            reading: [0; super::TASKS / 64],
-            background: [0; ACCOUNTS / 64],
-            dirtied: [0; ACCOUNTS / 64],
-            dirty: Dirty::default(),
+            pacer: Pacer::new(settings.writeback),
+            reads: Slots::new(settings.slots),
+            background: Background::new(settings.device),
             critical: 0,
             write: 0,
             write_since: Nanos(0),
-            slots: settings.slots,
             critical_at: Nanos(0),
             quiet: QUIET,
-            read_at: Nanos(0),
-            slots_at: Nanos(0),
             guessed_at: Nanos(0),
             trust: Trust::default(),
-            strides: Strides::default(),
-            ranked: 0,
-            reached: 0,
-            tokens: Token::new(settings.device),
-            unpaid: Waiting::default(),
         }
     }
 
@@ -255,15 +206,14 @@ impl Rcp {
 
     /// Sets how many reads of the background run while critical I/O is active.
     pub fn set_reads(&mut self, count: u32) {
-        self.settings.slots = count.clamp(1, SLOTS_MAX);
-        self.slots = self.settings.slots;
+        self.reads.begin(count);
     }
 
     /// Critical I/O was seen: the slots fall back.
     fn see_critical(&mut self, now: Nanos) {
         self.quiet = if now.since(self.critical_at) > QUIET { QUIET_ALONE } else { QUIET };
         self.critical_at = now;
-        self.slots = self.settings.slots;
+        self.reads.fall_back();
     }
 
     fn begin_critical(&mut self, now: Nanos) {
@@ -286,93 +236,29 @@ impl Rcp {
         self.critical == 0 && now.since(self.critical_at) >= time && !self.write_is_blocked(now)
     }
 
-    fn note_account(&mut self, call: &Call) {
-        let (word, mask) = bit(usize::from(call.account));
-        if let Some(word) = self.background.get_mut(word) {
-            if call.urgency == Urgency::Background { *word |= mask } else { *word &= !mask }
-        }
-    }
-
-    /// The part of the background in what is not dirty any more. An account may have become
-    /// critical since it dirtied that.
-    fn cleaned(&mut self, now: Nanos, causes: super::CauseSet, bytes: u64) {
-        let mut gone = 0;
-        causes.share(bytes, |account, part| {
-            gone += if has_bit(&self.dirtied, account) { part } else { 0 }
-        });
-        self.dirty.remove(gone);
-        if self.dirty.at(now) == 0 {
-            self.dirtied = [0; ACCOUNTS / 64];
-        }
-    }
-
-    /// Only what accounts dirtied in the background was charged.
-    fn revise(&mut self, now: Nanos, causes: super::CauseSet, charged_and_cost: (Nanos, Nanos)) {
-        let (dirtied, background) = (self.dirtied, self.background);
-        self.tokens.revise(now, causes, charged_and_cost, |account| {
-            has_bit(&dirtied, account) && has_bit(&background, account)
-        });
-    }
-
     /// An `fsync` with much left to write back.
     fn is_big(&self, task: Task) -> bool {
-        self.writeback.pieces_of(task) > WRITER_PIECES
-    }
-
-    fn reads_running(&self) -> u32 {
-        self.reading.iter().map(|word| word.count_ones()).sum()
-    }
-
-    fn start_read(&mut self, now: Nanos, task: Task) {
-        let (word, mask) = bit(usize::from(task));
-        if let Some(word) = self.reading.get_mut(word) {
-            *word |= mask;
-        }
-        self.read_at = now;
+        self.pacer.pieces_of(task) > WRITER_PIECES
     }
 
     /// Sets up a state of all zero bytes.
     pub(super) fn begin(&mut self, settings: Settings) {
         self.settings = settings;
-        self.writeback.begin(settings.writeback);
-        (self.slots, self.quiet) = (settings.slots, QUIET);
-        self.strides.begin();
-        self.tokens.begin(settings.device);
+        self.pacer.begin(settings.writeback);
+        self.reads.begin(settings.slots);
+        self.quiet = QUIET;
+        self.background.begin(settings.device);
     }
 
-    /// Puts an account in its place among those that wait: what it did not use while it was away is
-    /// lost.
+    /// Puts an account in its place among those that wait.
     fn takes_its_place(&mut self, account: Account) {
-        if self.ranked != 0 {
-            let reads = self.reads.iter().map(|(_, read)| read.call.account);
-            let waiting = reads.chain(self.writeback.accounts());
-            let least = waiting.map(|account| self.strides.pass_of(account)).min();
-            self.strides.raise(account, least.map_or(self.reached, |pass| pass.min(self.reached)));
-        }
-    }
-
-    fn rank(&self, account: Account) -> u64 {
-        if self.ranked != 0 { self.strides.pass_of(account) } else { 0 }
-    }
-
-    /// A call of this account goes on: accounts that come back begin at its pass.
-    fn goes(&mut self, account: Account) {
-        if self.ranked != 0 {
-            self.reached = self.reached.max(self.strides.pass_of(account));
-        }
-    }
-
-    /// An account has used so much of the device.
-    fn uses(&mut self, account: Account, cost: Nanos) {
-        if self.ranked != 0 {
-            self.strides.charge(account, cost);
-        }
+        let waiting = self.reads.accounts().chain(self.pacer.accounts());
+        self.background.takes_its_place(account, waiting);
     }
 
     /// A background task goes on to its queue if its account has tokens. Else it waits for them.
     fn pay(&mut self, now: Nanos, task: Task, call: &Call, kind: u64) -> Entry {
-        if self.tokens.wait(now, call.account) > Nanos(0) {
-            self.unpaid.insert(task, Waiter { call: *call, arrived: now, mark: kind });
+        if self.background.waits_for_tokens(now, task, call, kind) {
             return Entry::Wait;
         }
         self.takes_its_place(call.account);
@@ -385,15 +271,15 @@ impl Rcp {
     fn write_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         let call = Call { deadline: BACKGROUND_DEADLINE, ..*call };
         if call.is_direct() {
-            return self.writeback.write_directly(now, task, &call);
+            return self.pacer.write_directly(now, task, &call);
         }
         // A write to the cache needs no device: what counts is what it leaves dirty.
-        let fits = self.dirty.at(now).saturating_add(call.bytes) <= self.settings.dirty_max
+        let fits = self.background.dirty(now).saturating_add(call.bytes) <= self.settings.dirty_max
             && (self.is_quiet(now, DESERTED) || call.pieces < self.settings.writeback.pieces_max);
         if fits || call.pieces == 0 {
             return Entry::Go;
         }
-        self.writeback.throttle(now, task, &call);
+        self.pacer.throttle(now, task, &call);
         Entry::Wait
     }
 
@@ -403,50 +289,27 @@ impl Rcp {
         }
         self.takes_its_place(call.account);
         let deadline = if call.deadline > Nanos(0) { call.deadline } else { BACKGROUND_DEADLINE };
-        self.writeback.wait_for_writeback(now, task, &Call { deadline, ..*call });
+        self.pacer.wait_for_writeback(now, task, &Call { deadline, ..*call });
         Entry::Wait
     }
 
     fn read_in_turn(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        if self.reads.is_empty() && self.may_read(now) {
-            self.goes(call.account);
-            self.start_read(now, task);
-            return Entry::Go;
+        let entry = self.reads.enter(now, task, call, self.is_quiet(now, self.quiet));
+        if entry == Entry::Go {
+            self.background.goes(call.account);
         }
-        self.reads.insert(task, Waiter { call: *call, arrived: now, mark: 0 });
-        Entry::Wait
+        entry
     }
 
     /// Moves tasks whose accounts have tokens by now to their queues. Returns a task that goes on
     /// at once, or else the time when the next account has tokens.
     fn paid(&mut self, now: Nanos) -> Result<Task, Nanos> {
         loop {
-            let wait = |(task, waiter): (Task, &Waiter)| {
-                (self.tokens.wait(now, waiter.call.account), waiter.arrived, task)
-            };
-            match self.unpaid.iter().map(wait).min() {
-                None => return Err(Nanos(u64::MAX)),
-                Some((wait, ..)) if wait > Nanos(0) => return Err(now + wait),
-                Some((.., task)) => {
-                    let Some(waiter) = self.unpaid.remove(task) else { continue };
-                    if self.pay(now, task, &waiter.call, waiter.mark) == Entry::Go {
-                        return Ok(task);
-                    }
-                }
+            let (task, waiter) = self.background.next_paid(now)?;
+            if self.pay(now, task, &waiter.call, waiter.mark) == Entry::Go {
+                return Ok(task);
             }
         }
-    }
-
-    /// Whether a background read may start now.
-    fn may_read(&mut self, now: Nanos) -> bool {
-        if self.is_quiet(now, self.quiet) && now.since(self.slots_at) >= READ_EVERY {
-            self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
-            self.slots_at = now;
-        }
-        // One more than there are slots at the most: where the device needs longer than
-        // `READ_EVERY`, reads would start faster than they end.
-        let running = self.reads_running();
-        running < self.slots || running == self.slots && now.since(self.read_at) >= READ_EVERY
     }
 }
 
@@ -456,24 +319,21 @@ impl Scheduler for Rcp {
     }
 
     fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
-        self.strides.set_level(account, settings.level);
-        self.ranked |= u32::from(settings.level != USUAL_LEVEL);
-        self.tokens.set_account(now, account, settings);
+        self.background.set_account(now, account, settings);
     }
 
     fn forget_account(&mut self, account: Account) {
-        self.strides.forget(account);
-        self.tokens.forget_account(account);
-        self.writeback.forget_account(account);
-        self.writeback.forget_account(reader(account));
+        self.background.forget_account(account);
+        self.pacer.forget_account(account);
+        self.pacer.forget_account(reader(account));
     }
 
     fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
-        self.writeback.forget_ended(now, &|account| lives(account & !READS))
+        self.pacer.forget_ended(now, &|account| lives(account & !READS))
     }
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        self.note_account(call);
+        self.background.writes(call);
         if call.urgency != Urgency::Background {
             // One of them is enough: those that need the journal are blocked together.
             if self.write == 0 || self.write == u32::from(task) + 1 {
@@ -486,9 +346,9 @@ impl Scheduler for Rcp {
     }
 
     fn write_return(&mut self, now: Nanos, task: Task, call: &Call) {
-        if self.writeback.end_direct(now, task) {
-            self.goes(call.account);
-            self.uses(call.account, self.settings.device.runs(1, call.bytes));
+        if self.pacer.end_direct(now, task) {
+            self.background.goes(call.account);
+            self.background.uses(call.account, self.settings.device.runs(1, call.bytes));
         }
         if self.write == u32::from(task) + 1 {
             if self.write_is_blocked(now) {
@@ -503,7 +363,7 @@ impl Scheduler for Rcp {
             self.begin_critical(now);
             // A long one paces the background, too: clients wait for it, and a log is long after
             // they have waited.
-            self.writeback.begin_small(now, call.account);
+            self.pacer.begin_commit(now, call.account);
             return Entry::Go;
         }
         self.write_back_in_turn(now, task, call)
@@ -511,7 +371,7 @@ impl Scheduler for Rcp {
 
     fn commit_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if is_critical(call) {
-            self.note_account(call);
+            self.background.writes(call);
             return self.fsync_entry(now, task, call);
         }
         self.write_entry(now, task, call)
@@ -534,34 +394,24 @@ impl Scheduler for Rcp {
     fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
         if is_critical(call) {
             self.end_critical(now);
-            let took = self.writeback.is_small(call).then_some(took);
-            self.writeback.end_small(now, call.account, took, deadline_of(call));
+            let took = self.pacer.is_small(call).then_some(took);
+            self.pacer.end_commit(now, call.account, took, deadline_of(call));
         } else {
-            self.tokens.fsync_return(now, task, call, took);
+            self.background.tokens.fsync_return(now, task, call, took);
         }
-        self.writeback.flushed(now);
+        self.pacer.flushed(now);
     }
 
     fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
-        if !has_bit(&self.background, dirtied.account) {
-            return;
-        }
-        self.tokens.buffer_dirty(now, dirtied);
-        if dirtied.new_bytes > 0 {
-            let (word, mask) = bit(usize::from(dirtied.account));
-            self.dirtied[word] |= mask;
-            self.dirty.add(now, dirtied.new_bytes);
-        }
+        self.background.dirties(now, dirtied);
     }
 
     fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
-        self.revise(now, freed.causes, (freed.cost, Nanos(0)));
-        self.cleaned(now, freed.causes, freed.bytes);
+        self.background.frees(now, freed);
     }
 
     fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
-        self.revise(now, cleaned.causes, (cleaned.charged, cleaned.cost));
-        self.cleaned(now, cleaned.causes, cleaned.bytes);
+        self.background.cleans(now, cleaned);
     }
 
     fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
@@ -570,7 +420,7 @@ impl Scheduler for Rcp {
         }
         if request.class != IoClass::Idle {
             self.begin_critical(now);
-            self.writeback.begin_small(now, reader(request.cause as Account));
+            self.pacer.begin_commit(now, reader(request.cause as Account));
             return Entry::Go;
         }
         let call = Call { account: request.cause as Account, ..Call::default() };
@@ -583,23 +433,18 @@ impl Scheduler for Rcp {
         }
         let critical = request.class != IoClass::Idle;
         if !critical {
-            self.uses(request.cause as Account, service);
-            self.tokens.req_complete(now, task, request, service);
+            self.background.uses(request.cause as Account, service);
+            self.background.tokens.req_complete(now, task, request, service);
         }
-        let (word, mask) = bit(usize::from(task));
-        let Some(word) = self.reading.get_mut(word) else {
+        if usize::from(task) >= TASKS {
             // It did not ask before it went to the device.
             if critical {
                 self.see_critical(now);
             }
-            return;
-        };
-        if *word & mask != 0 {
-            *word &= !mask;
-        } else if critical {
+        } else if !self.reads.end(task) && critical {
             self.end_critical(now);
             let account = reader(request.cause as Account);
-            self.writeback.end_small(now, account, Some(service), Nanos::from_millis(1_000));
+            self.pacer.end_commit(now, account, Some(service), Nanos::from_millis(1_000));
         }
     }
 
@@ -608,33 +453,22 @@ impl Scheduler for Rcp {
             Ok(task) => return Step::Admit(task),
             Err(next) => next,
         };
-        if !self.reads.is_empty() && self.may_read(now) {
-            let place = |(_, read): &(Task, &Waiter)| (self.rank(read.call.account), read.arrived);
-            if let Some(task) = self.reads.iter().min_by_key(place).map(|(task, _)| task) {
-                let read = self.reads.remove(task);
-                self.goes(read.map_or(0, |read| read.call.account));
-                self.start_read(now, task);
-                return Step::Admit(task);
-            }
+        let quiet = self.is_quiet(now, self.quiet);
+        if let Some((task, account)) = self.reads.next(now, quiet, self.background.rank()) {
+            self.background.goes(account);
+            return Step::Admit(task);
         }
         if self.write_is_blocked(now) {
-            self.writeback.stay_active(now);
+            self.pacer.stay_active(now);
         }
-        let (strides, ranked) = (&self.strides, self.ranked != 0);
-        let rank = |account| if ranked { strides.pass_of(account) } else { 0 };
-        let step = self.writeback.dispatch_by(now, rank);
+        let step = self.pacer.dispatch_by(now, self.background.rank());
         if let Step::Writeback { task, pieces } = step {
             let cost = self.settings.device.runs(u64::from(pieces), 0);
-            let account = self.writeback.account_of(task).unwrap_or_default();
-            self.goes(account);
-            self.uses(account, cost);
+            let account = self.pacer.account_of(task).unwrap_or_default();
+            self.background.goes(account);
+            self.background.uses(account, cost);
         }
-        // If more reads run than there are slots, the next one to end calls `dispatch`.
-        let next_read = match self.read_at + READ_EVERY {
-            _ if self.reads.is_empty() => Nanos(u64::MAX),
-            next if next > now => next,
-            _ => now + READ_EVERY,
-        };
+        let next_read = self.reads.ask_again(now);
         match (step, next_read.min(next_paid)) {
             (Step::Wait(until), next) => Step::Wait(until.min(next)),
             (Step::Idle, next) if next < Nanos(u64::MAX) => Step::Wait(next),
@@ -643,36 +477,32 @@ impl Scheduler for Rcp {
     }
 
     fn waits_in_turn(&self, task: Task) -> bool {
-        self.writeback.holds(task)
+        self.pacer.holds(task)
     }
 
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {
-        self.writeback.written_back(now, task, pieces, left);
+        self.pacer.written_back(now, task, pieces, left);
     }
 
     fn promote(&mut self, now: Nanos, task: Task, sure: bool) -> bool {
         if !sure && self.is_big(task) {
             return false;
         }
-        if self.reads.remove(task).is_some() || self.unpaid.remove(task).is_some() {
-            self.see_critical(now);
-            return true;
-        }
-        let holds = self.writeback.holds(task);
-        self.writeback.cancel(now, task);
-        if holds {
+        let held =
+            self.reads.remove(task) || self.background.remove(task) || self.pacer.cancel(now, task);
+        if held {
             self.see_critical(now);
         }
-        holds
+        held
     }
 
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
         // A wait that is longer than a long call has been held has another reason.
-        let held = match self.reads.get(task).or(self.unpaid.get(task)) {
-            Some(read) => now.since(read.arrived),
-            None => self.writeback.held_for(now, task),
+        let held = match self.reads.arrived(task).or(self.background.arrived(task)) {
+            Some(arrived) => now.since(arrived),
+            None => self.pacer.held_for(now, task),
         };
-        let pieces = self.writeback.pieces_of(task).saturating_sub(WRITER_PIECES);
+        let pieces = self.pacer.pieces_of(task).saturating_sub(WRITER_PIECES);
         // A holder may make many short calls under one lock: each is held for a short time only.
         let waited = if pieces > 0 { waited.min(held) } else { waited };
         // What a client waits for is usually other clients' I/O.
@@ -702,16 +532,13 @@ impl Scheduler for Rcp {
 
     fn cancel(&mut self, now: Nanos, task: Task) {
         self.reads.remove(task);
-        self.unpaid.remove(task);
-        let (word, mask) = bit(usize::from(task));
-        if let Some(word) = self.reading.get_mut(word) {
-            *word &= !mask;
-        }
-        self.writeback.cancel(now, task);
+        self.background.remove(task);
+        self.reads.end(task);
+        self.pacer.cancel(now, task);
     }
 
     fn waiting(&self) -> usize {
-        self.reads.len() + self.unpaid.len() + self.writeback.waiting()
+        self.reads.waiting() + self.background.waiting() + self.pacer.waiting()
     }
 }
 

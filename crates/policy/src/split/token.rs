@@ -325,9 +325,6 @@ impl Scheduler for ScsToken {
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.enter(now, task, call)
     }
-    fn schedules_read_calls(&self) -> bool {
-        true
-    }
     fn read_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.enter(now, task, call)
     }
@@ -503,7 +500,6 @@ mod tests {
         scs.set_account(Nanos(0), 1, &limited(1e6, None));
         let random = writes(&mut *scs, 4096, Nanos::from_millis(8), 10);
         assert!(random > 2_000, "{random} random pages, each 8 ms of the device, in 10 s");
-        assert!(scs.schedules_read_calls());
         assert_eq!(scs.read_entry(Nanos(0), 3, &write(1, 4096)), Entry::Wait, "cached or not");
     }
 }

@@ -1,4 +1,7 @@
 use super::*;
+use crate::split::pacer::{
+    ACTIVE, CALLERS, DESERTED, OVERDUE_MAX, PATIENCE, PROBE_PAUSE, WRITER_PIECES,
+};
 
 const A: Account = 1;
 const B: Account = 2;
@@ -68,17 +71,16 @@ fn a_small_durable_write_is_a_commit() {
 fn the_end_of_a_forgotten_caller_does_not_hide_one_that_runs() {
     let mut deadline = Box::new(Deadline::default());
     let now = Nanos::from_millis(1_000);
-    let all = STREAMS as Account + 10;
+    let all = CALLERS as Account + 10;
     for account in 1..=all {
         assert_eq!(deadline.fsync_entry(now, account, &small(account)), Entry::Go);
     }
-    let known =
-        |deadline: &Deadline| deadline.streams.iter().filter(|stream| stream.running > 0).count();
-    assert_eq!(known(&deadline), STREAMS);
+    let known = |deadline: &Deadline| deadline.pacer.running();
+    assert_eq!(known(&deadline), CALLERS);
     // Ten of them were forgotten, whichever: their ends change nothing.
     let ended = (1..=all)
-        .filter(|account| deadline.end_small(now, *account, None, Nanos::from_millis(100)));
-    assert_eq!(ended.count(), STREAMS);
+        .filter(|account| deadline.pacer.end_commit(now, *account, None, Nanos::from_millis(100)));
+    assert_eq!(ended.count(), CALLERS);
     assert_eq!(known(&deadline), 0);
 }
 
@@ -182,12 +184,12 @@ fn more_callers_than_are_remembered_do_not_hide_one_that_runs() {
     let mut deadline = Deadline::default();
     let mut now = Nanos(10_000_000_000);
     assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
-    for account in 3..3 + 2 * STREAMS as Account {
+    for account in 3..3 + 2 * CALLERS as Account {
         now += Nanos(1_000);
         assert_eq!(deadline.fsync_entry(now, 1, &small(account)), Entry::Go);
         deadline.fsync_return(now, 1, &small(account), Nanos(1_000));
     }
-    assert!(deadline.end_small(now, A, None, Nanos(0)), "A's has not been forgotten");
+    assert!(deadline.pacer.end_commit(now, A, None, Nanos(0)), "A's has not been forgotten");
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn a_writers_few_pieces_go_before_those_of_a_big_fsync() {
     let mut deadline = Box::new(Deadline::default());
     let now = Nanos::from_millis(1_000);
     assert_eq!(deadline.fsync_entry(now, 2, &big(1_000)), Entry::Wait);
-    deadline.throttle(now + Nanos(1), 3, &big(40));
+    deadline.pacer.throttle(now + Nanos(1), 3, &big(40));
     let step = deadline.dispatch(now + Nanos(1));
     assert_eq!(step, Step::Writeback { task: 3, pieces: WRITER_PIECES });
 }
@@ -273,7 +275,7 @@ fn a_writers_few_pieces_go_before_those_of_a_big_fsync() {
 #[test]
 fn a_throttled_writer_writes_a_whole_batch_back() {
     let mut deadline = Box::new(Deadline::default());
-    deadline.batch = 10 * QUARTERS;
+    deadline.pacer.set_batch(10);
     let now = Nanos::from_millis(1_000);
     assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
     deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
@@ -332,7 +334,7 @@ fn many_direct_writers_leave_a_big_fsync_its_turn() {
         let (mut written, mut direct) = (0, 0);
         let mut running: Vec<Task> = Vec::new();
         for task in 10..50 {
-            assert_eq!(deadline.write_directly(now, task, &write), Entry::Wait);
+            assert_eq!(deadline.pacer.write_directly(now, task, &write), Entry::Wait);
         }
         for _ in 0..100 {
             if commits {
@@ -344,8 +346,8 @@ fn many_direct_writers_leave_a_big_fsync_its_turn() {
             }
             for task in running.drain(..) {
                 direct += 1;
-                deadline.end_direct(now, task);
-                assert_eq!(deadline.write_directly(now, task, &write), Entry::Wait);
+                deadline.pacer.end_direct(now, task);
+                assert_eq!(deadline.pacer.write_directly(now, task, &write), Entry::Wait);
             }
             loop {
                 match deadline.dispatch(now) {
@@ -368,7 +370,7 @@ fn a_direct_write_that_does_not_return_stops_nobody_for_long() {
     let mut deadline = Box::new(Deadline::default());
     let now = Nanos::from_millis(1_000);
     let write = Call { account: 3, bytes: 16 << 10, direct: 1, ..big(0) };
-    assert_eq!(deadline.write_directly(now, 2, &write), Entry::Go);
+    assert_eq!(deadline.pacer.write_directly(now, 2, &write), Entry::Go);
     assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
     assert_eq!(deadline.fsync_entry(now, 1, &big(200)), Entry::Wait);
     assert!(matches!(deadline.dispatch(now), Step::Wait(_)));

@@ -1,5 +1,6 @@
+use super::slots::SLOTS_MAX;
 use super::*;
-use crate::split::{CauseSet, dirty};
+use crate::split::{CauseSet, USUAL_LEVEL, dirty};
 
 const CLIENT: Account = 1;
 const CHECKPOINTER: Account = 2;
@@ -109,7 +110,7 @@ fn slots_double_when_no_client_reads_and_fall_back_at_once() {
     }
     assert!((64..=84).contains(&started), "64 slots and one each 10 ms: {started}");
     assert_eq!(rcp.req_add(now, 400, &read(CLIENT)), Entry::Go);
-    assert_eq!(rcp.slots, 1);
+    assert_eq!(rcp.reads.count(), 1);
 }
 
 #[test]
@@ -119,10 +120,13 @@ fn the_next_read_of_a_client_is_waited_for_unless_they_come_alone() {
     // The slots when a client's next read comes, after so long.
     let mut after = |pause: Nanos| {
         let end = now + pause;
-        let mut slots = rcp.slots;
+        let mut slots = rcp.reads.count();
         while now < end {
-            let _ = rcp.may_read(now);
-            slots = rcp.slots;
+            let _ = {
+                let quiet = rcp.is_quiet(now, rcp.quiet);
+                rcp.reads.has_room(now, quiet)
+            };
+            slots = rcp.reads.count();
             now += READ_EVERY;
         }
         rcp.begin_critical(now);
@@ -252,7 +256,7 @@ fn a_client_whose_write_is_blocked_paces_the_background() {
     }
     assert!(ordered <= 10, "{ordered} pieces within a second beside a client that waits");
     rcp.write_return(now, 0, &call(CLIENT, 1));
-    now += deadline::ACTIVE;
+    now += pacer::ACTIVE;
     let step = rcp.dispatch(now);
     assert!(matches!(step, Step::Writeback { pieces: 11.., .. }), "{step:?}: nobody waits");
 }
@@ -264,7 +268,7 @@ fn a_long_commit_paces_the_background() {
     let commit = Call { bytes: 1 << 20, ..call(CLIENT, 40) };
     assert_eq!(rcp.fsync_entry(now, 0, &commit), Entry::Go);
     assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 300)), Entry::Wait);
-    now += deadline::ACTIVE;
+    now += pacer::ACTIVE;
     let step = rcp.dispatch(now);
     assert!(matches!(step, Step::Writeback { pieces: 1, .. }), "{step:?}");
 }
@@ -312,17 +316,20 @@ fn a_clients_read_that_did_not_ask_and_a_promoted_call_set_the_slots_back() {
     let grow = |rcp: &mut Rcp, now: &mut Nanos| {
         for _ in 0..20 {
             *now += QUIET;
-            let _ = rcp.may_read(*now);
+            let _ = {
+                let quiet = rcp.is_quiet(*now, rcp.quiet);
+                rcp.reads.has_room(*now, quiet)
+            };
         }
-        assert_eq!(rcp.slots, SLOTS_MAX);
+        assert_eq!(rcp.reads.count(), SLOTS_MAX);
     };
     grow(&mut rcp, &mut now);
     rcp.req_complete(now, Task::MAX, &read(CLIENT), Nanos(MS));
-    assert_eq!(rcp.slots, 1);
+    assert_eq!(rcp.reads.count(), 1);
     grow(&mut rcp, &mut now);
     assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 9)), Entry::Wait);
     assert!(rcp.promote(now, 1, true));
-    assert_eq!(rcp.slots, 1);
+    assert_eq!(rcp.reads.count(), 1);
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! Who commits, and how long a commit takes undisturbed.
+//!
+//! # Terms
+//! * *commit*: a small operation for which somebody waits: a small `fsync`, a small durable write,
+//!   or under `rcp` any critical `fsync` or read.
+//! * *active*: of an account: one of its commits runs, or ended less than [`ACTIVE`] ago.
+//! * *probe*: a few commits during which nothing is ordered, so that it becomes known what they
+//!   take undisturbed.
+
+use super::super::Account;
+use crate::Nanos;
+
+/// An account whose last commit was so long ago is not waited for.
+pub const ACTIVE: Nanos = Nanos::from_millis(300);
+
+/// Commits of a probe.
+pub const PROBES: u32 = 4;
+
+/// A probe ends early if its caller has neither begun nor ended a commit for so long.
+pub const PROBE_PAUSE: Nanos = Nanos::from_millis(60);
+
+/// How often an account's undisturbed time is measured again.
+pub const PROBE_EVERY: Nanos = Nanos::from_millis(10_000);
+
+/// A commit that runs for longer is not waited for.
+const LOST: Nanos = Nanos::from_millis(10_000);
+
+/// After such a time without commits, the dirty pieces of a file are not bounded. If clients come
+/// back before the flusher's visit, they wait for all of these pieces.
+pub const DESERTED: Nanos = Nanos::from_millis(5_000);
+
+/// Accounts that are remembered.
+pub(in crate::split) const CALLERS: usize = 64;
+
+/// Commits of one account.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Caller {
+    /// When one last began or ended.
+    last: Nanos,
+    /// What one takes undisturbed; zero for not known.
+    alone: Nanos,
+    /// When that was measured.
+    probed: Nanos,
+    /// Undisturbed ones that are still to be measured.
+    probes: u32,
+    /// Those that run.
+    running: u32,
+    /// Account plus one; zero for none.
+    account: u32,
+    /// Backlog, in quarters of a piece, when the last one began.
+    behind: u32,
+}
+
+crate::layout!(Caller { last, alone, probed, probes, running, account, behind });
+
+impl Caller {
+    fn runs(&self, now: Nanos) -> bool {
+        self.running > 0 && now.since(self.last) < LOST
+    }
+
+    fn is_active(&self, now: Nanos) -> bool {
+        self.account != 0 && (self.runs(now) || now.since(self.last) < ACTIVE)
+    }
+}
+
+/// What a disturbed commit tells of the device.
+pub(super) struct Sample {
+    /// What it takes undisturbed.
+    pub(super) alone: Nanos,
+    /// Backlog, in quarters of a piece, when it began.
+    pub(super) behind: u32,
+}
+
+/// All zero bytes: no account commits.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(super) struct Commits {
+    callers: [Caller; CALLERS],
+}
+
+crate::layout!(Commits { callers });
+
+impl Default for Commits {
+    fn default() -> Self {
+        Commits { callers: [Caller::default(); CALLERS] }
+    }
+}
+
+fn number(account: Account) -> u32 {
+    u32::from(account) + 1
+}
+
+impl Commits {
+    /// Active accounts other than this one.
+    fn others(&self, now: Nanos, account: Account) -> impl Iterator<Item = &Caller> {
+        self.callers
+            .iter()
+            .filter(move |caller| caller.is_active(now) && caller.account != number(account))
+    }
+
+    /// Whether another account is active.
+    pub(super) fn matter(&self, now: Nanos, account: Account) -> bool {
+        self.others(now, account).next().is_some()
+    }
+
+    /// Whether a commit of another account runs.
+    pub(super) fn run(&self, now: Nanos, account: Account) -> bool {
+        self.others(now, account).any(|caller| caller.runs(now))
+    }
+
+    /// Whether another account has committed within [`DESERTED`].
+    pub(super) fn were_seen(&self, now: Nanos, account: Account) -> bool {
+        self.callers.iter().any(|caller| {
+            caller.account != 0
+                && caller.account != number(account)
+                && now.since(caller.last) < DESERTED
+        })
+    }
+
+    /// Whether undisturbed commits of another account are waited for. Commits that a probe waits
+    /// for may themselves wait for a call of this account.
+    pub(super) fn are_probed(&self, now: Nanos, account: Account) -> bool {
+        self.others(now, account).any(|caller| {
+            caller.probes > 0 && (caller.runs(now) || now.since(caller.last) < PROBE_PAUSE)
+        })
+    }
+
+    fn find(&mut self, account: Account) -> Option<&mut Caller> {
+        self.callers.iter_mut().find(|caller| caller.account == number(account))
+    }
+
+    /// A commit begins behind so much backlog. If its account has no place, it takes the one that
+    /// was used longest ago.
+    pub(super) fn begin(&mut self, now: Nanos, account: Account, behind: u32) {
+        let found = self.callers.iter().position(|caller| caller.account == number(account));
+        let at = found.unwrap_or_else(|| {
+            let oldest = |at: &usize| (self.callers[*at].running > 0, self.callers[*at].last);
+            (0..CALLERS).min_by_key(oldest).unwrap_or(0)
+        });
+        let caller = &mut self.callers[at];
+        if found.is_none() {
+            *caller = Caller { account: number(account), ..Caller::default() };
+        }
+        caller.last = now;
+        caller.running = caller.running.saturating_add(1);
+        caller.behind = behind;
+    }
+
+    /// A commit has ended. Says whether it had begun: it had not if it was a big call, or if its
+    /// account lost its place because there were too many.
+    pub(super) fn end(&mut self, now: Nanos, account: Account) -> bool {
+        let Some(caller) = self.find(account).filter(|caller| caller.running > 0) else {
+            return false;
+        };
+        caller.running -= 1;
+        caller.last = now;
+        true
+    }
+
+    /// A commit took so long. `disturbed`: something was in flight meanwhile.
+    pub(super) fn learn(
+        &mut self,
+        now: Nanos,
+        account: Account,
+        took: Nanos,
+        disturbed: bool,
+    ) -> Option<Sample> {
+        let caller = self.find(account)?;
+        if now.since(caller.probed) >= PROBE_EVERY {
+            (caller.probed, caller.probes) = (now, PROBES);
+        }
+        if !disturbed && caller.behind == 0 {
+            caller.alone = match caller.alone {
+                Nanos(0) => took,
+                alone => Nanos(alone.0 - alone.0 / 4 + took.0 / 4),
+            };
+            caller.probes = caller.probes.saturating_sub(1);
+            caller.probed = now;
+            return None;
+        }
+        if caller.alone == Nanos(0) {
+            caller.probes = PROBES;
+            return None;
+        }
+        Some(Sample { alone: caller.alone, behind: caller.behind })
+    }
+
+    /// Keeps active accounts active: their clients wait for something other than a commit.
+    pub(super) fn stay_active(&mut self, now: Nanos) {
+        for caller in self.callers.iter_mut().filter(|caller| caller.is_active(now)) {
+            caller.last = now;
+        }
+    }
+
+    /// The account is another thread's from here on.
+    pub(super) fn forget(&mut self, account: Account) {
+        if let Some(caller) = self.find(account) {
+            *caller = Caller::default();
+        }
+    }
+
+    /// Forgets accounts whose threads have ended. Says whether one of them was waited for.
+    pub(super) fn forget_ended(&mut self, now: Nanos, lives: &dyn Fn(Account) -> bool) -> bool {
+        let mut found = false;
+        for caller in &mut self.callers {
+            let Some(account) = caller.account.checked_sub(1) else { continue };
+            let matters = caller.running > 0 || now.since(caller.last) < DESERTED;
+            if matters && !lives(account as Account) {
+                *caller = Caller::default();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Accounts of which a commit runs.
+    #[cfg(test)]
+    pub(super) fn running(&self) -> usize {
+        self.callers.iter().filter(|caller| caller.running > 0).count()
+    }
+}
