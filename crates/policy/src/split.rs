@@ -82,6 +82,11 @@
 //! assert_eq!(fair.dispatch(Nanos(12)), Step::Admit(0));
 //! ```
 
+/// The example of `docs/adding-a-scheduler.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-scheduler.md")]
+struct AddingAScheduler;
+
 pub mod afq;
 mod bits;
 pub mod call_kind;

@@ -52,6 +52,7 @@ use super::sorted::{Key, Sorted};
 use super::table::{Limits, Table};
 use super::{Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request};
 use crate::Nanos;
+use crate::stride::stride;
 use flows::{Flows, Owner};
 
 /// Tunables.
@@ -119,14 +120,6 @@ impl Settings {
         Settings { writes_at_once: true, ..self }
     }
 }
-
-/// Tickets of a level: 8 for 0, 1 for 7.
-pub fn weight(level: u8) -> u64 {
-    u64::from(8 - level.min(7))
-}
-
-/// Divisible by every weight, so that passes have no remainders.
-const STRIDE: u128 = 840;
 
 /// When to ask again if a completion is to come before: it asks by itself.
 const LATER: Nanos = Nanos::from_millis(100);
@@ -288,7 +281,7 @@ impl Afq {
         // Even what moves nothing takes a moment, so that nobody is served for ever for nothing.
         let cost = self.cost.charge(&request).max(Nanos(1));
         self.head = request.end();
-        self.flows.charge(flow, u128::from(cost.0) * STRIDE / u128::from(weight(request.level)));
+        self.flows.charge(flow, stride(cost, request.level));
         cost
     }
 

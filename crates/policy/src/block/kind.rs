@@ -1,8 +1,5 @@
 //! Schedulers by name.
 
-use core::fmt;
-use core::str::FromStr;
-
 use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, Quanta, Rcp, Sfq, afq, cfq, sfq};
 
 /// A scheduler that configuration can name.
@@ -80,44 +77,13 @@ impl SchedulerKind {
     }
 }
 
-impl fmt::Display for SchedulerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// There is no such scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownScheduler {
-    /// As written.
-    pub name: String,
-}
-
-impl fmt::Display for UnknownScheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = SchedulerKind::ALL.map(SchedulerKind::name).join(", ");
-        write!(f, "there is no block scheduler `{}`; write one of: {known}", self.name)
-    }
-}
-
-impl core::error::Error for UnknownScheduler {}
-
-impl FromStr for SchedulerKind {
-    type Err = UnknownScheduler;
-
-    fn from_str(name: &str) -> Result<Self, UnknownScheduler> {
-        match name {
-            "noop" | "none" => Ok(SchedulerKind::Noop),
-            "deadline" | "mq-deadline" => Ok(SchedulerKind::Deadline),
-            "cfq" => Ok(SchedulerKind::Cfq),
-            "afq" => Ok(SchedulerKind::Afq),
-            "rcp" => Ok(SchedulerKind::Rcp),
-            "sfq" => Ok(SchedulerKind::Sfq),
-            "quanta" => Ok(SchedulerKind::Quanta),
-            _ => Err(UnknownScheduler { name: name.to_owned() }),
-        }
-    }
-}
+crate::named::named!(
+    SchedulerKind,
+    UnknownScheduler,
+    "block scheduler",
+    "none" => "noop",
+    "mq-deadline" => "deadline",
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,25 +4,32 @@
 //! A fair block scheduler sees the flusher instead of those who wrote, and cannot hold back a write
 //! that a journal has entangled. So it is unfair for buffered writes and for `fsync`.
 //!
-//! # The primitive
-//! Strides over accounts: each has a *pass*, which grows by `cost / (8 − level)`, and the waiting
-//! task of the account with the least pass goes next. Reads wait at the block level, so that cache
-//! hits never do. Writes and calls that cause them wait at the system call. Writes at the block
-//! level go at once.
+//! # Terms
+//! * *pass*: device time that an account used, divided by its weight ([`crate::stride`]).
+//! * *stream*: reads of a descriptor that follow each other, so that the kernel reads ahead.
+//! * *piece*: see [`super::pacer`].
 //!
-//! * **Room.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run at
+//! # The primitive
+//! The waiting task of the account with the least pass goes next. Reads wait at the block level, so
+//! that cache hits never do. Writes and calls that cause them wait at the system call. Writes at the
+//! block level go at once.
+//!
+//! * **Depth.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run at
 //!   a time.
-//!   Buffered writes run while less than [`Settings::dirty_max`] of device time is dirty. Beyond,
-//!   the writer with the least pass first writes some pieces of its file back, as a writer does
-//!   that the kernel throttles. A writer whose last write was over dirty pages goes at once.
-//! * **Streams.** The kernel reads ahead of a sequential reader, so that its calls hardly ever wait
-//!   for the device themselves. Such calls (`sync` is false) go if the account's pass is at most
-//!   [`AHEAD`] beyond the least one of those that are active.
+//! * **Dirty time.** Buffered writes run while less than [`Settings::dirty_max`] of device time is
+//!   dirty. Beyond, the writer with the least pass first writes some pieces of its file back, as a
+//!   writer does that the kernel throttles.
+//! * **Overwriting.** A writer whose last write was over dirty pages goes at once.
+//! * **Streams.** Calls of a sequential reader hardly ever wait for the device themselves. Such
+//!   calls (`sync` is false) go if the account's pass is at most [`AHEAD`] beyond the least one of
+//!   those that are active.
 //! * **Charges.** A write is charged when it makes clean pages dirty, by the preliminary model; to
 //!   write over dirty pages costs nothing. An `fsync` is charged a seek for its commit.
 //! * **Absence.** An account that was away for more than [`Settings::grace`] comes back at the pass
-//!   that the others have reached. Shorter pauses lose nothing: a caller that waits for
-//!   each answer is always away for a moment.
+//!   that the others have reached. Shorter pauses lose nothing: a caller that waits for each answer
+//!   is always away for a moment.
+//!
+//! A big `fsync` is not split. Others' commits wait for it as they do without a scheduler.
 //!
 //! # Invariants
 //! While two accounts have tasks waiting, their charges per weight differ by at most one task of
@@ -37,14 +44,15 @@
 use super::bits::Bits;
 use super::dirty::Dirty;
 use super::pacer::WRITER_PIECES;
-use super::strides::{STRIDE, Strides};
+use super::strides::Strides;
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, TASKS, Task,
+    Scheduler, Step, TASKS, Task, USUAL_LEVEL,
 };
 use crate::Nanos;
 use crate::block::{Operation, Request, SECTOR_BYTES};
+use crate::stride::{STRIDE, weight};
 
 /// When to ask again while all who wait depend on others: those ask by themselves.
 const LATER: Nanos = Nanos::from_millis(200);
@@ -82,7 +90,7 @@ impl Settings {
 /// Device time, at the usual level, by which a stream may be ahead of others: some of the kernel's
 /// reads.
 pub const AHEAD: Nanos = Nanos::from_millis(20);
-const AHEAD_PASS: u64 = AHEAD.0 * STRIDE / 4;
+const AHEAD_PASS: u64 = AHEAD.0 * STRIDE / weight(USUAL_LEVEL);
 
 /// What a task does, in the lowest bits of a waiter's mark.
 const STREAM: u64 = 0;

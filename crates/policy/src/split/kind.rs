@@ -1,9 +1,6 @@
 //! Split schedulers by name, and the state of all of them as shared memory has it.
 
 use super::{Afq, Deadline, DeviceCost, Noop, Rcp, Scheduler, ScsToken, Token, afq, pacer, rcp};
-use core::fmt;
-use core::str::FromStr;
-
 /// A scheduler that configuration can name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -53,38 +50,7 @@ impl SplitKind {
     }
 }
 
-impl fmt::Display for SplitKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// There is no such scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownSplit {
-    /// As written.
-    pub name: String,
-}
-
-impl fmt::Display for UnknownSplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = SplitKind::ALL.map(SplitKind::name).join(", ");
-        write!(f, "there is no I/O scheduler `{}`; write one of: {known}", self.name)
-    }
-}
-
-impl core::error::Error for UnknownSplit {}
-
-impl FromStr for SplitKind {
-    type Err = UnknownSplit;
-
-    fn from_str(name: &str) -> Result<Self, UnknownSplit> {
-        SplitKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| UnknownSplit { name: name.to_owned() })
-    }
-}
+crate::named::named!(SplitKind, UnknownSplit, "I/O scheduler");
 
 /// The state of the scheduler that is in force, and room for the others. All zero bytes are
 /// [`Noop`].

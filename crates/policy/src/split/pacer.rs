@@ -25,6 +25,8 @@
 //!   proportion. One in time lets it grow by a quarter of a piece.
 //! * **Probes.** What a commit takes undisturbed is an average of those during which nothing was in
 //!   flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
+//! * **Benefit.** If commits gain nothing by what is held, it is let go ([`benefit`]). What a file
+//!   may have dirty stays bounded: the kernel's flusher would write it later.
 //! * **Order.** The task whose deadline is first goes first. Beyond its deadline, its batches double
 //!   with each further period. Few pieces go before many, and direct writes and all others have
 //!   batches in turn.
@@ -33,6 +35,7 @@
 //! Every task is admitted: when nothing of it is left, or after [`OVERDUE_MAX`] further periods of
 //! its deadline. Something is ordered every [`PATIENCE`], unless the device is slower.
 
+mod benefit;
 mod commits;
 
 #[cfg(test)]
@@ -43,6 +46,7 @@ use super::bits::Bits;
 use super::waiting::{Waiter, Waiting};
 use super::{Account, Call, Entry, PIECE_BYTES, SMALL_BYTES, Step, TASKS, Task};
 use crate::Nanos;
+use benefit::Benefit;
 use commits::Commits;
 
 /// A commit may take so many hundredths of what it takes undisturbed.
@@ -98,6 +102,7 @@ pub(super) struct Pacer {
     /// half).
     waiting: Waiting,
     commits: Commits,
+    benefit: Benefit,
     /// In quarters of a piece.
     batch: u32,
     in_flight: u32,
@@ -125,6 +130,7 @@ crate::layout!(Pacer {
     settings,
     waiting,
     commits,
+    benefit,
     batch,
     in_flight,
     direct,
@@ -158,6 +164,7 @@ impl Pacer {
             settings,
             waiting: Waiting::default(),
             commits: Commits::default(),
+            benefit: Benefit::default(),
             batch: QUARTERS,
             in_flight: 0,
             direct: Bits::default(),
@@ -208,10 +215,15 @@ impl Pacer {
         now.since(self.ordered) < PATIENCE
     }
 
+    /// Whether another account is active, and its commits gain by what is held.
+    fn commits_matter(&self, now: Nanos, account: Account) -> bool {
+        !self.benefit.is_free() && self.commits.matter(now, account)
+    }
+
     /// Pieces that may be ordered at this time for a task of this account.
     fn room(&self, now: Nanos, account: Account, overdue: u32) -> u32 {
         let most = self.settings.window_max.max(1);
-        if !self.commits.matter(now, account) {
+        if !self.commits_matter(now, account) {
             // Refilled by halves, so that the device has something to sort.
             let flying = self.flying();
             return if flying <= most / 2 { most - flying } else { 0 };
@@ -223,7 +235,8 @@ impl Pacer {
         if self.in_flight > 0 || (patient && waits) {
             return 0;
         }
-        let batch = ((self.batch / QUARTERS).max(1) << overdue).min(most);
+        let larger = overdue + self.benefit.shift();
+        let batch = ((self.batch / QUARTERS).max(1) << larger).min(most);
         let backlog = self.backlog(now) / QUARTERS;
         if backlog <= batch / 2 || !patient { batch - backlog.min(batch - 1) } else { 0 }
     }
@@ -253,7 +266,9 @@ impl Pacer {
     pub(super) fn begin_commit(&mut self, now: Nanos, account: Account) {
         let behind = self.backlog(now);
         // An idle device had room for more direct writes than may run beside this commit.
-        self.open = self.open.min(self.batch / QUARTERS);
+        if !self.benefit.is_tried() {
+            self.open = self.open.min(self.batch / QUARTERS);
+        }
         self.commits.begin(now, account, behind);
     }
 
@@ -308,6 +323,10 @@ impl Pacer {
                 known => Nanos(known.0 - known.0 / 4 + piece / 4),
             };
         }
+        self.benefit.saw(now, took, alone);
+        if self.benefit.is_tried() {
+            return;
+        }
         let target = Nanos(alone.0.saturating_mul(HEADROOM) / 100).min(deadline);
         let most = self.settings.window_max.saturating_mul(QUARTERS).max(QUARTERS);
         self.batch = if took > target {
@@ -357,7 +376,8 @@ impl Pacer {
     }
 
     fn has_room_for_direct(&mut self, now: Nanos, account: Account) -> bool {
-        if self.is_patient(now) && self.commits.are_probed(now, account) {
+        let matter = self.commits_matter(now, account);
+        if matter && self.is_patient(now) && self.commits.are_probed(now, account) {
             return false;
         }
         if self.open == 0 {

@@ -1,17 +1,12 @@
-//! Strides: which of several accounts goes next, so that each has its share.
+//! Passes of all accounts: which of several goes next, so that each has its share.
 //!
-//! An account's *pass* grows by what it uses, divided by its weight (8 − level). The account with
-//! the least pass goes next. An account that was away comes back at a pass that the caller gives,
-//! so that nobody saves up a share.
-//!
-//! Source: Split, section 2.5.1.
+//! An account's pass grows by the [stride](crate::stride) of what it uses. The account with the
+//! least pass goes next. An account that was away comes back at a pass that the caller gives, so
+//! that no account saves up a share.
 
 use super::{ACCOUNTS, Account, USUAL_LEVEL};
 use crate::Nanos;
-use crate::block::afq::weight;
-
-/// Divisible by every weight, so that passes have no remainders.
-pub(super) const STRIDE: u64 = 840;
+use crate::stride::stride;
 
 /// Passes and levels of all accounts. Those beyond [`ACCOUNTS`] go last.
 #[derive(Clone, Debug)]
@@ -50,8 +45,8 @@ impl Strides {
 
     pub(super) fn charge(&mut self, account: Account, cost: Nanos) {
         let Some(pass) = self.pass.get_mut(usize::from(account)) else { return };
-        let weight = weight(self.level[usize::from(account)]);
-        *pass = pass.saturating_add(cost.0.saturating_mul(STRIDE) / weight);
+        let more = stride(cost, self.level[usize::from(account)]);
+        *pass = pass.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
     }
 
     pub(super) fn pass_of(&self, account: Account) -> u64 {

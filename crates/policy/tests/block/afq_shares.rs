@@ -6,6 +6,7 @@ use headworks_policy::block::{
     Added, Afq, BlockScheduler, Dispatch, Index, IoClass, Operation, Request, afq, cost::SeekCost,
     table::Limits,
 };
+use headworks_policy::stride::weight;
 use proptest::prelude::*;
 
 proptest! {
@@ -76,7 +77,7 @@ proptest! {
             }
             for i in 0..levels.len() {
                 for j in 0..levels.len() {
-                    let (wi, wj) = (afq::weight(levels[i]), afq::weight(levels[j]));
+                    let (wi, wj) = (weight(levels[i]), weight(levels[j]));
                     let apart = (given[i] * wj).abs_diff(given[j] * wi);
                     prop_assert!(apart <= most_ns * (wi + wj), "{i} and {j}: {given:?}");
                     let patience = most_ns * wj / wi + 2 * most_ns;
