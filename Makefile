@@ -29,12 +29,11 @@ setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's prot
 build: ## Build the programs and the preloaded library (target/release)
 	$(CARGO) build --release --workspace
 
-demo: setup-demo build ## Run the main job on a real MariaDB (about 11 minutes) and show the result
-	target/release/headworks bench run gate-open --quick --out $(OUT)/open
-	target/release/headworks bench run gate-mariadb --out $(OUT) $(ARGS)
+demo: setup-demo build ## Three scenes on real databases, as they are and behind Headworks (about 9 minutes with the build)
+	target/release/headworks bench run demo --out $(OUT) $(ARGS)
 
 demo-quick: setup-demo build ## The same in a minute: shows that it works, measures nothing well
-	target/release/headworks bench run gate-mariadb --quick --out $(OUT)
+	target/release/headworks bench run demo --quick --out $(OUT)
 
 test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
 	$(CARGO) build --workspace

@@ -22,6 +22,9 @@ const ROWS: i64 = crate::neighbours::site::ROWS;
 const HOT: i64 = 10;
 const SUMMED: i64 = 4_000;
 
+/// Rows of pgbench's largest table.
+pub(super) const ACCOUNTS: i64 = 1_000_000;
+
 /// One connection.
 pub(super) struct Guest {
     session: Box<dyn Session>,
@@ -53,7 +56,7 @@ impl Client for Guest {
             Act::Transaction if self.random.within(0, 1) == 0 => self.random.within(1, HOT),
             Act::Transaction => self.random.within(1, ROWS),
             Act::Sum => self.random.within(1, ROWS - SUMMED),
-            Act::Commit => self.random.within(1, super::scenes::ACCOUNTS),
+            Act::Commit => self.random.within(1, ACCOUNTS),
         };
         let after = Duration::from_secs_f64(self.random.exponential(self.pause.as_secs_f64()));
         Request { kind: 0, before: Duration::ZERO, after }

@@ -31,8 +31,7 @@ pub(super) const EXPECTED_S: u64 = 75;
 /// How much of the capacity arrives.
 const OFFERED: f64 = 0.6;
 
-/// Rows of pgbench's largest table, and its scale.
-pub(super) const ACCOUNTS: i64 = 1_000_000;
+/// pgbench's scale: [`super::client::ACCOUNTS`] rows.
 const SCALE: &str = "10";
 
 /// The machine's pace may change by so much during a scene; else it is played again.
@@ -280,7 +279,7 @@ fn on_disks(headworks: &Path, work: &Work) -> Result<Servers> {
         ]
         .iter()
         .fold(
-            PostgresServer::builder().data_directory(&disk.dir().join("data")),
+            PostgresServer::builder().data_directory(disk.dir().join("data")),
             |builder, (name, value)| builder.setting(name, value),
         )
     };

@@ -11,8 +11,8 @@
 //!
 //! # The primitive
 //! The waiting task of the account with the least pass goes next. Reads wait at the block level, so
-//! that cache hits never do. Writes and calls that cause them wait at the system call. Writes at the
-//! block level go at once.
+//! that cache hits never do. Writes and calls that cause them wait at the system call. Writes at
+//! the block level go at once.
 //!
 //! * **Depth.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run at
 //!   a time.
