@@ -62,8 +62,8 @@ impl IoRegion {
         self.enter_with(kind, account, file, bytes, |_, _| {})
     }
 
-    /// As [`IoRegion::enter`], for an `fsync` of a whole file. If it may run, it begins at once; else
-    /// [`IoRegion::begins_flush`] is to be called when it does.
+    /// As [`IoRegion::enter`], for an `fsync` of a whole file. If it may run, it begins at once.
+    /// Else [`IoRegion::begins_flush`] is to be called when it does.
     pub fn enter_fsync(&self, account: Account, file: u16) -> Ticket {
         self.enter_with(CallKind::Fsync, account, file, 0, |guarded, ticket| {
             if self.is_admitted(ticket) {
@@ -261,7 +261,8 @@ impl IoRegion {
         held
     }
 
-    /// The real `fsync` begins, unless it has: what is written from then on belongs to the next one.
+    /// The real `fsync` begins, unless it has. What is written from then on belongs to the next
+    /// one.
     pub fn begins_flush(&self, ticket: &mut Ticket) {
         if ticket.flushed.is_none() {
             ticket.flushed = self.locked(|guarded| guarded.tally.flush(ticket.call.file as usize));

@@ -22,8 +22,8 @@ pub struct Found {
 }
 
 impl IoRegion {
-    /// A file's slot and what is known of it; `path` is asked for the first time. `None` if there is
-    /// no room: the file is not governed.
+    /// A file's slot and what is known of it. `path` is asked for the first time. `None` if there
+    /// is no room: the file is not governed.
     pub fn file(
         &self,
         device: u64,

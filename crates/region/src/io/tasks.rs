@@ -119,8 +119,7 @@ impl IoRegion {
         waited
     }
 
-    /// A call that is held goes on if the scheduler agrees, as a client waits for it. Says whether
-    /// it does.
+    /// A held call goes on if the scheduler agrees, as a client waits for it. Says whether it does.
     pub(super) fn resume_if(
         &self,
         now: Nanos,
