@@ -22,7 +22,9 @@
 //!   piece has passed. That time is the extra latency of commits divided by the pieces ahead of
 //!   them.
 //! * **Size of the batch.** A commit that took longer than its target shrinks the batch in
-//!   proportion. One in time lets it grow by a quarter of a piece.
+//!   proportion. One in time lets it grow by a quarter of a piece. A commit that took twice as long
+//!   as the pieces ahead of it explain changes nothing: others' logs or reads made it wait. If such
+//!   commits go on, the time per piece follows them.
 //! * **Probes.** What a commit takes undisturbed is an average of those during which nothing was in
 //!   flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
 //! * **Benefit.** If commits gain nothing by what is held, it is let go ([`benefit`]). What a file
@@ -316,8 +318,10 @@ impl Pacer {
         let disturbed = self.flying() > 0 || now.since(self.disturbed) < took;
         let Some(sample) = self.commits.learn(now, account, took, disturbed) else { return };
         let alone = sample.alone;
+        let mut explained = true;
         if sample.behind >= QUARTERS {
             let piece = took.since(alone).0 / u64::from(sample.behind) * u64::from(QUARTERS);
+            explained = self.piece == Nanos(0) || piece <= 2 * self.piece.0;
             self.piece = match self.piece {
                 Nanos(0) => Nanos(piece),
                 known => Nanos(known.0 - known.0 / 4 + piece / 4),
@@ -329,7 +333,9 @@ impl Pacer {
         }
         let target = Nanos(alone.0.saturating_mul(HEADROOM) / 100).min(deadline);
         let most = self.settings.window_max.saturating_mul(QUARTERS).max(QUARTERS);
-        self.batch = if took > target {
+        self.batch = if took > target && !explained {
+            self.batch
+        } else if took > target {
             // Halved at the most: one answer may have had bad luck.
             let part = u64::from(self.batch) * target.0 / took.0.max(1);
             u32::try_from(part).unwrap_or(u32::MAX).max(self.batch / 2)

@@ -57,7 +57,7 @@ fn ends(scheduler: &mut dyn Scheduler, callers: &[Caller], never_held: fn(&Calle
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn under_split_deadline_every_call_ends_and_no_commit_waits(callers in callers()) {
@@ -131,7 +131,7 @@ proptest! {
                 urgency: if background { Urgency::Background } else { Urgency::Critical },
                 work: *work,
                 deadline: SECOND,
-                thinks: Nanos::from_millis(1),
+                thinks: Nanos::from_millis(5),
             })
             .collect();
         let mut scheduler: Box<dyn Scheduler> = match background {
@@ -139,7 +139,7 @@ proptest! {
             false => Box::new(Token::new(DeviceCost::DISK)),
         };
         scheduler.set_account(Nanos::from_millis(100_000), 1, &limit);
-        let machine = run(&mut *scheduler, &callers, times(SECOND, 20), |_| false);
+        let machine = run(&mut *scheduler, &callers, times(SECOND, 10), |_| false);
         let bytes = |done: &machine::Done| DeviceCost::DISK.bytes(done.charged);
         let mut done = machine.done.clone();
         done.sort_by_key(|done| done.admitted);

@@ -376,3 +376,60 @@ fn a_direct_write_that_does_not_return_stops_nobody_for_long() {
     assert!(matches!(deadline.dispatch(now), Step::Wait(_)));
     assert!(matches!(deadline.dispatch(now + PATIENCE), Step::Writeback { task: 1, .. }));
 }
+
+/// The device serves one access after the other: 4 ms for a direct write of four threads, 9 ms for
+/// a commit. A commits `commits` times in a row, pauses for a second, and so on. Returns the direct
+/// writes a second while A commits.
+fn direct_writes_beside_bursts(commits: u32) -> f64 {
+    let mut deadline = Box::new(Deadline::default());
+    let (access, own) = (Nanos::from_millis(4), Nanos::from_millis(9));
+    let write = Call { account: 3, bytes: 16 << 10, direct: 1, ..big(0) };
+    let (mut now, mut free) = (Nanos::from_millis(1_000), Nanos(0));
+    let mut running: std::collections::VecDeque<(Nanos, Task)> = Default::default();
+    let mut calls: Vec<Task> = (10..14).collect();
+    let (mut left, mut commit) = (commits, None);
+    let mut next = now;
+    let (mut written, mut busy) = (0u32, Nanos(0));
+    let end = Nanos::from_millis(61_000);
+    while now < end {
+        for task in calls.drain(..) {
+            if deadline.write_entry(now, task, &write) == Entry::Go {
+                free = free.max(now) + access;
+                running.push_back((free, task));
+            }
+        }
+        if commit.is_none() && next <= now {
+            assert_eq!(deadline.fsync_entry(now, 0, &small(A)), Entry::Go);
+            free = free.max(now) + own;
+            commit = Some((now, free));
+        }
+        while let Step::Admit(task) = deadline.dispatch(now) {
+            free = free.max(now) + access;
+            running.push_back((free, task));
+        }
+        now += Nanos::from_micros(100);
+        while let Some((_, task)) = running.pop_front_if(|(end, _)| *end <= now) {
+            deadline.write_return(now, task, &write);
+            written += u32::from(left < commits);
+            calls.push(task);
+        }
+        if let Some((start, _)) = commit.take_if(|(_, end)| *end <= now) {
+            deadline.fsync_return(now, 0, &small(A), now - start);
+            left -= 1;
+            (left, next) = match left {
+                0 => (commits, now + Nanos::from_millis(1_000)),
+                left => (left, now + Nanos::from_millis(20)),
+            };
+        }
+        if left < commits {
+            busy += Nanos::from_micros(100);
+        }
+    }
+    f64::from(written) / (busy.0 as f64 / 1e9)
+}
+
+#[test]
+fn what_came_before_a_burst_of_commits_does_not_shrink_the_batch() {
+    let per_s = direct_writes_beside_bursts(8);
+    assert!(per_s > 50.0, "{per_s} direct writes a second beside commits");
+}
