@@ -396,9 +396,10 @@ pub trait Scheduler: Send {
     /// client went on soon after the call.
     fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}
 
-    /// Whether calls on this file are to be critical, because such guesses were right before.
-    fn trusts(&self, now: Nanos, file: u32) -> bool {
-        false
+    /// How urgent calls on this file are, if they are known to be, because of such guesses; none if that
+    /// is not known.
+    fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
+        None
     }
 
     /// A task that waits will wait no more.

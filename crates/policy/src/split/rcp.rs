@@ -526,7 +526,7 @@ impl Scheduler for Rcp {
         self.trust.guessed(now, file, right);
     }
 
-    fn trusts(&self, now: Nanos, file: u32) -> bool {
+    fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
         self.trust.trusts(now, file)
     }
 

@@ -111,9 +111,9 @@ impl IoRegion {
         let in_turn = |step: usize| (begin + step) % TASKS;
         let is_free = |at: &usize| self.tasks[*at].state() == FREE;
         if ticket.call.urgency != Urgency::Critical
-            && guarded.split.scheduler().trusts(now, ticket.call.file)
+            && let Some(urgency) = guarded.split.scheduler().trusts(now, ticket.call.file)
         {
-            ticket.call.urgency = Urgency::Critical;
+            ticket.call.urgency = urgency;
         }
         let Some(at) = (0..TASKS).map(in_turn).find(is_free) else {
             self.control.tasks_full.fetch_add(1, Relaxed);

@@ -38,7 +38,7 @@ impl IoRegion {
             let generation = state.generation;
             let stale = fresh || state.rules != version;
             self.generations[at].store(generation, Relaxed);
-            if fresh && guarded.split.scheduler().trusts(now, at as u32) {
+            if fresh && guarded.split.scheduler().trusts(now, at as u32).is_some() {
                 // That was another file.
                 guarded.split.scheduler().guessed(now, at as u32, false);
             }
