@@ -57,7 +57,7 @@ fn ends(scheduler: &mut dyn Scheduler, callers: &[Caller], never_held: fn(&Calle
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn under_split_deadline_every_call_ends_and_no_commit_waits(callers in callers()) {
