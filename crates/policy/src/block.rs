@@ -170,7 +170,7 @@ pub enum Dispatch {
 /// A scheduler of the block level.
 ///
 /// A volume's queue orders flushes itself, against the writes that they cover. All others come
-/// here. Only [`Sfq`] and [`Quanta`] share flushes out, too, if a store gives them any.
+/// here. Only [`Sfq`] and [`Quanta`] share flushes out, too ([`BlockScheduler::shares_flushes`]).
 pub trait BlockScheduler: Send {
     /// Name, as configuration has it.
     fn name(&self) -> &'static str;
@@ -192,6 +192,12 @@ pub trait BlockScheduler: Send {
     /// The device finished `index`; `service` is the time it had it.
     fn completed(&mut self, now: Nanos, index: Index, service: Nanos) {
         let _ = (now, index, service);
+    }
+
+    /// Whether flushes come here, too, and go by their applications' shares. Otherwise a queue
+    /// gives them to the device at once.
+    fn shares_flushes(&self) -> bool {
+        false
     }
 
     /// Requests that wait: added, not merged, not dispatched.

@@ -19,6 +19,7 @@
 //! microseconds, [`Engine::submit`] does the work itself and answers before it returns.
 
 mod counters;
+mod fence;
 mod perform;
 mod queue;
 mod shared;
@@ -26,13 +27,14 @@ mod timer;
 mod workers;
 
 pub use counters::{Count, Counts};
+pub use fence::Fence;
 
 use crate::buffer::Buffer;
 use crate::layer::Layer;
 use crate::model::Model;
 use crate::store::{Extent, Store};
 use headworks_policy::Nanos;
-use headworks_policy::block::{BlockScheduler, Operation, Request, SECTOR_BYTES};
+use headworks_policy::block::{BlockScheduler, Operation, Request, SECTOR_BYTES, Share};
 use shared::Shared;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,6 +57,10 @@ pub struct Submission {
     pub data: Buffer,
     /// Zeroing may give the space back.
     pub unmap: bool,
+    /// What the client tells its applications apart by. Zero if it does not.
+    pub tag: u16,
+    /// Keeps the request from the store once its connection is over.
+    pub fence: Option<Arc<Fence>>,
     /// Gets the result.
     pub done: Completion,
     /// Offset and length are whole sectors, and the length fits.
@@ -73,7 +79,15 @@ impl Submission {
 
     /// This request, with no data yet.
     pub fn of(request: Request, done: Completion) -> Self {
-        Submission { request, data: Buffer::default(), unmap: false, done, whole: true }
+        Submission {
+            request,
+            data: Buffer::default(),
+            unmap: false,
+            tag: 0,
+            fence: None,
+            done,
+            whole: true,
+        }
     }
 
     /// A write of all of `data`.
@@ -194,6 +208,18 @@ impl Engine {
     /// is a queue.
     pub fn set_causes(&self, causes: Box<dyn Causes>) -> bool {
         self.shared.set_causes(causes)
+    }
+
+    /// The application `cause` has this share from now on; see [`BlockScheduler::set_share`]. False
+    /// without a queue.
+    pub fn set_share(&self, cause: u32, share: Option<Share>) -> bool {
+        Shared::adjust(&self.shared, &mut |scheduler| scheduler.set_share(cause, share))
+    }
+
+    /// The device has at most this many requests from now on, and as many of best effort; see
+    /// [`BlockScheduler::set_depth`]. False without a queue.
+    pub fn set_depth(&self, depth: u32, best_effort: u32) -> bool {
+        Shared::adjust(&self.shared, &mut |scheduler| scheduler.set_depth(depth, best_effort))
     }
 
     /// The allocated parts of a range; see [`Store::extents`]. Not ordered against requests in

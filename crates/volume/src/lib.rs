@@ -6,7 +6,7 @@
 //! A *store* holds the bytes.
 
 pub mod buffer;
-mod clock;
+pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod fuse;

@@ -3,6 +3,7 @@
 pub mod file;
 pub mod memory;
 pub mod nbd;
+pub(crate) mod tag;
 
 pub use file::File;
 pub use memory::Memory;
@@ -38,6 +39,12 @@ pub trait Store: Send + Sync {
 
     /// Every write that returned before this call is durable when it returns.
     fn flush(&self) -> io::Result<()>;
+
+    /// The same of the part of the volume that holds `offset`, for stores of several parts.
+    fn flush_at(&self, offset: u64) -> io::Result<()> {
+        let _ = offset;
+        self.flush()
+    }
 
     /// The range is not needed; reading it gives zeros or the old data.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;

@@ -313,6 +313,10 @@ impl BlockScheduler for Quanta {
         application.service_ns += mean * (service.0 as f64 - application.service_ns);
     }
 
+    fn shares_flushes(&self) -> bool {
+        true
+    }
+
     fn waiting(&self) -> usize {
         self.table.waiting()
     }

@@ -331,6 +331,10 @@ impl BlockScheduler for Sfq {
         }
     }
 
+    fn shares_flushes(&self) -> bool {
+        true
+    }
+
     fn waiting(&self) -> usize {
         self.table.waiting()
     }

@@ -27,8 +27,8 @@
 //!
 //! # A target that cannot be met
 //! It is said ([`Verdict`]) once the mean of [`VERDICT_WINDOWS`] windows is more than 5 % short:
-//! *no room* if the store promised less than was asked for or the limit binds, *not storage* if
-//! neither share nor depth holds the application.
+//! *no room* if it needs more than its limit, or is held and was promised less than it asked for;
+//! *not storage* if neither share nor depth holds the application.
 //!
 //! # Invariants
 //! Nothing is tried out. Without samples the ask stays. Without demand there is no dft, no ask, and
@@ -197,7 +197,7 @@ impl Owner {
         let need = self.estimate.need();
         if shortfall <= 0.05 {
             Verdict::Met
-        } else if self.unheld < 0.5 && (self.promise < 0.98 || need > limit) {
+        } else if need > limit || self.unheld < 0.5 && self.promise < 0.98 {
             Verdict::NoRoom { shortfall, need }
         } else if self.unheld > 0.5 && self.depth.gave_up(now) {
             Verdict::NotStorage { shortfall }

@@ -3,16 +3,26 @@
 use super::Submission;
 use crate::buffer::Buffer;
 use crate::layer::Fault;
-use crate::store::Store;
+use crate::store::{Store, tag};
 use headworks_policy::block::{Operation, SECTOR_BYTES};
 use std::io;
 
-/// Does what the submission asks; afterwards its buffer holds the data.
+/// Does what the submission asks, unless its connection is over; afterwards its buffer holds the
+/// data.
 pub(super) fn perform(
     store: &dyn Store,
     submission: &mut Submission,
     fault: Option<Fault>,
 ) -> io::Result<()> {
+    let fence = submission.fence.clone();
+    let inside = fence.as_ref().map(|fence| fence.enter());
+    if matches!(inside, Some(None)) {
+        return Err(io::Error::from_raw_os_error(libc::ESHUTDOWN));
+    }
+    tag::with(submission.tag, || faulted(store, submission, fault))
+}
+
+fn faulted(store: &dyn Store, submission: &mut Submission, fault: Option<Fault>) -> io::Result<()> {
     match fault {
         None => plain(store, submission),
         Some(Fault::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
@@ -39,7 +49,7 @@ fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
             store.read(offset, &mut submission.data)
         }
         Operation::Write => store.write(offset, &submission.data, submission.request.fua),
-        Operation::Flush => store.flush(),
+        Operation::Flush => store.flush_at(offset),
         Operation::Discard => store.discard(offset, len),
         Operation::WriteZeroes => {
             store.write_zeroes(offset, len, submission.request.fua, submission.unmap)

@@ -1,7 +1,7 @@
 //! Queued requests and commands at the device: a state machine without clock, thread or store.
 //!
 //! Requests for which the scheduler has no index left wait before the queue, in order of arrival.
-//! Flushes skip the scheduler: queued requests do not concern them.
+//! Flushes skip the scheduler, as queued requests do not concern them, unless it shares them out.
 
 use super::{Causes, Submission};
 use crate::layer::Fault;
@@ -109,13 +109,18 @@ impl Queue {
         self.merged
     }
 
+    pub(super) fn scheduler(&mut self) -> &mut dyn BlockScheduler {
+        &mut *self.scheduler
+    }
+
     pub(super) fn set_causes(&mut self, causes: Box<dyn Causes>) {
         self.causes = Some(causes);
     }
 
     /// A request comes.
     pub(super) fn add(&mut self, now: Nanos, part: Part) {
-        if part.submission.request.operation == Operation::Flush {
+        let flush = part.submission.request.operation == Operation::Flush;
+        if flush && !self.scheduler.shares_flushes() {
             self.flushes.push_back(part);
         } else if self.free.is_empty() || !self.before.is_empty() {
             self.before.push_back(part);

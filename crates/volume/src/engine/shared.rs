@@ -16,7 +16,7 @@ use crate::clock;
 use crate::layer::{Fault, Layer};
 use crate::store::Store;
 use headworks_policy::Nanos;
-use headworks_policy::block::{Noop, Operation, Request, SECTOR_BYTES};
+use headworks_policy::block::{BlockScheduler, Noop, Operation, Request, SECTOR_BYTES};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,6 +172,20 @@ impl Shared {
         let commands = shared.pump(&mut queued, now);
         drop(queued);
         Shared::begin(shared, commands);
+    }
+
+    /// Changes the scheduler, which may let requests go that waited.
+    pub(super) fn adjust(
+        shared: &Arc<Shared>,
+        change: &mut dyn FnMut(&mut dyn BlockScheduler) -> bool,
+    ) -> bool {
+        let Some(queued) = &shared.queued else { return false };
+        let mut queued = lock(queued);
+        let changed = change(queued.queue.scheduler());
+        let commands = shared.pump(&mut queued, clock::now());
+        drop(queued);
+        Shared::begin(shared, commands);
+        changed
     }
 
     /// Takes all commands that can start.

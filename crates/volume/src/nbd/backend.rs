@@ -6,6 +6,27 @@ use std::sync::Arc;
 use crate::engine::{Engine, Submission};
 use crate::store::Extent;
 
+/// What a client of ours says when it opens an export, by the metadata context
+/// `x-headworks:key=value;…`. A client that does not know it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Greeting {
+    /// The same on each connection of one client that follows another.
+    pub session: String,
+    /// All that it said.
+    pub words: String,
+}
+
+impl Greeting {
+    /// Of the words after `x-headworks:`.
+    pub fn new(words: &str) -> Greeting {
+        let value = |key| words.split(';').find_map(|pair| pair.strip_prefix(key));
+        Greeting { session: value("session=").unwrap_or_default().into(), words: words.into() }
+    }
+}
+
+/// Room for one request; dropping it gives the room back.
+pub type Room = Box<dyn Send>;
+
 /// The volume of an export. Called from one thread for each connection.
 pub trait Backend: Send + Sync {
     /// Size in bytes, a multiple of 512. Does not change.
@@ -25,6 +46,27 @@ pub trait Backend: Send + Sync {
     /// Writes at once, on this thread. `None` if that is not possible: then submit.
     fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
         let _ = (offset, from, fua);
+        None
+    }
+
+    /// A client of ours greets. The answer goes into the name of the metadata context; without one
+    /// the client is served as any other.
+    fn greet(&self, greeting: &Greeting) -> Option<String> {
+        let _ = greeting;
+        None
+    }
+
+    /// A note of a client that was answered when it greeted, and the answer to it.
+    fn note(&self, note: &[u8]) -> Vec<u8> {
+        let _ = note;
+        Vec::new()
+    }
+
+    /// A request with this many bytes is about to be read, or to be answered with them. Waits
+    /// until there is room for it, and calls `before` if it has to. The room is given back when
+    /// [`Room`] is dropped. None if the volume sets no bounds.
+    fn admit(&self, bytes: u64, before: &mut dyn FnMut()) -> Option<Room> {
+        let _ = (bytes, before);
         None
     }
 

@@ -1,6 +1,7 @@
 //! One client, from its handshake to its end: the thread that reads what it sends.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,13 +10,15 @@ use std::time::{Duration, Instant};
 use headworks_policy::block::Operation;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::sockopt::{self, Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, getpeername, recv, send};
 
-use super::export::Export;
+use super::backend::Room;
+use super::directory::{Origin, Peer};
+use super::export::{Export, Exports};
 use super::handshake::{self, Handshake, Step};
 use super::intake::{Event, Intake, Payload, Space};
-use super::link::{Flushed, Link, Load};
+use super::link::{Flushed, Link, Load, Terms};
 use super::reply::{Reply, To};
 use super::request::{Agreement, Ask, Job};
 use super::server::Shared;
@@ -35,22 +38,42 @@ const UNSENT_BYTES_MAX: u64 = 2 << 20;
 /// Serves the client of `socket` to its end.
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let mut intake = Intake::default();
-    let Ok(agreement) = shake_hands(shared, &socket, &mut intake) else { return };
-    let export = &shared.exports.list()[agreement.export];
+    let Ok(agreed) = shake_hands(shared, id, socket, &mut intake) else { return };
+    let Agreed { socket, wire, exports, agreement, session } = agreed;
+    let export = &exports.list()[agreement.export];
     let patience = shared.limits.patience;
     // Numbers of connections are reused after four billion.
     let cause = (id % u64::from(u32::MAX)) as u32 + 1;
-    let link = Link::new(socket, agreement.mode, cause, export.volume.clone(), patience);
-    let link = Arc::new(link);
+    let terms = Terms {
+        mode: agreement.mode,
+        tags: agreement.extension,
+        cause,
+        volume: export.volume.clone(),
+        export: export.name.clone(),
+        session,
+        wire,
+        patience,
+    };
+    let link = Arc::new(Link::new(socket, terms));
     if set_socket_timeout(&link.socket, Timeout::Recv, Some(patience)).is_err() {
         return;
     }
-    shared.register(id, &link);
+    if !shared.register(id, &link) {
+        return;
+    }
     let writer = Writer::start(id, &link);
     if writer.0.is_some() {
         let spins = SpinHistory::default();
-        let mut reader =
-            Reader { shared, agreement, export, link: &link, intake, stalled: false, spins };
+        let mut reader = Reader {
+            shared,
+            agreement,
+            export,
+            link: &link,
+            intake,
+            stalled: false,
+            room: None,
+            spins,
+        };
         reader.read_requests();
         reader.leave();
     }
@@ -78,21 +101,58 @@ impl Drop for Writer<'_> {
     }
 }
 
+/// What a handshake comes to.
+struct Agreed {
+    /// The plain bytes.
+    socket: OwnedFd,
+    /// The client's socket, under TLS.
+    wire: Option<OwnedFd>,
+    exports: Exports,
+    agreement: Agreement,
+    session: String,
+}
+
 /// Negotiates an export with the client.
-fn shake_hands(shared: &Shared, socket: &OwnedFd, intake: &mut Intake) -> io::Result<Agreement> {
+fn shake_hands(
+    shared: &Shared,
+    id: u64,
+    mut socket: OwnedFd,
+    intake: &mut Intake,
+) -> io::Result<Agreed> {
     let deadline = Instant::now() + shared.limits.handshake;
-    set_socket_timeout(socket, Timeout::Send, Some(shared.limits.handshake))?;
-    let mut handshake = Handshake::default();
+    set_socket_timeout(&socket, Timeout::Send, Some(shared.limits.handshake))?;
+    let mut peer = Peer { origin: origin(&socket)?, certificate: None };
+    let mut exports = shared.directory.exports(&peer);
+    let mut handshake = Handshake::new(shared.directory.tls(peer.origin));
+    let mut wire = None;
     let mut out = Vec::new();
-    send_all(socket, &handshake::greeting())?;
+    send_all(&socket, &handshake::greeting())?;
     loop {
-        let (used, step) = handshake.step(&shared.exports, intake.unread(), &mut out);
+        let (used, step) = handshake.step(&exports, intake.unread(), &mut out);
         intake.consume(used);
-        send_all(socket, &out)?;
+        send_all(&socket, &out)?;
         out.clear();
         match step {
             Step::Again => {}
-            Step::Agreed(agreement) => return Ok(agreement),
+            Step::Secure if !intake.unread().is_empty() => {
+                // What came before TLS could be another's.
+                return Err(io::Error::other("bytes before TLS"));
+            }
+            Step::Secure => {
+                wire = Some(socket.try_clone()?);
+                let secured = shared.directory.secure(socket)?;
+                socket = secured.plain;
+                shared.secured(id, &socket)?;
+                set_socket_timeout(&socket, Timeout::Send, Some(shared.limits.handshake))?;
+                peer.certificate = secured.certificate;
+                exports = shared.directory.exports(&peer);
+                handshake = handshake.secured();
+            }
+            Step::Agreed(agreement) => {
+                let session = handshake.greeting().map(|greeting| greeting.session.clone());
+                let session = session.unwrap_or_default();
+                return Ok(Agreed { socket, wire, exports, agreement, session });
+            }
             Step::Close(reason) => return Err(io::Error::other(reason)),
             Step::More => {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -100,13 +160,22 @@ fn shake_hands(shared: &Shared, socket: &OwnedFd, intake: &mut Intake) -> io::Re
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 let left = left.max(Duration::from_millis(1));
-                set_socket_timeout(socket, Timeout::Recv, Some(left))?;
-                if receive(socket, intake, RecvFlags::empty())? == 0 {
+                set_socket_timeout(&socket, Timeout::Recv, Some(left))?;
+                if receive(&socket, intake, RecvFlags::empty())? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
         }
     }
+}
+
+fn origin(socket: &OwnedFd) -> io::Result<Origin> {
+    if sockopt::socket_domain(socket)? == AddressFamily::UNIX {
+        let credentials = sockopt::socket_peercred(socket)?;
+        return Ok(Origin::Unix { uid: credentials.uid.as_raw() });
+    }
+    let address = getpeername(socket)?.and_then(|address| SocketAddr::try_from(address).ok());
+    address.map(Origin::Tcp).ok_or_else(|| io::Error::other("a client without an address"))
 }
 
 fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
@@ -147,6 +216,8 @@ struct Reader<'a> {
     intake: Intake,
     /// This thread has the turn, and the socket's buffer is full.
     stalled: bool,
+    /// Of the large payload that is being read.
+    room: Option<Room>,
     spins: SpinHistory,
 }
 
@@ -158,14 +229,30 @@ impl Reader<'_> {
                     break;
                 };
                 match event {
-                    Event::Job(job, payload) => carry_out(self.link, self.export, &job, payload),
+                    Event::Large(len) => {
+                        self.room = admit(self.link, &mut self.stalled, len);
+                        continue;
+                    }
+                    Event::Job(job, payload) => {
+                        let room = self.room.take();
+                        let room = room.or_else(|| match job.ask {
+                            Ask::Note | Ask::Cache | Ask::BlockStatus { .. } => None,
+                            Ask::Read | Ask::Write => admit(self.link, &mut self.stalled, job.len),
+                            _ => admit(self.link, &mut self.stalled, 0),
+                        });
+                        carry_out(self.link, self.export, &job, payload, room);
+                    }
                     Event::Refused(refusal) => {
                         let (cookie, offset) = (refusal.cookie, refusal.offset);
                         let to = To { mode: self.agreement.mode, cookie, offset };
                         let reply = Reply::error(to, refusal.error, refusal.words);
                         self.link.answer_later(reply, 0);
                     }
-                    Event::Leave | Event::Broken(_) => return,
+                    Event::Leave => {
+                        self.link.note_leave();
+                        return;
+                    }
+                    Event::Broken(_) => return,
                 }
                 self.make_room();
             }
@@ -277,48 +364,50 @@ impl Reader<'_> {
     }
 }
 
+/// Waits for room for a request. Replies go out meanwhile.
+fn admit(link: &Arc<Link>, stalled: &mut bool, bytes: u64) -> Option<Room> {
+    link.terms.volume.admit(bytes, &mut || {
+        if std::mem::take(stalled) {
+            link.pass_turn();
+        } else {
+            link.flush_elsewhere();
+        }
+    })
+}
+
 /// Does what a request asks, or has it done.
-fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>) {
-    let to = To { mode: link.mode, cookie: job.cookie, offset: job.offset };
+fn carry_out(
+    link: &Arc<Link>,
+    export: &Export,
+    job: &Job,
+    payload: Payload<'_>,
+    room: Option<Room>,
+) {
+    let to = To { mode: link.terms.mode, cookie: job.cookie, offset: job.offset };
+    let Some(_inside) = link.fence.enter() else {
+        let words = "another connection has taken this one's place";
+        return link.answer_later(Reply::error(to, Error::Shutdown, words), 0);
+    };
     let &Job { ask, offset, len, fua, .. } = job;
     let volume = &export.volume;
-    if len == 0 && ask != Ask::Flush {
+    if len == 0 && !matches!(ask, Ask::Flush | Ask::Note) {
         let nothing = ask == Ask::Read;
         let reply = if nothing { Reply::data(to, Buffer::default()) } else { Reply::done(to) };
         return link.answer_later(reply, 0);
     }
     match ask {
-        Ask::Read => read(link, export, job, to),
-        Ask::Write => {
-            let at_once = match &payload {
-                Payload::Here(bytes) => volume.write_now(offset, bytes, fua),
-                Payload::Gathered(buffer) => volume.write_now(offset, buffer, fua),
-            };
-            match at_once {
-                Some(result) => link.answer_later(outcome(to, result), 0),
-                None => {
-                    let data = match payload {
-                        Payload::Here(bytes) => Buffer::copy_of(bytes),
-                        Payload::Gathered(buffer) => buffer,
-                    };
-                    link.admit(job, len).submit(|done| {
-                        let mut write = Submission::write(offset, data, done);
-                        write.request.fua = fua;
-                        write
-                    });
-                }
-            }
-        }
+        Ask::Read => read(link, export, job, to, room),
+        Ask::Write => write(link, job, to, payload, room),
         Ask::Flush => {
-            link.admit(job, 0).submit(|done| Submission::new(Operation::Flush, 0, 0, done));
+            link.admit(job, 0, room).submit(|done| Submission::new(Operation::Flush, 0, 0, done));
         }
         Ask::Trim => {
-            let mut ticket = link.admit(job, 0);
+            let mut ticket = link.admit(job, 0, room);
             ticket.flush_after = fua;
             ticket.submit(|done| Submission::new(Operation::Discard, offset, len, done));
         }
         Ask::WriteZeroes { unmap } => {
-            link.admit(job, 0).submit(|done| {
+            link.admit(job, 0, room).submit(|done| {
                 let mut zeroing = Submission::new(Operation::WriteZeroes, offset, len, done);
                 (zeroing.request.fua, zeroing.unmap) = (fua, unmap);
                 zeroing
@@ -326,6 +415,13 @@ fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>)
         }
         // No cache is nearer than the store.
         Ask::Cache => link.answer_later(Reply::done(to), 0),
+        Ask::Note => {
+            let Payload::Here(note) = payload else {
+                return link
+                    .answer_later(Reply::error(to, Error::Inval, "the note is too long"), 0);
+            };
+            link.answer_later(Reply::note(to, volume.note(note)), 0);
+        }
         Ask::BlockStatus { one } => {
             let reply = match volume.extents(offset, len) {
                 Ok(extents) => Reply::extents(to, len, one, &extents),
@@ -336,14 +432,35 @@ fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>)
     }
 }
 
-fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To) {
+fn write(link: &Arc<Link>, job: &Job, to: To, payload: Payload<'_>, room: Option<Room>) {
+    let &Job { offset, len, fua, .. } = job;
+    let volume = &link.terms.volume;
+    let at_once = match &payload {
+        Payload::Here(bytes) => volume.write_now(offset, bytes, fua),
+        Payload::Gathered(buffer) => volume.write_now(offset, buffer, fua),
+    };
+    if let Some(result) = at_once {
+        return link.answer_later(outcome(to, result), 0);
+    }
+    let data = match payload {
+        Payload::Here(bytes) => Buffer::copy_of(bytes),
+        Payload::Gathered(buffer) => buffer,
+    };
+    link.admit(job, len, room).submit(|done| {
+        let mut write = Submission::write(offset, data, done);
+        write.request.fua = fua;
+        write
+    });
+}
+
+fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To, room: Option<Room>) {
     let len = usize::try_from(job.len).expect("32 MiB at most");
     let mut data = Buffer::new(len);
     match export.volume.read_now(job.offset, &mut data) {
         Some(Ok(())) => link.answer_later(Reply::data(to, data), job.len),
         Some(Err(error)) => link.answer_later(outcome(to, Err(error)), 0),
         None => {
-            let mut ticket = link.admit(job, job.len);
+            let mut ticket = link.admit(job, job.len, room);
             ticket.reads = true;
             ticket.submit(|done| {
                 let mut read = Submission::new(Operation::Read, job.offset, job.len, done);

@@ -4,13 +4,15 @@
 //! Whatever a client sends, the handshake takes one option at a time, stores none of it, answers
 //! with a bounded number of bytes and ends after [`OPTIONS_MAX`] options.
 
+use super::backend::Greeting;
+use super::directory::Tls;
 use super::export::{BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, Exports, Mode};
 use super::options::{self, Malformed};
 use super::request::Agreement;
 use super::wire::{
-    self, BASE_ALLOCATION, BASE_ALLOCATION_ID, INIT_MAGIC, OPTION_BYTES, OPTION_MAGIC,
-    OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, handshake_flag as flag, info, option,
-    option_reply as rep,
+    self, BASE_ALLOCATION, BASE_ALLOCATION_ID, EXTENSION, EXTENSION_ID, INIT_MAGIC, OPTION_BYTES,
+    OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, handshake_flag as flag,
+    info, option, option_reply as rep,
 };
 
 /// Most data of an option that is read. All useful options are shorter; a longer one is skipped and
@@ -39,6 +41,8 @@ pub enum Step {
     More,
     /// Progress was made; the answers go out before the next call.
     Again,
+    /// The client begins TLS once the answers have gone out. Then [`Handshake::secured`].
+    Secure,
     /// The client took an export; requests follow.
     Agreed(Agreement),
     /// The connection ends once the answers have gone out.
@@ -62,6 +66,10 @@ pub struct Handshake {
     mode: Mode,
     /// The export whose `base:allocation` was chosen.
     allocation: Option<usize>,
+    /// The export that a client of ours greeted, and how.
+    greeted: Option<(usize, Greeting)>,
+    tls: Tls,
+    under_tls: bool,
     options: u32,
 }
 
@@ -73,12 +81,32 @@ impl Default for Handshake {
             zeroes: true,
             mode: Mode::Simple,
             allocation: None,
+            greeted: None,
+            tls: Tls::None,
+            under_tls: false,
             options: 0,
         }
     }
 }
 
 impl Handshake {
+    /// With this need of TLS.
+    pub fn new(tls: Tls) -> Handshake {
+        Handshake { tls, ..Handshake::default() }
+    }
+
+    /// TLS stands. What was agreed on before it is void.
+    pub fn secured(&self) -> Handshake {
+        let (fixed, zeroes) = (self.fixed, self.zeroes);
+        let state = State::Option;
+        Handshake { state, fixed, zeroes, under_tls: true, ..Handshake::new(self.tls) }
+    }
+
+    /// How the client greeted the export that it took.
+    pub fn greeting(&self) -> Option<&Greeting> {
+        self.greeted.as_ref().map(|(_, greeting)| greeting)
+    }
+
     /// Takes one step with `input`. Returns how many bytes it used and the state after it; appends
     /// answers to `out`. Returns [`Step::More`] only if `input` is shorter than an option's head
     /// and [`OPTION_DATA_BYTES_MAX`].
@@ -154,6 +182,14 @@ impl Handshake {
     }
 
     fn answer(&mut self, exports: &Exports, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let plain = self.tls == Tls::Required && !self.under_tls;
+        if plain && !matches!(option, option::ABORT | option::STARTTLS) {
+            if option == option::EXPORT_NAME {
+                return self.close("an export without TLS");
+            }
+            error(out, option, rep::ERR_TLS_REQD, "begin TLS first");
+            return Step::Again;
+        }
         match option {
             option::EXPORT_NAME => return self.export_name(exports, data, out),
             option::ABORT => {
@@ -161,6 +197,13 @@ impl Handshake {
                 return self.close("the client gave up");
             }
             option::LIST => list(exports, data, out),
+            option::STARTTLS if data.is_empty() && plain => {
+                reply(out, option, rep::ACK, &[]);
+                return Step::Secure;
+            }
+            option::STARTTLS if data.is_empty() && self.under_tls => {
+                error(out, option, rep::ERR_INVALID, "TLS stands already");
+            }
             option::STARTTLS if data.is_empty() => {
                 error(out, option, rep::ERR_UNSUP, "this server has no TLS");
             }
@@ -195,7 +238,9 @@ impl Handshake {
     fn agreed(&mut self, export: usize) -> Step {
         self.state = State::Over;
         let allocation = self.allocation == Some(export);
-        Step::Agreed(Agreement { export, mode: self.mode, allocation })
+        self.greeted.take_if(|(greeted, _)| *greeted != export);
+        let extension = self.greeted.is_some();
+        Step::Agreed(Agreement { export, mode: self.mode, allocation, extension })
     }
 
     fn describe(&mut self, exports: &Exports, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
@@ -256,6 +301,7 @@ impl Handshake {
         if set {
             // An earlier choice is void, even if this one fails.
             self.allocation = None;
+            self.greeted = None;
         }
         if self.mode == Mode::Simple {
             let words = "structured replies or extended headers come first";
@@ -278,6 +324,20 @@ impl Handshake {
             reply(out, option, rep::META_CONTEXT, &payload);
             if set {
                 self.allocation = Some(index);
+            }
+        }
+        let words = asked
+            .queries
+            .iter()
+            .find_map(|query| std::str::from_utf8(query.strip_prefix(EXTENSION.as_bytes())?).ok());
+        if let Some(words) = words.filter(|_| set && self.mode == Mode::Structured) {
+            let greeting = Greeting::new(words);
+            if let Some(answer) = exports.list()[index].volume.greet(&greeting) {
+                let mut payload = EXTENSION_ID.to_be_bytes().to_vec();
+                payload.extend(EXTENSION.as_bytes());
+                payload.extend(answer.as_bytes());
+                reply(out, option, rep::META_CONTEXT, &payload);
+                self.greeted = Some((index, greeting));
             }
         }
         reply(out, option, rep::ACK, &[]);

@@ -33,7 +33,9 @@ pub enum Payload<'a> {
 /// What a client did.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A valid request; the payload is that of a write, else empty.
+    /// A large payload is about to be read. The next event is another one's, or none.
+    Large(u64),
+    /// A valid request; the payload is that of a write or a note, else empty.
     Job(Job, Payload<'a>),
     /// A request that gets an error.
     Refused(Refusal),
@@ -46,8 +48,17 @@ pub enum Event<'a> {
 #[derive(Debug)]
 enum State {
     Header,
-    Payload { job: Job, data: Buffer, filled: usize },
-    Skip { refusal: Refusal, left: u64 },
+    /// The header of a large payload has come.
+    Large(Job),
+    Payload {
+        job: Job,
+        data: Buffer,
+        filled: usize,
+    },
+    Skip {
+        refusal: Refusal,
+        left: u64,
+    },
     Over,
 }
 
@@ -136,6 +147,10 @@ impl Intake {
             }
         }
         match std::mem::replace(&mut self.state, State::Header) {
+            State::Large(job) => {
+                self.gather(agreement, job);
+                None
+            }
             State::Payload { job, data, filled } if filled == data.len() => {
                 Some(Event::Job(job, Payload::Gathered(data)))
             }
@@ -160,7 +175,7 @@ impl Intake {
     /// A job's header is complete, and perhaps its payload.
     fn begin(&mut self, agreement: &Agreement, job: Job) -> Option<Event<'_>> {
         let header = request::header_bytes(agreement.mode);
-        let carries = job.ask == request::Ask::Write;
+        let carries = matches!(job.ask, request::Ask::Write | request::Ask::Note);
         let len = if carries { usize::try_from(job.len).expect("32 MiB at most") } else { 0 };
         let here = self.unread().len() - header;
         self.after_large = len >= LARGE_BYTES;
@@ -170,13 +185,20 @@ impl Intake {
             return Some(Event::Job(job, Payload::Here(&self.bytes[from..from + len])));
         }
         if self.after_large {
-            self.consume(header);
-            let mut data = Buffer::new(len);
-            data[..here].copy_from_slice(self.unread());
-            self.consume(here);
-            self.state = State::Payload { job, data, filled: here };
+            self.state = State::Large(job);
+            return Some(Event::Large(job.len));
         }
         None
+    }
+
+    /// A large payload gets its buffer.
+    fn gather(&mut self, agreement: &Agreement, job: Job) {
+        self.consume(request::header_bytes(agreement.mode));
+        let mut data = Buffer::new(usize::try_from(job.len).expect("32 MiB at most"));
+        let here = self.unread().len();
+        data[..here].copy_from_slice(self.unread());
+        self.consume(here);
+        self.state = State::Payload { job, data, filled: here };
     }
 
     /// Moves unread bytes to the front if the room behind them is short: less than half of the

@@ -11,22 +11,23 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headworks_policy::block::Operation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::backend::Backend;
+use super::backend::{Backend, Room};
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
 use super::request::Job;
 use super::wire::Error;
 use crate::buffer::Buffer;
-use crate::engine::{Completion, Submission};
+use crate::engine::{Completion, Fence, Submission};
 
 /// Most bytes of replies that the completing thread sends itself. The writer sends more, so that
 /// copying to a socket does not hold up the engine.
@@ -77,15 +78,32 @@ pub(super) enum Flushed {
     Stalled,
 }
 
+/// What does not change on a connection.
+pub(super) struct Terms {
+    pub(super) mode: Mode,
+    /// Cookies carry the tags of applications.
+    pub(super) tags: bool,
+    /// The account that is charged: not zero, the same for all its requests.
+    pub(super) cause: u32,
+    pub(super) volume: Arc<dyn Backend>,
+    /// The name of the export.
+    pub(super) export: String,
+    /// The client's session; empty if it has named none.
+    pub(super) session: String,
+    /// The end of the client's own socket, if `socket` is not that.
+    pub(super) wire: Option<OwnedFd>,
+    /// How long a client may leave replies unread, or a request unfinished.
+    pub(super) patience: Duration,
+}
+
 /// One connection.
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
-    pub(super) mode: Mode,
-    /// The account that is charged: not zero, the same for all its requests.
-    cause: u32,
-    pub(super) volume: Arc<dyn Backend>,
-    /// How long a client may leave replies unread, or a request unfinished.
-    pub(super) patience: Duration,
+    pub(super) terms: Terms,
+    /// Its requests pass it on their way to the store.
+    pub(super) fence: Arc<Fence>,
+    /// The client said that it leaves.
+    left: AtomicBool,
     state: Mutex<State>,
     batch: Mutex<Batch>,
     writer: Condvar,
@@ -93,13 +111,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(
-        socket: OwnedFd,
-        mode: Mode,
-        cause: u32,
-        volume: Arc<dyn Backend>,
-        patience: Duration,
-    ) -> Link {
+    pub(super) fn new(socket: OwnedFd, terms: Terms) -> Link {
         let state = State {
             replies: VecDeque::new(),
             turn: Turn::Free,
@@ -112,10 +124,9 @@ impl Link {
         };
         Link {
             socket,
-            mode,
-            cause,
-            volume,
-            patience,
+            terms,
+            fence: Arc::default(),
+            left: AtomicBool::new(false),
             state: Mutex::new(state),
             batch: Mutex::default(),
             writer: Condvar::new(),
@@ -131,13 +142,15 @@ impl Link {
     }
 
     /// Admits a request that counts for `charge` bytes; the ticket will answer it.
-    pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64) -> Ticket {
+    pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64, room: Option<Room>) -> Ticket {
         let mut state = self.lock();
         state.requests += 1;
         state.bytes += charge;
         drop(state);
-        let to = To { mode: self.mode, cookie: job.cookie, offset: job.offset };
-        Ticket { link: Some(self.clone()), to, charge, reads: false, flush_after: false }
+        let to = To { mode: self.terms.mode, cookie: job.cookie, offset: job.offset };
+        // The upper 16 bits.
+        let tag = if self.terms.tags { (job.cookie >> 48) as u16 } else { 0 };
+        Ticket { link: Some(self.clone()), to, tag, charge, room, reads: false, flush_after: false }
     }
 
     /// Adds the reply of a request that was answered at once. The reader sends it later, by
@@ -243,7 +256,7 @@ impl Link {
             wanted |= PollFlags::IN;
         }
         let mut fds = [PollFd::new(&self.socket, wanted)];
-        let timeout = Timespec::try_from(self.patience).ok();
+        let timeout = Timespec::try_from(self.terms.patience).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => {
                 self.hang_up();
@@ -323,6 +336,47 @@ impl Link {
         let _ = shutdown(&self.socket, Shutdown::Read);
     }
 
+    /// The client says that it leaves, and waits for what is open.
+    pub(super) fn note_leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    /// The client's end is closed.
+    fn is_broken(&self) -> bool {
+        let wire = self.terms.wire.as_ref().unwrap_or(&self.socket);
+        let mut fds = [PollFd::new(wire, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok()
+            && fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Another connection of the same export follows. If this one is over, or of the same session,
+    /// none of its requests reaches the store after this. Says whether that came in time.
+    pub(super) fn give_way(&self, session: &str) -> bool {
+        let same = !session.is_empty() && self.terms.session == session;
+        if same {
+            self.hang_up();
+        } else if !self.is_broken() && !self.lock().dead {
+            return true;
+        } else if self.left.load(Ordering::Acquire) {
+            // What a client has asked for before it left is carried out.
+            return self.wait_idle();
+        }
+        self.fence.close(self.terms.patience)
+    }
+
+    fn wait_idle(&self) -> bool {
+        let until = Instant::now() + self.terms.patience;
+        let mut state = self.lock();
+        while state.requests > 0 && Instant::now() < until {
+            state.waited_for = true;
+            let step = Duration::from_millis(100);
+            let waited = self.room.wait_timeout(state, step);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.requests == 0
+    }
+
     fn notify_room(&self, state: &mut State) {
         if std::mem::take(&mut state.waited_for) {
             self.room.notify_all();
@@ -338,7 +392,10 @@ impl Link {
 pub(super) struct Ticket {
     link: Option<Arc<Link>>,
     to: To,
+    tag: u16,
     charge: u64,
+    /// Given back when the request is done.
+    room: Option<Room>,
     pub(super) reads: bool,
     pub(super) flush_after: bool,
 }
@@ -347,12 +404,18 @@ impl Ticket {
     /// Hands the request to the volume, charged to the connection. Its end is answered.
     pub(super) fn submit(self, make: impl FnOnce(Completion) -> Submission) {
         let Some(link) = self.link.clone() else { return };
+        let tag = self.tag;
         let mut submission = make(Box::new(move |result| self.done(result)));
-        submission.request.cause = link.cause;
-        link.volume.submit(submission);
+        submission.request.cause = link.terms.cause;
+        submission.tag = tag;
+        submission.fence = Some(Arc::clone(&link.fence));
+        link.terms.volume.submit(submission);
     }
 
     fn done(mut self, result: io::Result<Buffer>) {
+        if !self.flush_after {
+            self.room = None;
+        }
         let reply = match result {
             Ok(_) if self.flush_after => {
                 self.flush_after = false;

@@ -19,8 +19,15 @@
 //! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
 //!
 //! # Access
-//! Every process that reaches the socket may connect: there is no TLS and no login. A Unix socket
-//! has the permissions of the process's umask; a TCP port belongs on a trusted network.
+//! A [`Directory`] decides what a client sees: by its user, its address, or the certificate that it
+//! shows under TLS. Without one, every process that reaches the socket may open every export. A
+//! Unix socket has the permissions of the process's umask. A TCP port without TLS belongs on a
+//! trusted network.
+//!
+//! # A client that comes back
+//! Before its first request, requests of broken connections to the same export are kept from the
+//! store ([`crate::engine::Fence`]). So no late write of theirs follows its own. A client that
+//! names its *session* ([`Greeting`]) ends its own earlier connections, alive or not.
 //!
 //! # What a client cannot do
 //! Access another export than the one it chose; make the server use more than its [`Limits`] allow;
@@ -28,6 +35,7 @@
 
 mod backend;
 mod connection;
+mod directory;
 pub mod export;
 pub mod handshake;
 pub mod intake;
@@ -42,6 +50,7 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use backend::Backend;
+pub use backend::{Backend, Greeting, Room};
+pub use directory::{Directory, Origin, Peer, Secured, Tls};
 pub use export::{Export, ExportError, Exports};
 pub use server::{Counts, Limits, Listener, Stop, serve};

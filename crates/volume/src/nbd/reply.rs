@@ -86,6 +86,11 @@ impl Reply {
         reply
     }
 
+    /// The answer to a note.
+    pub fn note(to: To, answer: Vec<u8>) -> Reply {
+        Reply::chunk(to, chunk::NOTE, answer.len(), Body::Bytes(answer))
+    }
+
     /// A request that failed.
     pub fn error(to: To, error: Error, words: &'static str) -> Reply {
         let number = error as u32;

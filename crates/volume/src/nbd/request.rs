@@ -2,8 +2,8 @@
 
 use super::export::{BLOCK_BYTES_MIN, Facts, Mode};
 use super::wire::{
-    self, EXTENDED_REQUEST_BYTES, EXTENDED_REQUEST_MAGIC, Error, PAYLOAD_BYTES_MAX, REQUEST_BYTES,
-    REQUEST_MAGIC, command, command_flag as flag,
+    self, EXTENDED_REQUEST_BYTES, EXTENDED_REQUEST_MAGIC, Error, NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    REQUEST_BYTES, REQUEST_MAGIC, command, command_flag as flag,
 };
 
 /// Most payload of a write too long that is read and dropped. The client gets an error and may go
@@ -23,6 +23,8 @@ pub struct Agreement {
     pub mode: Mode,
     /// The client chose `base:allocation`.
     pub allocation: bool,
+    /// The client is one of ours: notes and tags are understood.
+    pub extension: bool,
 }
 
 /// The operation of a valid request.
@@ -43,6 +45,8 @@ pub enum Ask {
     },
     /// The range will be read soon.
     Cache,
+    /// A note of a client of ours, which follows the request.
+    Note,
     /// What is allocated in the range.
     BlockStatus {
         /// One extent only.
@@ -127,6 +131,7 @@ pub fn parse(agreement: &Agreement, facts: &Facts, bytes: &[u8]) -> Parsed {
     let payload = match (extended, kind) {
         (true, _) if flags & flag::PAYLOAD_LEN != 0 => len,
         (false, command::WRITE) => len,
+        (false, command::NOTE) if agreement.extension => len,
         _ => 0,
     };
     if payload > SKIPPED_BYTES_MAX {
@@ -151,6 +156,14 @@ struct Header {
 }
 
 type Refused = (Error, &'static str);
+
+fn note(header: &Header) -> Result<Job, Refused> {
+    let &Header { cookie, offset, len, .. } = header;
+    if len > NOTE_BYTES_MAX {
+        return Err((Error::Inval, "the note is too long"));
+    }
+    Ok(Job { ask: Ask::Note, cookie, offset, len, fua: false })
+}
 
 /// The job, or the error that the specification prescribes ("Error values").
 fn check(agreement: &Agreement, facts: &Facts, header: &Header) -> Result<Job, Refused> {
@@ -179,6 +192,7 @@ fn check(agreement: &Agreement, facts: &Facts, header: &Header) -> Result<Job, R
         command::CACHE => Ask::Cache,
         command::WRITE_ZEROES => Ask::WriteZeroes { unmap: flags & flag::NO_HOLE == 0 },
         command::BLOCK_STATUS => Ask::BlockStatus { one: flags & flag::REQ_ONE != 0 },
+        command::NOTE if agreement.extension && !extended => return note(header),
         _ => return Err((Error::Inval, "the command is unknown")),
     };
     if ask == Ask::Flush {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::connection;
-use super::export::Exports;
+use super::directory::Directory;
 use super::link::Link;
 
 /// Send buffer of a Unix socket.
@@ -139,6 +139,21 @@ impl Stop {
         counts
     }
 
+    /// Hangs up the connections to exports of these names. When this returns, none of their
+    /// requests is at the volume, and none will be. False if that took longer than `patience`.
+    pub fn end_exports(&self, which: impl Fn(&str) -> bool, patience: Duration) -> bool {
+        let mut ended = Vec::new();
+        for entry in self.lock().all.values() {
+            if let Entry::Link(link) = entry
+                && which(&link.terms.export)
+            {
+                link.hang_up();
+                ended.push(Arc::clone(link));
+            }
+        }
+        ended.iter().all(|link| link.fence.close(patience))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Links> {
         self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -254,7 +269,7 @@ impl Drop for Listener {
 
 /// What the threads of a server share.
 pub(super) struct Shared {
-    pub(super) exports: Exports,
+    pub(super) directory: Box<dyn Directory>,
     pub(super) limits: Limits,
     stop: Stop,
 }
@@ -264,9 +279,35 @@ impl Shared {
         self.stop.0.stopping.load(Ordering::Acquire)
     }
 
-    /// The connection has begun its transmission phase.
-    pub(super) fn register(&self, id: u64, link: &Arc<Link>) {
-        self.stop.lock().all.insert(id, Entry::Link(link.clone()));
+    /// The connection goes on with another socket, in its handshake.
+    pub(super) fn secured(&self, id: u64, socket: &OwnedFd) -> io::Result<()> {
+        let copy = socket.try_clone()?;
+        self.stop.lock().all.insert(id, Entry::Handshake(copy));
+        Ok(())
+    }
+
+    /// The connection has begun its transmission phase. Earlier ones to the same export that are
+    /// over give way to it. False if they do not in time, or if a later one of the same session is
+    /// there already.
+    pub(super) fn register(&self, id: u64, link: &Arc<Link>) -> bool {
+        let same = |other: &Link| other.terms.export == link.terms.export;
+        let session = &link.terms.session;
+        let mut earlier = Vec::new();
+        {
+            let mut links = self.stop.lock();
+            for (at, entry) in &links.all {
+                let Entry::Link(other) = entry else { continue };
+                if *at < id && same(other) {
+                    earlier.push(Arc::clone(other));
+                }
+                if *at > id && same(other) && !session.is_empty() && other.terms.session == *session
+                {
+                    return false;
+                }
+            }
+            links.all.insert(id, Entry::Link(link.clone()));
+        }
+        earlier.iter().all(|other| other.give_way(session))
     }
 
     fn unregister(&self, id: u64) {
@@ -284,13 +325,19 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves `exports` to clients of `listener` until `stop` is set. On return every request that was
+/// Serves what `directory` offers to clients of `listener` until `stop` is set. On return every request that was
 /// read is answered, and no thread of the server is left.
 ///
 /// # Errors
 /// The listener fails. Errors of a client end only its connection.
-pub fn serve(listener: Listener, exports: Exports, limits: Limits, stop: &Stop) -> io::Result<()> {
-    let shared = Arc::new(Shared { exports, limits, stop: stop.clone() });
+pub fn serve(
+    listener: Listener,
+    directory: impl Directory + 'static,
+    limits: Limits,
+    stop: &Stop,
+) -> io::Result<()> {
+    let directory = Box::new(directory);
+    let shared = Arc::new(Shared { directory, limits, stop: stop.clone() });
     listener.set_nonblocking()?;
     let served = accept_all(&listener, &shared);
     drop(listener);

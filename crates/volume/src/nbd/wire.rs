@@ -79,6 +79,8 @@ pub mod option_reply {
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
+    /// Only under TLS.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// More than the server reads or answers.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
     /// Not after extended headers.
@@ -141,6 +143,9 @@ pub mod command {
     pub const WRITE_ZEROES: u16 = 6;
     /// What is allocated in a range.
     pub const BLOCK_STATUS: u16 = 7;
+    /// A note between programs of ours, after both know the metadata context `x-headworks:`. Its
+    /// payload goes to the server, and one comes back.
+    pub const NOTE: u16 = 0x4857;
 }
 
 /// Flags of a request.
@@ -172,6 +177,8 @@ pub mod chunk {
     pub const BLOCK_STATUS: u16 = 5;
     /// Extents with 64-bit lengths.
     pub const BLOCK_STATUS_EXT: u16 = 6;
+    /// The answer to a note.
+    pub const NOTE: u16 = 0x4857;
     /// An error, with words.
     pub const ERROR: u16 = (1 << 15) + 1;
 }
@@ -184,7 +191,15 @@ pub mod state {
     pub const ZERO: u32 = 1 << 1;
 }
 
-/// The one metadata context that this server knows.
+/// Before the metadata context by which programs of ours know each other. Their cookies then have
+/// the application's tag in the upper 16 bits.
+pub const EXTENSION: &str = "x-headworks:";
+/// Its number.
+pub const EXTENSION_ID: u32 = 2;
+/// Longest note, in bytes.
+pub const NOTE_BYTES_MAX: u64 = 4096;
+
+/// The metadata context that says what is allocated.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// Its number.
 pub const BASE_ALLOCATION_ID: u32 = 1;

@@ -225,6 +225,14 @@ fn is_read_only(file: &std::fs::File) -> bool {
 }
 
 /// The kernel's size of a block device.
+/// Bytes of a file or of a block device.
+///
+/// # Errors
+/// It is not there, or may not be read.
+pub fn size(path: &Path) -> io::Result<u64> {
+    device_size(&std::fs::File::open(path)?)
+}
+
 fn device_size(file: &std::fs::File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut file = file;

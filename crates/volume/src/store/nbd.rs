@@ -11,6 +11,9 @@
 //! its cache. If any write was answered since the last flush, everything fails with EIO from then
 //! on. It lasts until the volume is started again and the file system replays its journal. After a
 //! flush nothing can be lost, and the volume's users notice only a pause.
+//!
+//! A store of ours names its *incarnation*, which is the same as long as it has all that it
+//! answered: its process was started again, and the machine was not. Then it is a pause, too.
 
 mod address;
 mod connection;
@@ -20,6 +23,7 @@ mod socket;
 pub use address::Address;
 
 use super::Store;
+use crate::buffer::Buffer;
 use crate::nbd::wire::{command, command_flag, transmission_flag as flag};
 use connection::{Ask, Connection, Failure};
 use std::io;
@@ -109,6 +113,19 @@ pub enum NbdError {
     },
 }
 
+/// What a server of ours says of its export: the same as long as all that it answered is there.
+fn incarnation(connection: &Connection) -> Option<&str> {
+    let words = connection.words.as_deref()?;
+    words.split(';').find_map(|pair| pair.strip_prefix("incarnation="))
+}
+
+/// A name that no other client has.
+fn session() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
 /// State of the connection.
 struct Line {
     current: Arc<Connection>,
@@ -121,6 +138,8 @@ struct Line {
 /// See the module.
 pub struct Nbd {
     address: Address,
+    /// Named on each connection: the server keeps requests of the ones before from its store.
+    session: String,
     size: u64,
     block: u32,
     patience: Duration,
@@ -153,12 +172,14 @@ impl Nbd {
         block: u32,
         patience: Duration,
     ) -> Result<Nbd, NbdError> {
-        let current = Arc::new(connect(&address, size, block, patience)?);
+        let session = session();
+        let current = Arc::new(connect(&address, &session, size, block, patience)?);
         if let Some(words) = handshake::warning(&current.terms) {
             eprintln!("headworks: {address}: {words}");
         }
         Ok(Nbd {
             address,
+            session,
             size,
             block,
             patience,
@@ -171,6 +192,14 @@ impl Nbd {
 
     fn lock(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes a note to the server, if it is one of ours, and returns the answer.
+    pub fn note(&self, note: &[u8]) -> Option<Buffer> {
+        let connection = Arc::clone(&self.lock().current);
+        connection.words.as_ref()?;
+        // If the connection is over, the next request finds out.
+        connection.note(note).ok()
     }
 
     fn can(&self, what: u16) -> bool {
@@ -250,23 +279,19 @@ impl Nbd {
         }
         let unflushed =
             self.answered.load(Ordering::Acquire) - self.flushed.load(Ordering::Acquire);
-        if unflushed > 0 {
-            let words = format!(
-                "the connection to {} broke ({why}) while {unflushed} writes were answered and not \
-                 flushed: they may be lost, as in a power cut\n  when the server is back: headworks \
-                 volume umount and mount again, the file system recovers",
-                self.address
-            );
-            self.say(words);
-            line.failed = true;
-            return Err(eio());
+        let known = incarnation(old).map(str::to_owned);
+        if unflushed > 0 && known.is_none() {
+            return Err(self.may_be_lost(&mut line, why, unflushed));
         }
         if line.away_since.is_none() {
             self.say(format!("the connection to {} broke ({why}); trying again", self.address));
         }
         let since = *line.away_since.get_or_insert_with(Instant::now);
         loop {
-            match connect(&self.address, self.size, self.block, self.patience) {
+            match connect(&self.address, &self.session, self.size, self.block, self.patience) {
+                Ok(fresh) if unflushed > 0 && incarnation(&fresh) != known.as_deref() => {
+                    return Err(self.may_be_lost(&mut line, why, unflushed));
+                }
                 Ok(fresh) => {
                     eprintln!("headworks: {} is back", self.address);
                     *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -281,6 +306,18 @@ impl Nbd {
                 Err(_) => std::thread::sleep(RETRY.min(self.patience)),
             }
         }
+    }
+
+    /// The server may have lost writes that it answered: everything fails from here on.
+    fn may_be_lost(&self, line: &mut Line, why: &io::Error, unflushed: u64) -> io::Error {
+        self.say(format!(
+            "the connection to {} broke ({why}) while {unflushed} writes were answered and not \
+             flushed: they may be lost, as in a power cut\n  when the server is back: headworks \
+             volume umount and mount again, the file system recovers",
+            self.address
+        ));
+        line.failed = true;
+        eio()
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -340,11 +377,12 @@ fn eio() -> io::Error {
 
 fn connect(
     address: &Address,
+    session: &str,
     size: u64,
     block: u32,
     patience: Duration,
 ) -> Result<Connection, NbdError> {
-    let connection = Connection::open(address, patience)?;
+    let connection = Connection::open(address, session, patience)?;
     let terms = connection.terms;
     let address = || address.clone();
     if terms.can(flag::READ_ONLY) {

@@ -52,7 +52,8 @@ impl Server {
 
     /// After its handshake, with the 1 MiB export.
     pub(super) fn agreed(mode: Mode) -> Server {
-        let agreement = Agreement { export: 0, mode, allocation: mode != Mode::Simple };
+        let allocation = mode != Mode::Simple;
+        let agreement = Agreement { export: 0, mode, allocation, extension: false };
         Server { agreement: Some(agreement), ..Server::new() }
     }
 
@@ -88,6 +89,7 @@ impl Server {
                     return;
                 }
                 Step::Again => assert!(used > 0, "or it would loop for ever"),
+                Step::Secure => panic!("TLS was not offered"),
                 Step::Agreed(agreement) => self.agreement = Some(agreement),
                 Step::Close(reason) => {
                     self.seen.push(Seen::Closed(reason));
@@ -108,6 +110,8 @@ impl Server {
                     holds(&agreement, &facts, &job, payload.len());
                     Seen::Job(job, payload)
                 }
+                // The payload follows.
+                Event::Large(_) => continue,
                 Event::Refused(refusal) => Seen::Refused(refusal),
                 Event::Leave => Seen::Leave,
                 Event::Broken(reason) => Seen::Broken(reason),

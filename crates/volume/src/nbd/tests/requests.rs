@@ -9,7 +9,7 @@ use crate::nbd::wire::{
 };
 
 fn agreement(mode: Mode) -> Agreement {
-    Agreement { export: 0, mode, allocation: mode != Mode::Simple }
+    Agreement { export: 0, mode, allocation: mode != Mode::Simple, extension: false }
 }
 
 /// A request with cookie 9 as a client sends it.

@@ -16,6 +16,7 @@ use crate::nbd::wire::{
     Error, REPLY_DONE, REQUEST_BYTES, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
     chunk, command, u16_at, u32_at, u64_at,
 };
+use crate::store::tag;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,10 @@ use std::time::Duration;
 const CHUNK_OFFSET_HOLE: u16 = 2;
 /// An error for a part of a read.
 const CHUNK_ERROR_OFFSET: u16 = (1 << 15) + 2;
+/// The part of a cookie that is not a tag.
+const COOKIE_MASK: u64 = (1 << 48) - 1;
+/// Longest answer to a note.
+const NOTE_ANSWER_BYTES_MAX: u32 = 1 << 20;
 /// Longest chunk without data: an error with its message.
 const WORDS_BYTES_MAX: u32 = 16 << 10;
 
@@ -75,21 +80,44 @@ struct Inbox {
 pub(super) struct Connection {
     socket: Socket,
     pub terms: Terms,
+    /// What the server said of itself, if it is one of ours.
+    pub words: Option<String>,
     sending: Mutex<()>,
     inbox: Mutex<Inbox>,
 }
 
 impl Connection {
     /// Connects. From then on the server may be silent for `patience` while it owes an answer.
-    pub fn open(address: &Address, patience: Duration) -> Result<Connection, NbdError> {
+    pub fn open(
+        address: &Address,
+        session: &str,
+        patience: Duration,
+    ) -> Result<Connection, NbdError> {
         let io = |source| NbdError::Connect { address: address.clone(), source };
         let socket = Socket::connect(&address.place, patience).map_err(io)?;
-        let terms = handshake::agree(&mut &socket, address)?;
-        Ok(Connection { socket, terms, sending: Mutex::default(), inbox: Mutex::default() })
+        let (terms, words) = handshake::agree(&mut &socket, address, session)?;
+        let (sending, inbox) = (Mutex::default(), Mutex::default());
+        Ok(Connection { socket, terms, words, sending, inbox })
     }
 
     /// Sends a request and waits. A read fills `into`, which is as long as the request.
     pub fn call(&self, ask: &Ask, into: &mut [u8]) -> Result<(), Failure> {
+        let answered = self.ask(ask)?;
+        if ask.command == command::READ {
+            into.copy_from_slice(&answered.data);
+        }
+        Ok(())
+    }
+
+    /// Sends a note to a server of ours, and waits for the answer.
+    pub fn note(&self, note: &[u8]) -> Result<Buffer, Failure> {
+        // A note has 4 KiB at most.
+        let len = note.len() as u32;
+        let ask = Ask { command: command::NOTE, flags: 0, offset: 0, len, payload: note };
+        Ok(self.ask(&ask)?.data)
+    }
+
+    fn ask(&self, ask: &Ask) -> Result<Waiter, Failure> {
         let reads = ask.command == command::READ;
         let cookie = {
             let mut inbox = self.lock();
@@ -97,7 +125,9 @@ impl Connection {
                 return Err(lost);
             }
             inbox.next_cookie += 1;
-            let cookie = inbox.next_cookie;
+            // The upper 16 bits have the tag, and the rest lasts for years.
+            let tag = if self.words.is_some() { u64::from(tag::current()) } else { 0 };
+            let cookie = inbox.next_cookie & COOKIE_MASK | tag << 48;
             let waiter = Waiter {
                 thread: std::thread::current(),
                 offset: ask.offset,
@@ -122,10 +152,7 @@ impl Connection {
         if let Some(errno) = answered.error {
             return Err(Failure::Server(errno));
         }
-        if reads {
-            into.copy_from_slice(&answered.data);
-        }
-        Ok(())
+        Ok(answered)
     }
 
     /// Waits for the answer to `cookie`; reads unless another thread does.
@@ -245,6 +272,11 @@ impl Connection {
                 self.socket.read_exact(&mut words)?;
                 let error = u32_at(&words, 0).unwrap_or(0);
                 self.waiter(cookie, |waiter| waiter.error = Some(errno(error)))
+            }
+            chunk::NOTE if self.words.is_some() && len <= NOTE_ANSWER_BYTES_MAX => {
+                let mut answer = Buffer::new(len as usize);
+                self.socket.read_exact(&mut answer)?;
+                self.waiter(cookie, |waiter| waiter.data = answer)
             }
             _ => Err(nonsense("a chunk is of no kind that was asked for")),
         }

@@ -2,8 +2,8 @@
 
 use super::{Address, NbdError};
 use crate::nbd::wire::{
-    INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, handshake_flag, info, option,
-    option_reply, transmission_flag, u16_at, u32_at, u64_at,
+    EXTENSION, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, handshake_flag,
+    info, option, option_reply, transmission_flag, u16_at, u32_at, u64_at,
 };
 use std::io::{self, Read, Write};
 
@@ -41,11 +41,12 @@ struct Reply {
     data: Vec<u8>,
 }
 
-/// Negotiates an export.
+/// Negotiates an export. With the terms comes what a server of ours says of itself.
 pub(super) fn agree(
     stream: &mut (impl Read + Write),
     address: &Address,
-) -> Result<Terms, NbdError> {
+    session: &str,
+) -> Result<(Terms, Option<String>), NbdError> {
     let io = |source| NbdError::Connect { address: address.clone(), source };
     let refused = |problem: String| NbdError::Refused { address: address.clone(), problem };
     let hello = read(stream, 18).map_err(io)?;
@@ -67,11 +68,42 @@ pub(super) fn agree(
         payload_bytes_max: PAYLOAD_BYTES_MAX as u32,
         structured,
     };
-    match go(stream, address, default)? {
-        Some(terms) => Ok(terms),
+    let words = if structured { greet(stream, address, session).map_err(io)? } else { None };
+    let terms = match go(stream, address, default)? {
+        Some(terms) => terms,
         None => {
-            by_name(stream, address, default, flags & handshake_flag::NO_ZEROES != 0).map_err(io)
+            let no_zeroes = flags & handshake_flag::NO_ZEROES != 0;
+            by_name(stream, address, default, no_zeroes).map_err(io)?
         }
+    };
+    Ok((terms, words))
+}
+
+/// Names the session, as programs of ours do. Others know no such context, and say so or nothing.
+fn greet(
+    stream: &mut (impl Read + Write),
+    address: &Address,
+    session: &str,
+) -> io::Result<Option<String>> {
+    let query = format!("{EXTENSION}session={session}");
+    let mut data = Vec::new();
+    for text in [address.export.as_bytes(), query.as_bytes()] {
+        // Names have 4 KiB at most.
+        data.extend((text.len() as u32).to_be_bytes());
+        data.extend(text);
+        if data.len() == 4 + text.len() {
+            data.extend(1_u32.to_be_bytes());
+        }
+    }
+    send(stream, option::SET_META_CONTEXT, &data)?;
+    let mut words = None;
+    loop {
+        let Reply { kind, data } = reply(stream, option::SET_META_CONTEXT)?;
+        if kind != option_reply::META_CONTEXT {
+            return Ok(words.filter(|_| kind == option_reply::ACK));
+        }
+        let name = data.get(4..).and_then(|name| std::str::from_utf8(name).ok());
+        words = name.and_then(|name| name.strip_prefix(EXTENSION)).map(str::to_owned).or(words);
     }
 }
 
