@@ -79,6 +79,9 @@ pub enum Command {
     /// Run experiments and draw their results
     #[command(disable_help_flag = true)]
     Bench,
+    /// Serve volumes to many hosts, and give each application what its target needs
+    #[command(disable_help_flag = true)]
+    Store,
     /// Thread architecture diagrams: draw, check, simulate and repair a system before it is built
     #[command(disable_help_flag = true)]
     Tad,

@@ -1,10 +1,33 @@
-//! A storage server that many hosts share: the simulation of its decisions.
+//! A storage server that many hosts share, and the simulation of its decisions.
 //!
 //! The decisions are pure and belong to `policy`: who goes next (`policy::block`), which share a
-//! target needs (`policy::learn`). The devices belong to `volume`. What has both, and neither
-//! should know of the other, is here: two levels of schedulers in front of an array, and
-//! controllers that learn beside them ([`sim`]). The experiments draw from it, and the server runs
-//! the same code.
+//! target needs (`policy::learn`). The devices, their queue and NBD belong to `volume`. What has
+//! both, and neither should know of the other, is here.
+//!
+//! ```text
+//!  client - volume::nbd - front - engine (ledger, scheduler) - pool - volumes
+//!                          |        ^ shares         | figures
+//!                         desk - governor <----------+
+//! ```
+//!
+//! [`server`] has the threads, and [`running`] what they share. [`front`] says what a client may
+//! open and whose its requests are ([`apps`]). [`admission`] bounds what is read of them.
+//! [`governor`] sets the shares. [`sim`] has the same policies in simulated time.
 #![forbid(unsafe_code)]
 
+pub mod admission;
+pub mod apps;
+pub mod config;
+pub mod control;
+pub mod error;
+pub mod front;
+pub mod governor;
+pub mod ledger;
+pub mod metrics;
+pub mod note;
+pub mod pool;
+pub mod running;
+pub mod server;
 pub mod sim;
+pub mod tls;
+pub mod volumes;

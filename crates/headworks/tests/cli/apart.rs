@@ -1,4 +1,4 @@
-//! `headworks bench` and `headworks tad` are programs of their own, which the command finds.
+//! `headworks bench`, `store` and `tad` are programs of their own, which the command finds.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -45,7 +45,9 @@ fn they_are_listed_whether_or_not_they_are_installed() {
         let output = Command::new(&headworks).arg(help).output().unwrap();
         let said = text(&output);
         assert!(output.status.success(), "{said}");
-        for line in ["\n  bench ", "\n  tad ", "Run experiments", "Thread architecture diagrams"] {
+        for line in
+            ["\n  bench ", "\n  store ", "\n  tad ", "Run experiments", "Thread architecture"]
+        {
             assert!(said.contains(line), "{line}: {said}");
         }
     }
@@ -59,6 +61,7 @@ fn one_that_is_missing_is_named_with_what_installs_it() {
         (&["tad", "list"][..], "headworks-tad"),
         (&["bench", "run", "x"], "headworks-bench"),
         (&["help", "tad"], "headworks-tad"),
+        (&["store", "status"], "headworks-store"),
     ] {
         let output = Command::new(&headworks).args(words).env("PATH", "/no/such").output().unwrap();
         let said = text(&output);
@@ -111,6 +114,11 @@ fn what_they_print_and_how_they_end_is_theirs() {
         }
         assert!(run.ok(["tad", "check", "--help"]).contains("Usage: headworks tad check"));
         assert!(run.ok(["help", "tad", "check"]).contains("Usage: headworks tad check"));
+    }
+    if is_built("headworks-store") {
+        assert!(run.ok(["store", "serve", "--help"]).contains("Usage: headworks store serve"));
+        let refusal = run.refused(["store", "serve", "--config", "no/such.toml"]);
+        assert!(refusal.contains("cannot read no/such.toml"), "{refusal}");
     }
     if is_built("headworks-bench") {
         let list: serde_json::Value =

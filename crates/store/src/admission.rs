@@ -1,0 +1,133 @@
+//! Room for requests in flight: how much of an application's requests the store reads at a time.
+//!
+//! # Problem
+//! A client may push as many requests as it likes. What the store has read stands in its memory,
+//! and in a queue with an end, where it is in the way of others.
+//!
+//! # The primitive
+//! Each application has a budget of requests and bytes. A request takes its part before its payload
+//! is read, and gives it back when the device is done with it. So a socket is read no faster than
+//! its application's share is served; the rest waits in the client's memory. A request that is
+//! larger than the budget goes when it is alone.
+
+use headworks_volume::nbd::Room;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    requests: u32,
+    bytes: u64,
+}
+
+/// How much each application may have in flight.
+#[derive(Debug)]
+pub struct Limits {
+    requests: AtomicU32,
+    bytes: AtomicU64,
+}
+
+impl Limits {
+    /// So many requests and bytes.
+    pub fn new(requests: u32, bytes: u64) -> Limits {
+        Limits { requests: requests.max(1).into(), bytes: bytes.into() }
+    }
+
+    /// Other numbers from now on.
+    pub fn set(&self, requests: u32, bytes: u64) {
+        self.requests.store(requests.max(1), Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Budget {
+    limits: Arc<Limits>,
+    load: Mutex<Load>,
+    freed: Condvar,
+}
+
+impl Budget {
+    /// With nothing in flight.
+    pub fn new(limits: Arc<Limits>) -> Budget {
+        Budget { limits, load: Mutex::default(), freed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Load> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests and bytes in flight.
+    pub fn load(&self) -> (u32, u64) {
+        let load = *self.lock();
+        (load.requests, load.bytes)
+    }
+
+    /// Waits until a request of `bytes` has room; calls `before` first if it has to wait.
+    pub fn take(self: &Arc<Budget>, bytes: u64, before: &mut dyn FnMut()) -> Room {
+        let mut load = self.lock();
+        if !self.fits(*load, bytes) {
+            drop(load);
+            before();
+            load = self.lock();
+            while !self.fits(*load, bytes) {
+                load = self.freed.wait(load).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        load.requests += 1;
+        load.bytes += bytes;
+        drop(load);
+        Box::new(Taken { budget: Arc::clone(self), bytes })
+    }
+
+    fn fits(&self, load: Load, bytes: u64) -> bool {
+        load.requests == 0
+            || load.requests < self.limits.requests.load(Ordering::Relaxed)
+                && load.bytes + bytes <= self.limits.bytes.load(Ordering::Relaxed)
+    }
+}
+
+struct Taken {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut load = self.budget.lock();
+        load.requests -= 1;
+        load.bytes -= self.bytes;
+        drop(load);
+        // Those that wait need rooms of different sizes.
+        self.budget.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_waits_for_room_and_a_large_one_goes_alone() {
+        let budget = Arc::new(Budget::new(Arc::new(Limits::new(2, 100))));
+        let never = &mut || panic!("there is room");
+        let large = budget.take(1_000, never);
+        let waits = {
+            let budget = Arc::clone(&budget);
+            std::thread::spawn(move || {
+                let mut waited = false;
+                let room = budget.take(60, &mut || waited = true);
+                (waited, room)
+            })
+        };
+        while !waits.is_finished() && budget.load().0 < 1 {}
+        drop(large);
+        let (_, small) = waits.join().unwrap();
+        assert_eq!(budget.load(), (1, 60));
+        let other = budget.take(40, never);
+        assert_eq!(budget.load(), (2, 100));
+        drop((small, other));
+        assert_eq!(budget.load(), (0, 0));
+    }
+}

@@ -1,0 +1,435 @@
+//! The configuration: a TOML file, checked once. A mistake gives an error and changes nothing, so
+//! a running store keeps the configuration that it has.
+
+use headworks_policy::block::SchedulerKind;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Most applications: as many as a scheduler has room for.
+pub const APPLICATIONS_MAX: usize = 1_000;
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where clients come: `unix:PATH` or `tcp:ADDRESS:PORT`.
+    pub listen: Vec<String>,
+    /// The control socket. Default: `control` beside the first Unix socket, else in the state
+    /// directory.
+    pub control: Option<PathBuf>,
+    /// Where the store keeps what it has learned. Default: nowhere.
+    pub state: Option<PathBuf>,
+    /// Where Prometheus is served, on the loopback.
+    pub metrics: Option<SocketAddr>,
+    /// What is under the volumes.
+    #[serde(default)]
+    pub device: Device,
+    /// TLS for TCP.
+    pub tls: Option<Tls>,
+    /// Who may come. Without any, every process that reaches a Unix socket or the loopback.
+    #[serde(default, rename = "client")]
+    pub clients: Vec<Client>,
+    /// What is served.
+    #[serde(default, rename = "volume")]
+    pub volumes: Vec<Volume>,
+    /// Who has a target, or more than one application on a volume.
+    #[serde(default, rename = "application")]
+    pub applications: Vec<Application>,
+    /// etcd servers that keep targets and what was learned, for several stores.
+    #[serde(default)]
+    pub etcd: Vec<String>,
+}
+
+/// The device that all volumes share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Device {
+    /// `disk`, `flash`, or `array` with its `disks`.
+    pub kind: Kind,
+    /// Disks of an array.
+    pub disks: u32,
+    /// Requests that are with the device at a time. Default by kind.
+    pub depth: Option<u32>,
+    /// The block scheduler.
+    pub scheduler: String,
+    /// A modelled device before the real one, for experiments: `disks`, `flash`.
+    pub model: Option<String>,
+    /// Bytes of requests in flight of each application, at most.
+    pub memory_mib: u32,
+    /// Token buckets: MiB a second for each unit of weight. Only with the scheduler `bucket`.
+    pub mib_per_s: f64,
+}
+
+/// Kinds of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// One disk.
+    Disk,
+    /// Flash.
+    Flash,
+    /// Several disks.
+    Array,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Device {
+            kind: Kind::Flash,
+            disks: 0,
+            depth: None,
+            scheduler: "sfq".to_owned(),
+            model: None,
+            memory_mib: 16,
+            mib_per_s: 0.0,
+        }
+    }
+}
+
+/// TLS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The store's certificate and those above it, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Who signs clients' certificates, PEM.
+    pub clients: PathBuf,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// Its name in this file.
+    pub name: String,
+    /// By a Unix socket: its user.
+    pub uid: Option<u32>,
+    /// By TLS: a DNS name in its certificate.
+    pub certificate: Option<String>,
+    /// By TCP without TLS, on the loopback alone: its address.
+    pub address: Option<IpAddr>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// The export's name.
+    pub name: String,
+    /// A file, a block device, an NBD URI, or `memory`.
+    pub path: String,
+    /// Bytes, or with KiB, MiB, GiB, TiB. Default: that of the file or the device.
+    pub size: Option<Size>,
+    /// Writes fail.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Which clients may open it. Default: all.
+    pub clients: Option<Vec<String>>,
+}
+
+/// A size as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// With a unit.
+    Text(String),
+}
+
+impl Size {
+    /// In bytes, if it is one.
+    pub fn bytes(&self) -> Option<u64> {
+        let text = match self {
+            Size::Bytes(bytes) => return Some(*bytes),
+            Size::Text(text) => text.trim(),
+        };
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+            "" => 0,
+            "k" | "kib" => 10,
+            "m" | "mib" => 20,
+            "g" | "gib" => 30,
+            "t" | "tib" => 40,
+            _ => return None,
+        };
+        digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+    }
+}
+
+/// An application.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Application {
+    /// Its name: by it programs post what it achieves.
+    pub name: String,
+    /// Whose requests: of this volume.
+    pub volume: String,
+    /// Of this client. Default: of all.
+    pub client: Option<String>,
+    /// Only requests that our client marks as this application's.
+    #[serde(default)]
+    pub tagged: bool,
+    /// Transactions a second, or whatever its program posts, that it is to have.
+    pub target: Option<f64>,
+    /// Milliseconds that a transaction may take.
+    pub latency_ms: Option<f64>,
+    /// What its deviation counts for, or its part of what is left for best effort.
+    #[serde(default = "one")]
+    pub weight: f64,
+    /// Largest share that it may be given. Default with a target: 0.9.
+    pub limit: Option<f64>,
+    /// A share set by hand, instead of a target.
+    pub share: Option<f64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Why a configuration is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no TOML of this form.
+    #[error("{path}: {source}")]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<toml::de::Error>,
+    },
+    /// It says what cannot be.
+    #[error("{path}: {problem}")]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// What.
+        problem: String,
+    },
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// The first mistake.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    parse(&text, path)
+}
+
+/// The same of a text; `path` is for the messages.
+///
+/// # Errors
+/// The first mistake.
+pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    let config: Config = toml::from_str(text)
+        .map_err(|source| ConfigError::Text { path: path.to_owned(), source: Box::new(source) })?;
+    let wrong = |problem| ConfigError::Wrong { path: path.to_owned(), problem };
+    config.check().map_err(wrong)?;
+    Ok(config)
+}
+
+impl Config {
+    fn check(&self) -> Result<(), String> {
+        if self.listen.is_empty() {
+            return Err("`listen` names no place: listen = [\"unix:/run/headworks/store\"]".into());
+        }
+        for place in &self.listen {
+            self.check_place(place)?;
+        }
+        let scheduler = &self.device.scheduler;
+        if scheduler != "bucket" {
+            scheduler.parse::<SchedulerKind>().map_err(|error| format!("{error}, bucket"))?;
+        } else if self.device.mib_per_s <= 0.0 {
+            return Err("the scheduler `bucket` needs `mib_per_s`".into());
+        }
+        if self.device.kind == Kind::Array && self.device.disks == 0 {
+            return Err("an array needs the number of its `disks`".into());
+        }
+        unique("client", self.clients.iter().map(|client| &client.name))?;
+        unique("volume", self.volumes.iter().map(|volume| &volume.name))?;
+        unique("application", self.applications.iter().map(|application| &application.name))?;
+        for client in &self.clients {
+            if client.uid.is_none() && client.certificate.is_none() && client.address.is_none() {
+                let name = &client.name;
+                return Err(format!(
+                    "client `{name}` has neither uid, certificate nor address: it could never come"
+                ));
+            }
+        }
+        for volume in &self.volumes {
+            self.check_volume(volume)?;
+        }
+        for application in &self.applications {
+            self.check_application(application)?;
+        }
+        let all = self.volumes.len() * self.clients.len().max(1) + self.applications.len();
+        if all > APPLICATIONS_MAX {
+            return Err(format!(
+                "{all} pairs of volumes and clients are more than {APPLICATIONS_MAX}: start another store"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_place(&self, place: &str) -> Result<(), String> {
+        let wrong = || format!("`{place}` is no place: write unix:PATH or tcp:ADDRESS:PORT");
+        match place.split_once(':') {
+            Some(("unix", path)) if path.starts_with('/') => Ok(()),
+            Some(("tcp", address)) => {
+                let address: SocketAddr = address.parse().map_err(|_| wrong())?;
+                if address.ip().is_loopback() || self.tls.is_some() {
+                    return Ok(());
+                }
+                Err(format!(
+                    "{place} can be reached from other machines: that needs [tls], or 127.0.0.1"
+                ))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn check_volume(&self, volume: &Volume) -> Result<(), String> {
+        let name = &volume.name;
+        if let Some(size) = &volume.size {
+            match size.bytes() {
+                Some(bytes) if bytes > 0 && bytes % 512 == 0 => {}
+                _ => return Err(format!("volume `{name}`: the size is no multiple of 512 bytes")),
+            }
+        } else if volume.path == "memory" || volume.path.contains("://") {
+            return Err(format!("volume `{name}` needs a size: size = \"10GiB\""));
+        }
+        for client in volume.clients.iter().flatten() {
+            if !self.clients.iter().any(|known| known.name == *client) {
+                return Err(format!("volume `{name}`: there is no [[client]] `{client}`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_application(&self, application: &Application) -> Result<(), String> {
+        let name = &application.name;
+        let Some(volume) = self.volumes.iter().find(|other| other.name == application.volume)
+        else {
+            return Err(format!(
+                "application `{name}`: there is no [[volume]] `{}`",
+                application.volume
+            ));
+        };
+        if let Some(client) = &application.client {
+            let known = self.clients.iter().any(|known| known.name == *client);
+            let may = volume.clients.as_ref().is_none_or(|clients| clients.contains(client));
+            if !known || !may {
+                return Err(format!(
+                    "application `{name}`: client `{client}` may not open `{}`",
+                    volume.name
+                ));
+            }
+        }
+        let ways = [
+            application.target.is_some(),
+            application.latency_ms.is_some(),
+            application.share.is_some(),
+        ];
+        if ways.iter().filter(|way| **way).count() > 1 {
+            return Err(format!("application `{name}`: one of target, latency_ms and share"));
+        }
+        let numbers = [
+            application.target,
+            application.latency_ms,
+            application.limit,
+            application.share,
+            Some(application.weight),
+        ];
+        if numbers.iter().flatten().any(|number| !number.is_finite() || *number <= 0.0) {
+            return Err(format!("application `{name}`: numbers are above zero"));
+        }
+        if application.limit.or(application.share).is_some_and(|part| part > 1.0) {
+            return Err(format!("application `{name}`: a share is at most 1"));
+        }
+        Ok(())
+    }
+
+    /// Where the control socket is.
+    pub fn control(&self) -> PathBuf {
+        if let Some(path) = &self.control {
+            return path.clone();
+        }
+        let unix = self.listen.iter().find_map(|place| place.strip_prefix("unix:"));
+        let beside = unix.map(|path| PathBuf::from(format!("{path}.control")));
+        beside
+            .or_else(|| self.state.as_ref().map(|dir| dir.join("control")))
+            .unwrap_or_else(|| "/run/headworks-store.control".into())
+    }
+}
+
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.len() > 200 || name.contains(['\0', '\n', '"', '\\']) {
+            return Err(format!("`{name}` is no name of a {what}"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("two [[{what}]] are called `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+listen = [\"unix:/run/store\"]
+[[client]]
+name = \"alice\"
+uid = 1000
+[[volume]]
+name = \"data\"
+path = \"memory\"
+size = \"64MiB\"
+clients = [\"alice\"]
+[[application]]
+name = \"orders\"
+volume = \"data\"
+client = \"alice\"
+target = 500
+";
+
+    #[test]
+    fn mistakes_are_said() {
+        let parsed = |text: &str| parse(text, Path::new("x.toml"));
+        let good = parsed(GOOD).unwrap();
+        assert_eq!(good.volumes[0].size.as_ref().and_then(Size::bytes), Some(64 << 20));
+        assert_eq!(good.control(), Path::new("/run/store.control"));
+        for (from, to, said) in [
+            ("unix:/run/store", "tcp:0.0.0.0:10809", "other machines"),
+            ("unix:/run/store", "udp:x", "no place"),
+            ("uid = 1000\n", "", "never come"),
+            ("64MiB", "100", "multiple of 512"),
+            ("size = \"64MiB\"\n", "", "needs a size"),
+            ("clients = [\"alice\"]", "clients = [\"bob\"]", "no [[client]] `bob`"),
+            ("volume = \"data\"", "volume = \"log\"", "no [[volume]] `log`"),
+            ("target = 500", "target = 500\nshare = 0.5", "one of"),
+            ("target = 500", "target = -1", "above zero"),
+            ("target = 500", "traget = 500", "traget"),
+        ] {
+            let error = parsed(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("x.toml"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Shares by the second: what each application had, what its owner asks for, what it is granted.
+//!
+//! Windows, owners and the allocator are `policy::learn`'s. Here are the clock's seconds, the
+//! ledger's figures and the queue's weights.
+
+use crate::apps::{About, App, Goal};
+use crate::ledger::{Page, Tally};
+use crate::note::{Grant, Post};
+use headworks_policy::Nanos;
+use headworks_policy::block::Share;
+use headworks_policy::learn::allocate::{self, Allocator};
+use headworks_policy::learn::need::{Owner, Settings, Verdict};
+use headworks_policy::learn::{Application, Observation, WINDOW};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Windows that are kept: those that a late dft may belong to, and the picture's.
+pub const HISTORY: usize = 600;
+
+/// A weight of one.
+const WEIGHT: f64 = 1e6;
+
+/// What an application had in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Share that was in force.
+    pub granted: f64,
+    /// Share that its owner had asked for; zero before the first.
+    pub ask: f64,
+    /// Service, in units of shares.
+    pub used: f64,
+    /// Deviation from target, once it is known.
+    pub dft: Option<f64>,
+    /// It waited mostly in the scheduler.
+    pub held: bool,
+    /// Most of its service was given while no other waited.
+    pub lent: bool,
+    /// It asked for anything.
+    pub demand: bool,
+    /// Requests that were completed in a second.
+    pub ios: f64,
+    /// Bytes a second.
+    pub bytes: f64,
+    /// Mean wait in the scheduler, and time with the device, in microseconds.
+    pub wait_us: f64,
+    /// See `wait_us`.
+    pub service_us: f64,
+}
+
+/// How a target fares, in words for status, metrics and the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Fares {
+    /// It has no target.
+    BestEffort,
+    /// Nothing was posted, or not for long enough.
+    Unknown,
+    /// Within 5 %, or above.
+    Met,
+    /// Behind, and on its way.
+    Behind {
+        /// Part of the target that is missing.
+        shortfall: f64,
+    },
+    /// The store has not the room.
+    NoRoom {
+        /// Part of the target that is missing.
+        shortfall: f64,
+        /// Share that it would need.
+        need: f64,
+    },
+    /// It waits for something else than storage.
+    NotStorage {
+        /// Part of the target that is missing.
+        shortfall: f64,
+    },
+}
+
+impl From<Verdict> for Fares {
+    fn from(verdict: Verdict) -> Fares {
+        match verdict {
+            Verdict::Unknown => Fares::Unknown,
+            Verdict::Met => Fares::Met,
+            Verdict::Behind { shortfall } => Fares::Behind { shortfall },
+            Verdict::NoRoom { shortfall, need } => Fares::NoRoom { shortfall, need },
+            Verdict::NotStorage { shortfall } => Fares::NotStorage { shortfall },
+        }
+    }
+}
+
+impl Fares {
+    /// The state in a word, without its numbers.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Fares::BestEffort => "best effort",
+            Fares::Unknown => "no dft",
+            Fares::Met => "met",
+            Fares::Behind { .. } => "behind",
+            Fares::NoRoom { .. } => "NO ROOM",
+            Fares::NotStorage { .. } => "NOT STORAGE",
+        }
+    }
+}
+
+/// What is believed of an application.
+#[derive(Clone, Debug)]
+pub struct Belief {
+    /// The owner of its target.
+    pub owner: Owner,
+    /// How its target fares.
+    pub fares: Fares,
+    /// Its windows, the latest last.
+    pub windows: VecDeque<Window>,
+    /// What it was given of its ask.
+    pub promise: f64,
+    goal: Goal,
+    /// The share that its owner asked for last; zero before the first.
+    ask: f64,
+    /// Its owner is at the host: the last ask that came, and when.
+    asked: Option<(f64, Nanos)>,
+}
+
+/// What is to be set in the queue.
+pub struct Orders {
+    /// Of each application, by number.
+    pub shares: Vec<(u32, Share)>,
+    /// Requests of best effort in the device.
+    pub best_effort: u32,
+    /// What is told to clients.
+    pub grants: BTreeMap<u32, Grant>,
+    /// What has to be said.
+    pub said: Vec<String>,
+}
+
+/// What was learned of an application, for another store or the next start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Share that its target needs.
+    pub need: f64,
+    /// Its target was this.
+    pub goal: Goal,
+}
+
+/// See the module.
+pub struct Governor {
+    settings: Settings,
+    depth: u32,
+    allocator: Allocator,
+    /// Applications that the allocator knows, by their places there.
+    known: Vec<(u32, Application)>,
+    beliefs: BTreeMap<u32, Belief>,
+    page: Page,
+    best_effort: f64,
+    /// Windows since the start.
+    pub windows: u64,
+}
+
+impl Governor {
+    /// Of a device with this depth.
+    pub fn new(depth: u32) -> Governor {
+        let settings = Settings::default();
+        Governor {
+            settings,
+            depth,
+            allocator: Allocator::new(settings.store, &[]),
+            known: Vec::new(),
+            beliefs: BTreeMap::new(),
+            page: Page::default(),
+            best_effort: 1.0,
+            windows: 0,
+        }
+    }
+
+    /// What is believed of an application.
+    pub fn belief(&self, cause: u32) -> Option<&Belief> {
+        self.beliefs.get(&cause)
+    }
+
+    /// The share that is in force.
+    pub fn share(&self, cause: u32) -> f64 {
+        let at = self.known.iter().position(|(known, _)| *known == cause);
+        at.map_or(0.0, |at| self.allocator.shares()[at])
+    }
+
+    /// How often shares have changed.
+    pub fn epoch(&self) -> u64 {
+        self.allocator.epoch
+    }
+
+    /// Part of the device's depth that best effort may have.
+    pub fn best_effort(&self) -> f64 {
+        self.best_effort
+    }
+
+    /// What was learned, by name.
+    pub fn learned(&self, apps: &[Arc<App>]) -> BTreeMap<String, Learned> {
+        let one = |app: &Arc<App>| {
+            let belief = self.beliefs.get(&app.cause)?;
+            let need = belief.owner.estimate.need();
+            (need > 0.0).then(|| (app.about().name, Learned { need, goal: belief.goal }))
+        };
+        apps.iter().filter_map(one).collect()
+    }
+
+    /// Begins with what was learned before, where a target is the same or of the same kind.
+    pub fn take_over(
+        &mut self,
+        now: Nanos,
+        apps: &[Arc<App>],
+        learned: &BTreeMap<String, Learned>,
+    ) {
+        for app in apps {
+            let about = app.about();
+            let Some(known) = learned.get(&about.name) else { continue };
+            let factor = match (known.goal, about.goal) {
+                (Goal::Rate(old), Goal::Rate(new)) => new / old,
+                (Goal::LatencyMs(old), Goal::LatencyMs(new)) => old / new,
+                _ => continue,
+            };
+            let settings = self.settings;
+            let belief = self.belief_of(app.cause, about.goal);
+            let need = (known.need * factor).clamp(0.0, 1.0);
+            let seen = Observation {
+                dft: Some(0.0),
+                demand: true,
+                age: Nanos(0),
+                granted: need,
+                used: need,
+                held: true,
+                lent: false,
+                latency_s: 0.0,
+            };
+            for _ in 0..settings.first {
+                belief.owner.window(now, &settings, &seen);
+            }
+        }
+    }
+
+    fn belief_of(&mut self, cause: u32, goal: Goal) -> &mut Belief {
+        let fresh = || Belief {
+            owner: Owner::default(),
+            fares: Fares::Unknown,
+            windows: VecDeque::new(),
+            promise: 1.0,
+            goal,
+            ask: 0.0,
+            asked: None,
+        };
+        let belief = self.beliefs.entry(cause).or_insert_with(fresh);
+        if belief.goal != goal {
+            match (belief.goal, goal) {
+                (Goal::Rate(old), Goal::Rate(new)) => belief.owner.retarget(new / old),
+                (Goal::LatencyMs(old), Goal::LatencyMs(new)) => belief.owner.retarget(old / new),
+                _ => belief.owner = Owner::default(),
+            }
+            belief.goal = goal;
+        }
+        belief
+    }
+
+    /// The allocator knows these applications, and no others.
+    fn know(&mut self, now: Nanos, abouts: &[(u32, About)]) {
+        let known: Vec<_> =
+            abouts.iter().map(|(cause, about)| (*cause, about.application())).collect();
+        if known == self.known {
+            return;
+        }
+        let applications: Vec<Application> = known.iter().map(|(_, about)| *about).collect();
+        let epoch = self.allocator.epoch;
+        self.allocator = Allocator::new(self.settings.store, &applications);
+        self.allocator.epoch = epoch;
+        self.known = known;
+        self.beliefs.retain(|cause, _| abouts.iter().any(|(known, _)| known == cause));
+        for (at, (cause, _)) in self.known.iter().enumerate() {
+            let belief = self.beliefs.get(cause);
+            let last = belief.and_then(|belief| belief.windows.back());
+            self.allocator.set_present(at, last.is_none_or(|window| window.demand));
+            if let Some(ask) = belief.and_then(|belief| belief.owner.ask(&self.settings)) {
+                self.allocator.ask(now, at, ask);
+            }
+        }
+    }
+
+    /// A window is over.
+    pub fn window(
+        &mut self,
+        now: Nanos,
+        page: Page,
+        apps: &[Arc<App>],
+        mut posts: BTreeMap<u32, (Post, Nanos)>,
+    ) -> Orders {
+        let abouts: Vec<(u32, About)> =
+            apps.iter().filter(|app| app.is_there()).map(|app| (app.cause, app.about())).collect();
+        for (cause, about) in &abouts {
+            self.belief_of(*cause, about.goal);
+        }
+        self.know(now, &abouts);
+        let before = std::mem::replace(&mut self.page, page);
+        self.windows += 1;
+        let mut said = Vec::new();
+        let seconds = (self.page.at.since(before.at).0 as f64 / 1e9).max(1e-3);
+        let all_ns: u64 = abouts
+            .iter()
+            .map(|(cause, _)| self.page.of(*cause).cost_ns - before.of(*cause).cost_ns)
+            .sum();
+        // How much of the device's room was filled.
+        let filled = (self.page.filled_ns - before.filled_ns) as f64 / 1e9 / seconds;
+        let busy = (filled / f64::from(self.depth.max(1))).min(1.0);
+        for (at, (cause, about)) in abouts.iter().enumerate() {
+            let tally = self.page.of(*cause).since(&before.of(*cause));
+            let window = Window {
+                granted: self.allocator.shares()[at],
+                used: tally.cost_ns as f64 / all_ns.max(1) as f64 * busy,
+                ..window_of(&tally, seconds)
+            };
+            self.allocator.set_present(at, tally.has_demand());
+            let post = posts.remove(cause);
+            self.observe(now, at, *cause, about, window, post, &mut said);
+        }
+        let changed = self.allocator.settle(now);
+        for (at, (cause, _)) in abouts.iter().enumerate() {
+            let promise = self.allocator.promise(at);
+            let Some(belief) = self.beliefs.get_mut(cause) else { continue };
+            belief.promise = promise;
+            if changed {
+                belief.owner.granted(promise);
+            }
+        }
+        let depths = self.beliefs.values().map(|belief| belief.owner.depth());
+        self.best_effort = depths.fold(1.0, f64::min);
+        self.orders(&abouts, said)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one window of one application, in full")]
+    fn observe(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        cause: u32,
+        about: &About,
+        window: Window,
+        post: Option<(Post, Nanos)>,
+        said: &mut Vec<String>,
+    ) {
+        let settings = self.settings;
+        let Some(belief) = self.beliefs.get_mut(&cause) else { return };
+        if belief.windows.len() == HISTORY {
+            belief.windows.pop_front();
+        }
+        belief.windows.push_back(Window { ask: belief.ask, ..window });
+        if let Goal::Share(share) = about.goal {
+            self.allocator.ask(now, at, share);
+            return;
+        }
+        if about.goal == Goal::BestEffort {
+            belief.fares = Fares::BestEffort;
+            return;
+        }
+        let (post, came) = post.unwrap_or_default();
+        if let Some(ask) = post.ask.filter(|ask| ask.is_finite() && *ask > 0.0) {
+            belief.asked = Some((ask, now));
+        }
+        // A dft belongs to the window in which the middle of its second was.
+        let age = now.since(came) + Nanos::from_millis(post.age_ms) + Nanos(WINDOW.0 / 2);
+        let back = (age.0 / WINDOW.0) as usize;
+        let born = belief.windows.len().checked_sub(1 + back);
+        let achieved = post.achieved.filter(|achieved| achieved.is_finite() && *achieved >= 0.0);
+        if let (Some(born), Some(achieved)) = (born, achieved)
+            && let Some(dft) = about.goal.dft(achieved)
+        {
+            let of = &mut belief.windows[born];
+            of.dft = Some(dft);
+            let seen = Observation {
+                dft: Some(dft),
+                demand: of.demand,
+                age,
+                granted: of.granted,
+                used: of.used,
+                held: of.held,
+                // What it had before its first ask was in force, it has not asked for.
+                lent: of.lent || of.ask == 0.0,
+                latency_s: (of.wait_us + of.service_us) / 1e6,
+            };
+            belief.owner.window(now, &settings, &seen);
+        }
+        let lease = settings.store.lease;
+        belief.asked = belief.asked.filter(|(_, when)| now.since(*when) < lease);
+        let own = achieved.and_then(|_| belief.owner.ask(&settings));
+        if let Some(ask) = belief.asked.map(|(ask, _)| ask).or(own) {
+            self.allocator.ask(now, at, ask);
+        }
+        let ask = belief.asked.map(|(ask, _)| ask).or_else(|| belief.owner.ask(&settings));
+        belief.ask = ask.unwrap_or(0.0).min(about.limit);
+        let fares = Fares::from(belief.owner.verdict(now, about.limit));
+        if fares.word() != belief.fares.word() {
+            said.extend(words(&about.name, &fares, belief.promise));
+        }
+        belief.fares = fares;
+    }
+
+    fn orders(&self, abouts: &[(u32, About)], said: Vec<String>) -> Orders {
+        let with_goal = abouts.iter().any(|(_, about)| about.goal != Goal::BestEffort);
+        let floor = self.settings.store.floor;
+        let all: f64 = abouts.iter().map(|(_, about)| about.weight).sum();
+        let (mut shares, mut grants) = (Vec::new(), BTreeMap::new());
+        for (at, (cause, about)) in abouts.iter().enumerate() {
+            let granted = self.allocator.shares()[at];
+            // Who comes back in the middle of a window must not find a weight of nothing.
+            let least = floor * about.weight / all.max(1e-9);
+            let part = if with_goal { granted.max(least) } else { about.weight / all.max(1e-9) };
+            // At most 10^6.
+            let weight = ((part * WEIGHT) as u32).max(1);
+            let best_effort = about.goal == Goal::BestEffort;
+            shares.push((*cause, Share { weight, best_effort }));
+            let Some(belief) = self.beliefs.get(cause) else { continue };
+            let last = belief.windows.back().copied().unwrap_or_default();
+            grants.insert(
+                *cause,
+                Grant {
+                    application: about.name.clone(),
+                    share: granted,
+                    promise: belief.promise,
+                    used: last.used,
+                    held: last.held,
+                    lent: last.lent,
+                    wait_us: last.wait_us,
+                    service_us: last.service_us,
+                    depth: self.best_effort,
+                },
+            );
+        }
+        let most = (f64::from(self.depth) * self.best_effort).round().max(1.0);
+        // At most the depth.
+        Orders { shares, best_effort: most as u32, grants, said }
+    }
+}
+
+fn window_of(tally: &Tally, seconds: f64) -> Window {
+    let taken = tally.taken.max(1) as f64;
+    let done = tally.all().max(1) as f64;
+    Window {
+        // Served nothing: starved, or not there.
+        held: if tally.taken == 0 { tally.waiting > 0 } else { tally.waited_ns > tally.service_ns },
+        lent: 2 * tally.lent > tally.taken,
+        demand: tally.has_demand(),
+        ios: tally.all() as f64 / seconds,
+        bytes: tally.bytes as f64 / seconds,
+        wait_us: tally.waited_ns as f64 / taken / 1e3,
+        service_us: tally.service_ns as f64 / done / 1e3,
+        ..Window::default()
+    }
+}
+
+/// What is said when a target begins to fare otherwise.
+fn words(name: &str, fares: &Fares, promise: f64) -> Option<String> {
+    Some(match fares {
+        Fares::Met => format!("{name}: its target is met"),
+        Fares::NoRoom { shortfall, need } => format!(
+            "{name}: its target cannot be met: {:.0} % are missing. It would need {:.0} % of the store, and \
+             gets {:.0} % of what it asks for\n  see who has the rest: headworks store status",
+            100.0 * shortfall,
+            100.0 * need,
+            100.0 * promise,
+        ),
+        Fares::NotStorage { shortfall } => format!(
+            "{name}: {:.0} % of its target are missing, and storage is not the reason: neither a larger share \
+             nor fewer requests of others help\n  look at its processors, its locks and its clients",
+            100.0 * shortfall,
+        ),
+        Fares::BestEffort | Fares::Unknown | Fares::Behind { .. } => return None,
+    })
+}
+
+/// What shares a set of asks would get.
+pub fn would_get(asks: &[(About, Option<f64>)]) -> Vec<f64> {
+    let claim = |(about, ask): &(About, Option<f64>)| {
+        let ask = ask.map(|ask| ask.min(about.limit));
+        allocate::Claim { ask, weight: about.weight }
+    };
+    let claims: Vec<_> = asks.iter().map(claim).collect();
+    let mut shares = vec![0.0; claims.len()];
+    allocate::allocate(&claims, allocate::Settings::default().floor, &mut shares);
+    shares
+}

@@ -1,0 +1,296 @@
+//! What the threads of a store share: its state, its seconds, the changes of its configuration.
+
+use crate::apps::{App, Goal};
+use crate::config::{self, Config};
+use crate::control::{AppStatus, Request, Response, SlowRequest, Status, VolumeStatus};
+use crate::error::StoreError;
+use crate::front::{Front, Offer};
+use crate::governor::{Fares, Governor};
+use crate::ledger::{Ledger, Slow};
+use crate::note::Post;
+use crate::tls;
+use crate::volumes::Volumes;
+use headworks_policy::learn::WINDOW;
+use headworks_volume::clock;
+use headworks_volume::nbd::Stop;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lines that status shows of what was said.
+const SAID_MAX: usize = 50;
+
+/// How long connections of a volume that is removed may keep it.
+const LEAVE: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub struct Running {
+    pub(crate) front: Arc<Front>,
+    pub(crate) volumes: Volumes,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) governor: Mutex<Governor>,
+    pub(crate) said: Mutex<VecDeque<String>>,
+    /// One reload at a time.
+    pub(crate) changing: Mutex<()>,
+    pub(crate) path: PathBuf,
+    pub(crate) stop: Stop,
+    pub(crate) ending: AtomicBool,
+    pub(crate) started: Instant,
+    pub(crate) depth: u32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Running {
+    /// The state in figures.
+    pub fn status(&self) -> Status {
+        let Offer { config, volumes, .. } = self.front.offer();
+        let counts = self.stop.counts();
+        let page = self.ledger.page(clock::now());
+        let governor = lock(&self.governor);
+        let app = |app: &Arc<App>| {
+            let (tally, about) = (page.of(app.cause), app.about());
+            let belief = governor.belief(app.cause);
+            let (requests, bytes) = app.budget.load();
+            let estimate = belief.map(|belief| &belief.owner.estimate);
+            AppStatus {
+                goal: goal_text(about.goal),
+                name: about.name,
+                volume: about.volume,
+                client: about.client,
+                fares: belief.map_or(Fares::Unknown, |belief| belief.fares.clone()),
+                need: estimate.map_or(0.0, |estimate| estimate.need()),
+                need_error: estimate.map_or(0.0, |estimate| estimate.error()),
+                need_windows: estimate.map_or(0, |estimate| estimate.age()),
+                changes: estimate.map_or(0, |estimate| estimate.changes),
+                limit: about.limit,
+                share: governor.share(app.cause),
+                promise: belief.map_or(1.0, |belief| belief.promise),
+                last: belief.and_then(|belief| belief.windows.back()).copied().unwrap_or_default(),
+                requests,
+                bytes,
+                ios: tally.ios,
+                bytes_total: tally.bytes,
+                waited_s: tally.waited_ns as f64 / 1e9,
+                service_s: tally.service_ns as f64 / 1e9,
+            }
+        };
+        let apps = self.front.apps.list();
+        Status {
+            pid: std::process::id(),
+            up_s: self.started.elapsed().as_secs(),
+            listen: config.as_ref().map_or_else(Vec::new, |config| config.listen.clone()),
+            connections: counts.connections,
+            turned_away: counts.turned_away,
+            scheduler: config.map_or_else(String::new, |config| config.device.scheduler.clone()),
+            depth: self.depth,
+            best_effort_depth: (f64::from(self.depth) * governor.best_effort()).round() as u32,
+            epoch: governor.epoch(),
+            membership: None,
+            volumes: volumes
+                .iter()
+                .map(|opened| VolumeStatus {
+                    name: opened.name.clone(),
+                    path: opened.path.clone(),
+                    size_bytes: opened.size,
+                    trouble: self.volumes.trouble(&opened.name),
+                })
+                .collect(),
+            applications: apps.iter().filter(|app| app.is_there()).map(app).collect(),
+            said: lock(&self.said).iter().cloned().collect(),
+        }
+    }
+
+    /// Does what the control socket asks.
+    pub fn answer(&self, request: Request) -> Response {
+        let unknown = |name: &str| {
+            Response::Error(format!(
+                "there is no application `{name}`\n  see which there are: headworks store status"
+            ))
+        };
+        match request {
+            Request::Status => Response::Status(Box::new(self.status())),
+            Request::Reload => match self.reload() {
+                Ok(done) => Response::Done(done),
+                Err(error) => Response::Error(error.to_string()),
+            },
+            Request::Post { application, achieved, age_ms } => {
+                let Some(app) = self.front.apps.by_name(&application) else {
+                    return unknown(&application);
+                };
+                let post = Post { application, achieved, ask: None, age_ms };
+                self.front.desk.post(app.cause, post);
+                Response::Done("noted".to_owned())
+            }
+            Request::Windows { application } => {
+                let Some(app) = self.front.apps.by_name(&application) else {
+                    return unknown(&application);
+                };
+                let governor = lock(&self.governor);
+                let windows = governor.belief(app.cause).map(|belief| belief.windows.clone());
+                Response::Windows(windows.unwrap_or_default().into())
+            }
+            Request::Slow => Response::Slow(self.slow()),
+        }
+    }
+
+    fn slow(&self) -> Vec<SlowRequest> {
+        let now = clock::now();
+        let apps = self.front.apps.list();
+        let governor = lock(&self.governor);
+        let name = |cause: u32| {
+            let app = apps.iter().find(|app| app.cause == cause);
+            app.map_or_else(|| "unknown".to_owned(), |app| app.about().name)
+        };
+        let one = |slow: &Slow| SlowRequest {
+            ago_s: now.since(slow.at).0 as f64 / 1e9,
+            application: name(slow.cause),
+            operation: format!("{:?}", slow.operation).to_lowercase(),
+            bytes: slow.bytes,
+            waited_ms: slow.waited.0 as f64 / 1e6,
+            behind: slow.behind.map(|(cause, part)| (name(cause), part)),
+            share: governor.share(slow.cause),
+        };
+        self.ledger.slow().iter().map(one).collect()
+    }
+
+    /// Reads the configuration again. Volumes come and go, others go on. A mistake changes nothing.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn reload(&self) -> Result<String, StoreError> {
+        let _one = lock(&self.changing);
+        let config = config::load(&self.path)?;
+        let before = self.front.offer();
+        if let Some(old) = &before.config {
+            if old.listen != config.listen || old.control() != config.control() {
+                return Err(StoreError::Fixed("`listen` and `control`"));
+            }
+            if old.device.kind != config.device.kind
+                || old.device.scheduler != config.device.scheduler
+                || old.device.depth != config.device.depth
+                || old.device.model != config.device.model
+            {
+                return Err(StoreError::Fixed("[device]"));
+            }
+        }
+        self.take(Arc::new(config), &before)
+    }
+
+    /// Takes a configuration: opens what is new, changes what is offered, then closes the rest.
+    pub(crate) fn take(&self, config: Arc<Config>, before: &Offer) -> Result<String, StoreError> {
+        let tls = match &config.tls {
+            Some(files) => Some(tls::server(&files.certificate, &files.key, &files.clients)?),
+            None => None,
+        };
+        let old = before.config.as_deref();
+        let opened = self.volumes.open_new(&config, old, &before.volumes)?;
+        // From here on nothing fails.
+        let (volumes, added, gone) = self.volumes.place(opened, &before.volumes);
+        let count = volumes.len();
+        let same = |volume: &config::Volume| {
+            let known = old.and_then(|old| old.volumes.iter().find(|v| v.name == volume.name));
+            known == Some(volume) && old.is_some_and(|old| old.clients == config.clients)
+        };
+        let changed: Vec<String> =
+            config.volumes.iter().filter(|v| !same(v)).map(|v| v.name.clone()).collect();
+        self.front.apps.set(&config, self.depth);
+        *self.front.offer.write().unwrap_or_else(PoisonError::into_inner) =
+            Offer { config: Some(config), volumes, tls };
+        // Who has a volume open as it was comes again, if it still may.
+        let ends = |name: &str| {
+            changed.iter().any(|changed| changed == name)
+                || gone.iter().any(|(opened, _)| opened.name == name)
+        };
+        let in_time = self.stop.end_exports(ends, LEAVE);
+        self.volumes.close(&gone);
+        let late = if in_time { "" } else { "; requests of a removed volume hang at its device" };
+        Ok(format!("{count} volumes are served, {added} opened, {} closed{late}", gone.len()))
+    }
+
+    fn say(&self, words: String) {
+        eprintln!("headworks-store: {words}");
+        let mut said = lock(&self.said);
+        if said.len() == SAID_MAX {
+            said.pop_front();
+        }
+        said.push_back(words);
+    }
+
+    /// A window is over.
+    pub(crate) fn second(&self) {
+        let now = clock::now();
+        let page = self.ledger.page(now);
+        self.ledger.mark();
+        let apps = self.front.apps.list();
+        let posts = self.front.desk.take();
+        let mut governor = lock(&self.governor);
+        let orders = governor.window(now, page, &apps, posts);
+        let epoch = governor.epoch();
+        drop(governor);
+        for (cause, share) in orders.shares {
+            self.front.engine.set_share(cause, Some(share));
+        }
+        for app in apps.iter().filter(|app| !app.is_there()) {
+            self.front.engine.set_share(app.cause, None);
+        }
+        self.front.engine.set_depth(self.depth, orders.best_effort);
+        self.front.desk.grant(epoch, orders.grants);
+        for words in orders.said {
+            self.say(words);
+        }
+    }
+
+    /// Seconds until the end.
+    pub(crate) fn seconds(&self) {
+        let mut next = Instant::now();
+        let mut ticks = 0u64;
+        while !self.ending.load(Ordering::Acquire) {
+            next += Duration::from_nanos(WINDOW.0);
+            while let left = next.saturating_duration_since(Instant::now())
+                && !left.is_zero()
+                && !self.ending.load(Ordering::Acquire)
+            {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            if next.elapsed() > Duration::from_secs(1) {
+                // The machine stood still: the windows that are missed are one.
+                next = Instant::now();
+            }
+            self.second();
+            ticks += 1;
+            if ticks.is_multiple_of(10) {
+                self.keep();
+            }
+        }
+        self.keep();
+    }
+
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        let state = self.front.offer().config?.state.clone()?;
+        Some(state.join("learned.json"))
+    }
+
+    /// Writes what was learned, so that the next start begins with it.
+    fn keep(&self) {
+        let Some(file) = self.state_file() else { return };
+        let learned = lock(&self.governor).learned(&self.front.apps.list());
+        let Ok(text) = serde_json::to_vec_pretty(&learned) else { return };
+        let draft = file.with_extension("new");
+        // Without it, the next start learns again.
+        let _ = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &file));
+    }
+}
+
+fn goal_text(goal: Goal) -> String {
+    match goal {
+        Goal::BestEffort => "best effort".to_owned(),
+        Goal::Rate(target) => format!("{target}/s"),
+        Goal::LatencyMs(target) => format!("{target} ms"),
+        Goal::Share(share) => format!("{:.0} % by hand", 100.0 * share),
+    }
+}

@@ -1,0 +1,191 @@
+//! A store with its threads: its listeners, its seconds.
+
+use crate::apps::Apps;
+use crate::config::{self, Device, Kind};
+use crate::error::StoreError;
+use crate::front::{Door, Front, Offer};
+use crate::governor::Governor;
+use crate::ledger::{Ledger, Watched};
+use crate::note::Desk;
+use crate::pool::Pool;
+use crate::running::Running;
+use crate::sim::array;
+use crate::volumes::Volumes;
+use headworks_policy::Nanos;
+use headworks_policy::block::cost::SeekCost;
+use headworks_policy::block::{BlockScheduler, SchedulerKind, Sfq, sfq};
+use headworks_volume::clock;
+use headworks_volume::engine::{Engine, EngineConfig};
+use headworks_volume::nbd::{self, Limits, Listener, Stop};
+use headworks_volume::store::Store;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Most connections. Each has two threads.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// A store with its threads.
+pub struct Server {
+    /// What the threads share.
+    pub running: Arc<Running>,
+    listeners: Vec<JoinHandle<io::Result<()>>>,
+    seconds: Option<JoinHandle<()>>,
+}
+
+/// Requests that a device takes at a time.
+pub fn depth(device: &Device) -> u32 {
+    let usual = match device.kind {
+        Kind::Disk => 4,
+        Kind::Flash => 32,
+        Kind::Array => 2 * device.disks,
+    };
+    device.depth.unwrap_or(usual).clamp(1, 256)
+}
+
+/// The scheduler of a device, and how it charges requests.
+fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost) {
+    let (request, transfer) = match device.kind {
+        Kind::Disk => (Nanos::from_millis(8), Nanos::from_micros(4)),
+        Kind::Flash => (Nanos::from_micros(20), Nanos::from_micros(1)),
+        Kind::Array => (Nanos(6_222_000), Nanos(55_556)),
+    };
+    let cost = SeekCost::by_size(request, transfer);
+    // The name was checked with the configuration.
+    let kind = device.scheduler.parse().unwrap_or(SchedulerKind::Sfq);
+    let scheduler: Box<dyn BlockScheduler> = match kind {
+        SchedulerKind::Sfq => {
+            let settings = match device.kind {
+                Kind::Disk => sfq::Settings::default(),
+                Kind::Flash => sfq::Settings::flash(),
+                Kind::Array => sfq::Settings::array(device.disks, request, transfer),
+            };
+            Box::new(Sfq::new(sfq::Settings { depth: depth(device), ..settings }))
+        }
+        other => other.build_for(device.kind == Kind::Disk),
+    };
+    (scheduler, cost)
+}
+
+/// The queue before all volumes.
+fn engine(device: &Device, pool: &Arc<Pool>, ledger: &Arc<Ledger>) -> io::Result<Engine> {
+    let (inner, cost) = scheduler(device);
+    let mut watched = Watched::new(inner, Arc::clone(ledger), cost);
+    watched.set_depth(depth(device), depth(device));
+    let model = match device.model.as_deref() {
+        Some("disks") => Some(array::Kind::Disks.model(1)),
+        Some(_) => Some(array::Kind::Flash.model(1)),
+        None => None,
+    };
+    Engine::start(EngineConfig {
+        store: Arc::clone(pool) as Arc<dyn Store>,
+        model,
+        scheduler: Some(Box::new(watched)),
+        layers: Vec::new(),
+    })
+}
+
+impl Server {
+    /// Starts a store by its configuration file.
+    ///
+    /// # Errors
+    /// The file is wrong, a volume cannot be opened, a place cannot be listened on.
+    pub fn start(path: &Path) -> Result<Server, StoreError> {
+        let config = Arc::new(config::load(path)?);
+        let device = &config.device;
+        let depth = depth(device);
+        let fast = config.volumes.iter().all(|volume| volume.path == "memory");
+        let pool = Arc::new(Pool::new(fast));
+        let ledger = Arc::new(Ledger::default());
+        let engine = engine(device, &pool, &ledger)?;
+        let front = Arc::new(Front {
+            offer: Default::default(),
+            engine: Arc::new(engine),
+            apps: Arc::new(Apps::default()),
+            desk: Arc::new(Desk::default()),
+            rotational: device.kind != Kind::Flash,
+        });
+        let stop = Stop::new()?;
+        let running = Arc::new(Running {
+            front,
+            volumes: Volumes::new(pool),
+            ledger,
+            governor: Mutex::new(Governor::new(depth)),
+            said: Mutex::default(),
+            changing: Mutex::default(),
+            path: path.to_owned(),
+            stop,
+            ending: AtomicBool::new(false),
+            started: Instant::now(),
+            depth,
+        });
+        running.take(Arc::clone(&config), &Offer::default())?;
+        if let Some(file) = running.state_file()
+            && let Ok(text) = std::fs::read(&file)
+            && let Ok(learned) = serde_json::from_slice(&text)
+        {
+            let apps = running.front.apps.list();
+            let mut governor = running.governor.lock().unwrap_or_else(PoisonError::into_inner);
+            governor.take_over(clock::now(), &apps, &learned);
+        }
+        // Shares are in force before the first client.
+        running.second();
+        let mut server = Server { running, listeners: Vec::new(), seconds: None };
+        for place in &config.listen {
+            server.listen(place)?;
+        }
+        let running = Arc::clone(&server.running);
+        let seconds = std::thread::Builder::new().name("store-seconds".to_owned());
+        server.seconds = Some(seconds.spawn(move || running.seconds())?);
+        Ok(server)
+    }
+
+    fn listen(&mut self, place: &str) -> Result<(), StoreError> {
+        let failed = |source| StoreError::Listen { place: place.to_owned(), source };
+        let listener = match place.split_once(':') {
+            Some(("unix", path)) => Listener::unix(path),
+            Some((_, address)) => Listener::tcp(address),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let listener = listener.map_err(failed)?;
+        let limits = Limits { connections: CONNECTIONS_MAX, ..Limits::default() };
+        let stop = self.running.stop.clone();
+        let door = Door(Arc::clone(&self.running.front));
+        let thread = std::thread::Builder::new().name("store-listen".to_owned());
+        self.listeners.push(thread.spawn(move || nbd::serve(listener, door, limits, &stop))?);
+        Ok(())
+    }
+
+    /// Whether a listener has failed.
+    pub fn has_ended(&self) -> bool {
+        self.listeners.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends it: requests that were read are answered, and what was learned is kept.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.running.stop.stop();
+        for listener in self.listeners.drain(..) {
+            if let Ok(Err(error)) = listener.join() {
+                eprintln!("headworks-store: a listener failed: {error}");
+            }
+        }
+        self.running.ending.store(true, Ordering::Release);
+        if let Some(seconds) = self.seconds.take() {
+            // It panics only by a bug of ours, which was reported then.
+            let _ = seconds.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,119 @@
+//! Targets on the real stack: what is posted moves shares.
+
+use crate::load::Load;
+use crate::ours::open;
+use crate::rig::{Rig, until};
+use headworks_store::control::{self, Request};
+use headworks_volume::{Engine, EngineConfig};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// Fifteen disks, an application with a target beside two of best effort.
+fn store(target: &str) -> Rig {
+    let mut text = "[device]\nkind = \"array\"\ndisks = 15\nmodel = \"disks\"\n".to_owned();
+    for name in ["db", "batch1", "batch2"] {
+        text += &format!("[[volume]]\nname = \"{name}\"\npath = \"memory\"\nsize = \"256MiB\"\n");
+    }
+    Rig::start(&format!("{text}[[application]]\nname = \"orders\"\nvolume = \"db\"\n{target}\n"))
+}
+
+fn client(rig: &Rig, name: &str, outstanding: usize) -> Load {
+    let store = Arc::new(open(rig, name, 256 * MIB));
+    let engine = Arc::new(Engine::start(EngineConfig::raw(store)).unwrap());
+    Load::start(&engine, 0, outstanding, 256 * MIB)
+}
+
+/// Posts what `load` achieves each second, for so long. A transaction is one read.
+fn run(rig: &Rig, load: &Load, seconds: u32, mut each: impl FnMut(f64)) {
+    let socket = rig.dir.join("socket.control");
+    let (mut before, mut then) = (load.done(), Instant::now());
+    for _ in 0..seconds {
+        std::thread::sleep(Duration::from_secs(1).saturating_sub(then.elapsed()));
+        let (done, passed) = (load.done(), then.elapsed());
+        then = Instant::now();
+        let rate = (done - before) as f64 / passed.as_secs_f64();
+        before = done;
+        let post = Request::Post { application: "orders".into(), achieved: Some(rate), age_ms: 0 };
+        control::ask(&socket, &post).unwrap();
+        each(rate);
+    }
+}
+
+#[test]
+fn a_target_is_met_and_best_effort_has_the_rest() {
+    let rig = store("target = 300");
+    let (orders, batch) =
+        (client(&rig, "db", 32), [client(&rig, "batch1", 32), client(&rig, "batch2", 32)]);
+    let mut rates = Vec::new();
+    run(&rig, &orders, 25, |rate| rates.push(rate));
+    let late = &rates[15..];
+    let mean = late.iter().sum::<f64>() / late.len() as f64;
+    println!("{rates:.0?}");
+    assert!((270.0..345.0).contains(&mean), "{rates:.0?}");
+    assert!(batch.iter().all(|batch| batch.done() > 1_000), "best effort has the rest");
+    let explained = rig.ok(&["explain", "orders"]);
+    assert!(explained.contains("needs") && explained.contains("is granted"), "{explained}");
+    let picture = rig.dir.join("orders.svg");
+    rig.ok(&["draw", "orders", "--output", picture.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(&picture).unwrap().contains("<svg"));
+    let dry = rig.ok(&["dry-run", "--need", "orders=0.99"]);
+    assert!(dry.contains("supposed") && dry.contains("90.0 %"), "{dry}");
+}
+
+#[test]
+fn a_target_that_cannot_be_met_is_said_within_a_minute() {
+    let rig = store("target = 3000");
+    let (orders, _batch) = (client(&rig, "db", 32), client(&rig, "batch1", 32));
+    let mut said = false;
+    let begun = Instant::now();
+    while !said && begun.elapsed() < Duration::from_secs(60) {
+        run(&rig, &orders, 1, |_| ());
+        said = rig.app("orders")["fares"]["is"] == "no-room";
+    }
+    assert!(said, "{}", rig.app("orders"));
+    assert!(rig.ok(&["status"]).contains("NO ROOM"));
+}
+
+#[test]
+fn an_idle_share_is_lent_and_given_back() {
+    let rig = store("share = 0.8");
+    let batch = client(&rig, "batch1", 32);
+    let rate = |load: &Load, seconds| {
+        let before = load.done();
+        std::thread::sleep(Duration::from_secs(seconds));
+        (load.done() - before) as f64 / seconds as f64
+    };
+    rate(&batch, 2);
+    let alone = rate(&batch, 3);
+    let orders = client(&rig, "db", 32);
+    rate(&batch, 2);
+    let beside = rate(&batch, 3);
+    assert!(beside < 0.5 * alone, "{alone} {beside}");
+    drop(orders);
+    until("it is lent again", || rate(&batch, 1) > 0.8 * alone);
+}
+
+#[test]
+fn what_was_learned_is_there_after_a_restart() {
+    let mut rig = Rig::new("");
+    let config = "state = \"DIR\"\n[device]\nkind = \"array\"\ndisks = 15\nmodel = \"disks\"\n\
+        [[volume]]\nname = \"db\"\npath = \"memory\"\nsize = \"256MiB\"\n\
+        [[application]]\nname = \"orders\"\nvolume = \"db\"\ntarget = 200\n";
+    rig.configure(config);
+    rig.serve();
+    let load = client(&rig, "db", 32);
+    run(&rig, &load, 6, |_| ());
+    drop(load);
+    rig.stop();
+    let learned = std::fs::read_to_string(rig.dir.join("learned.json")).unwrap();
+    let learned: serde_json::Value = serde_json::from_str(&learned).unwrap();
+    let need = learned["orders"]["need"].as_f64().unwrap();
+    assert!(need > 0.0);
+    // Twice the target needs twice the share.
+    rig.configure(&config.replace("200", "400"));
+    rig.serve();
+    let found = rig.app("orders")["need"].as_f64().unwrap();
+    assert!((found / need / 2.0 - 1.0).abs() < 0.01, "{need} {found}");
+}

@@ -1,0 +1,157 @@
+//! A store in a process, in a folder that goes with it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A folder with a configuration, and perhaps the store that runs by it.
+pub struct Rig {
+    pub dir: PathBuf,
+    child: Option<Child>,
+}
+
+impl Rig {
+    /// With this configuration behind the `listen` line.
+    pub fn new(config: &str) -> Rig {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("hw-store-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let rig = Rig { dir, child: None };
+        rig.configure(config);
+        rig
+    }
+
+    /// A store that runs.
+    pub fn start(config: &str) -> Rig {
+        let mut rig = Rig::new(config);
+        rig.serve();
+        rig
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    pub fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket().display())
+    }
+
+    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.dir.join(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    /// `DIR` stands for the rig's folder.
+    pub fn configure(&self, config: &str) {
+        let dir = self.dir.display().to_string();
+        let listen = if config.contains("listen =") {
+            String::new()
+        } else {
+            format!("listen = [\"unix:{dir}/socket\"]\n")
+        };
+        std::fs::write(self.dir.join("store.toml"), listen + &config.replace("DIR", &dir)).unwrap();
+    }
+
+    pub fn serve(&mut self) {
+        let mut command = self.command(&["serve"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("volumes are served"), "{line}");
+        self.child = Some(child);
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and its end.
+    pub fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert!(child.wait().unwrap().success());
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headworks-store"));
+        command.args(words).arg("--config").arg(self.dir.join("store.toml"));
+        command
+    }
+
+    pub fn ask(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// A command that succeeds.
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = self.ask(words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output));
+        text(&output)
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.ok(&["status", "--json"])).unwrap()
+    }
+
+    /// The state of one application.
+    pub fn app(&self, name: &str) -> serde_json::Value {
+        let status = self.status();
+        let apps = status["applications"].as_array().unwrap();
+        apps.iter().find(|app| app["name"] == name).unwrap().clone()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// Whether a program is there; says that a test is skipped if not.
+pub fn has(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|dir| Path::new(&dir).join(program).exists());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// A program that must succeed within a minute.
+pub fn run(program: &str, words: &[&str]) -> String {
+    // Debian's Python has Debian's modules.
+    let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("timeout");
+    let output = command.arg("60").arg(program).args(words).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{program} {words:?}: {}", text(&output));
+    text(&output)
+}
+
+/// Waits until it is so, a minute at most.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
