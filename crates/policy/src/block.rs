@@ -23,6 +23,7 @@
 //! allocates nothing on a call.
 
 pub mod afq;
+pub mod bucket;
 pub mod cfq;
 pub mod cost;
 pub mod deadline;
@@ -42,6 +43,7 @@ pub mod table;
 mod testing;
 
 pub use afq::Afq;
+pub use bucket::Buckets;
 pub use cfq::Cfq;
 pub use deadline::Deadline;
 pub use kind::SchedulerKind;

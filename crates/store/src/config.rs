@@ -58,7 +58,7 @@ pub struct Device {
     pub model: Option<String>,
     /// Bytes of requests in flight of each application, at most.
     pub memory_mib: u32,
-    /// Token buckets: MiB a second for each unit of weight. Only with the scheduler `bucket`.
+    /// Token buckets: MiB a second of all applications together. Only with the scheduler `bucket`.
     pub mib_per_s: f64,
 }
 

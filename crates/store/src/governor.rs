@@ -394,7 +394,7 @@ impl Governor {
         belief.ask = ask.unwrap_or(0.0).min(about.limit);
         let fares = Fares::from(belief.owner.verdict(now, about.limit));
         if fares.word() != belief.fares.word() {
-            said.extend(words(&about.name, &fares, belief.promise));
+            said.extend(words(&about.name, &fares, belief.promise, about.limit));
         }
         belief.fares = fares;
     }
@@ -453,15 +453,15 @@ fn window_of(tally: &Tally, seconds: f64) -> Window {
 }
 
 /// What is said when a target begins to fare otherwise.
-fn words(name: &str, fares: &Fares, promise: f64) -> Option<String> {
+fn words(name: &str, fares: &Fares, promise: f64, limit: f64) -> Option<String> {
     Some(match fares {
         Fares::Met => format!("{name}: its target is met"),
         Fares::NoRoom { shortfall, need } => format!(
             "{name}: its target cannot be met: {:.0} % are missing. It would need {:.0} % of the store, and \
-             gets {:.0} % of what it asks for\n  see who has the rest: headworks store status",
+             may have {:.0} %\n  see who has the rest: headworks store explain",
             100.0 * shortfall,
             100.0 * need,
-            100.0 * promise,
+            100.0 * need.min(limit) * promise,
         ),
         Fares::NotStorage { shortfall } => format!(
             "{name}: {:.0} % of its target are missing, and storage is not the reason: neither a larger share \

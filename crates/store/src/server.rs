@@ -13,7 +13,7 @@ use crate::sim::array;
 use crate::volumes::Volumes;
 use headworks_policy::Nanos;
 use headworks_policy::block::cost::SeekCost;
-use headworks_policy::block::{BlockScheduler, SchedulerKind, Sfq, sfq};
+use headworks_policy::block::{BlockScheduler, Buckets, SchedulerKind, Sfq, bucket, sfq};
 use headworks_volume::clock;
 use headworks_volume::engine::{Engine, EngineConfig};
 use headworks_volume::nbd::{self, Limits, Listener, Stop};
@@ -54,6 +54,11 @@ fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost) {
         Kind::Array => (Nanos(6_222_000), Nanos(55_556)),
     };
     let cost = SeekCost::by_size(request, transfer);
+    if device.scheduler == "bucket" {
+        // Rates are far below 2^63.
+        let bytes_per_s = (device.mib_per_s * f64::from(1 << 20)) as u64;
+        return (Box::new(Buckets::new(bucket::Settings::new(bytes_per_s))), cost);
+    }
     // The name was checked with the configuration.
     let kind = device.scheduler.parse().unwrap_or(SchedulerKind::Sfq);
     let scheduler: Box<dyn BlockScheduler> = match kind {

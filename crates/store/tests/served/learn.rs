@@ -1,14 +1,10 @@
 //! Targets on the real stack: what is posted moves shares.
 
 use crate::load::Load;
-use crate::ours::open;
+use crate::ours::client;
 use crate::rig::{Rig, until};
 use headworks_store::control::{self, Request};
-use headworks_volume::{Engine, EngineConfig};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const MIB: u64 = 1 << 20;
 
 /// Fifteen disks, an application with a target beside two of best effort.
 fn store(target: &str) -> Rig {
@@ -17,12 +13,6 @@ fn store(target: &str) -> Rig {
         text += &format!("[[volume]]\nname = \"{name}\"\npath = \"memory\"\nsize = \"256MiB\"\n");
     }
     Rig::start(&format!("{text}[[application]]\nname = \"orders\"\nvolume = \"db\"\n{target}\n"))
-}
-
-fn client(rig: &Rig, name: &str, outstanding: usize) -> Load {
-    let store = Arc::new(open(rig, name, 256 * MIB));
-    let engine = Arc::new(Engine::start(EngineConfig::raw(store)).unwrap());
-    Load::start(&engine, 0, outstanding, 256 * MIB)
 }
 
 /// Posts what `load` achieves each second, for so long. A transaction is one read.
@@ -116,4 +106,68 @@ fn what_was_learned_is_there_after_a_restart() {
     rig.serve();
     let found = rig.app("orders")["need"].as_f64().unwrap();
     assert!((found / need / 2.0 - 1.0).abs() < 0.01, "{need} {found}");
+}
+
+/// When all later windows of 30 s are within 5 % of the target, and the part of them that are, from
+/// the fifteenth second on.
+fn judged(rates: &[f64], target: f64) -> (Option<usize>, f64) {
+    let fine: Vec<bool> = rates
+        .windows(30)
+        .map(|window| (window.iter().sum::<f64>() / 30.0 / target - 1.0).abs() <= 0.05)
+        .collect();
+    let settled = fine.iter().rposition(|fine| !fine).map_or(0, |last| last + 1);
+    let late = &fine[fine.len().min(15)..];
+    let held = late.iter().filter(|fine| **fine).count() as f64 / late.len().max(1) as f64;
+    ((settled < fine.len()).then_some(settled), held)
+}
+
+/// Figures of one level on the real stack, for `docs/results/store.md`: three minutes a seed.
+#[test]
+#[ignore = "takes minutes: it prints figures"]
+fn figures() {
+    let seeds = std::env::var("HEADWORKS_STORE_SEEDS").map_or(1, |text| text.parse().unwrap());
+    for seed in 0..seeds {
+        let rig = store("target = 1");
+        let orders = client(&rig, "db", 64);
+        std::thread::sleep(Duration::from_secs(2));
+        let before = orders.done();
+        std::thread::sleep(Duration::from_secs(5));
+        let alone = (orders.done() - before) as f64 / 5.0;
+        drop((orders, rig));
+        let target = (0.5 * alone).round();
+        let rig = store(&format!("target = {target}"));
+        let (orders, batch) = (
+            client(&rig, "db", 64),
+            [client(&rig, "batch1", 100 + seed), client(&rig, "batch2", 100)],
+        );
+        let rest = || batch.iter().map(Load::done).sum::<u64>();
+        let mut rates = Vec::new();
+        run(&rig, &orders, 70, |rate| rates.push(rate));
+        let before = rest();
+        run(&rig, &orders, 10, |rate| rates.push(rate));
+        let learned = (rest() - before) as f64 / 10.0;
+        let (settled, held) = judged(&rates, target);
+        // A step: a transaction needs a quarter more, so that the same rate is more of the target.
+        let text = std::fs::read_to_string(rig.dir.join("store.toml")).unwrap();
+        let step = (0.8 * target).round();
+        rig.configure(&text.replace(&format!("target = {target}"), &format!("target = {step}")));
+        rig.ok(&["reload"]);
+        let mut after = Vec::new();
+        run(&rig, &orders, 45, |rate| after.push(rate));
+        let (stepped, _) = judged(&after, step);
+        // The same beside a share by hand.
+        let need = rig.app("orders")["need"].as_f64().unwrap() * target / step;
+        rig.configure(&text.replace(&format!("target = {target}"), &format!("share = {need:.3}")));
+        rig.ok(&["reload"]);
+        std::thread::sleep(Duration::from_secs(3));
+        let (own, others) = (orders.done(), rest());
+        std::thread::sleep(Duration::from_secs(10));
+        let own = (orders.done() - own) as f64 / 10.0;
+        let others = (rest() - others) as f64 / 10.0;
+        println!(
+            "seed {seed}: alone {alone:.0}/s, target {target}: settled {settled:?} s, held {held:.2}, best \
+             effort {learned:.0}/s; target × 0.8: {stepped:?} s; by hand {need:.3}: {own:.0}/s, best effort \
+             {others:.0}/s"
+        );
+    }
 }

@@ -10,3 +10,4 @@ mod load;
 mod ours;
 mod raw;
 mod rig;
+mod trials;

@@ -16,6 +16,13 @@ pub fn open(rig: &Rig, export: &str, size: u64) -> Nbd {
     Nbd::open(Address::parse(&rig.uri(export)).unwrap(), size, 512).unwrap()
 }
 
+/// A client of ours without a queue, that asks for so much at a time.
+pub fn client(rig: &Rig, name: &str, outstanding: usize) -> Load {
+    let store = Arc::new(open(rig, name, 256 * MIB));
+    let engine = Arc::new(Engine::start(EngineConfig::raw(store)).unwrap());
+    Load::start(&engine, 0, outstanding, 256 * MIB)
+}
+
 #[test]
 fn a_restart_is_a_pause_also_for_writes_that_were_not_flushed() {
     let mut rig = Rig::new("[[volume]]\nname = \"a\"\npath = \"DIR/a\"\n");

@@ -159,6 +159,9 @@ type Refused = (Error, &'static str);
 
 fn note(header: &Header) -> Result<Job, Refused> {
     let &Header { cookie, offset, len, .. } = header;
+    if offset != 0 {
+        return Err((Error::Inval, "a note has no offset"));
+    }
     if len > NOTE_BYTES_MAX {
         return Err((Error::Inval, "the note is too long"));
     }

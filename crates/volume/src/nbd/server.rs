@@ -325,8 +325,8 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves what `directory` offers to clients of `listener` until `stop` is set. On return every request that was
-/// read is answered, and no thread of the server is left.
+/// Serves what `directory` offers to clients of `listener` until `stop` is set. On return every
+/// request that was read is answered, and no thread of the server is left.
 ///
 /// # Errors
 /// The listener fails. Errors of a client end only its connection.

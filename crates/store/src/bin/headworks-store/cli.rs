@@ -29,6 +29,8 @@ pub enum Command {
     Reload(Select),
     /// Say what an application achieved in the last second
     Post(Post),
+    /// Post what a database behind the gate achieves, each second
+    Follow(Follow),
     /// Why an application gets what it gets, and why its requests were slow
     Explain(Explain),
     /// What shares the targets of a configuration would get, without changing anything
@@ -53,6 +55,10 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("top", &["headworks store top --delay 1"]),
     ("reload", &["headworks store reload --config store.toml"]),
     ("post", &["headworks store post orders --achieved 512"]),
+    (
+        "follow",
+        &["headworks store follow orders", "headworks store follow orders --class checkout"],
+    ),
     ("explain", &["headworks store explain orders"]),
     ("dry-run", &["headworks store dry-run --need orders=0.5 --need reports=0.7"]),
     ("draw", &["headworks store draw orders --output orders.svg"]),
@@ -114,6 +120,25 @@ pub struct Post {
     /// How long ago that second was
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub age_ms: u64,
+}
+
+/// `follow`.
+#[derive(Debug, Args)]
+pub struct Follow {
+    /// Which store.
+    #[command(flatten)]
+    pub select: Select,
+    /// The application
+    pub application: String,
+    /// The gate's instance, if several run
+    #[arg(long)]
+    pub name: Option<String>,
+    /// One of its classes: its requests a second. Without one: turns a second of all sessions
+    #[arg(long)]
+    pub class: Option<String>,
+    /// Post the median latency, in milliseconds, instead of the rate
+    #[arg(long)]
+    pub latency: bool,
 }
 
 /// `explain`.

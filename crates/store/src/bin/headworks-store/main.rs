@@ -4,6 +4,7 @@ mod cli;
 mod doctor;
 mod dry_run;
 mod explain;
+mod follow;
 mod picture;
 mod serve;
 mod show;
@@ -31,18 +32,7 @@ fn run(command: Command) -> Result<ExitCode> {
                 print!("{}", show::text(&status));
             }
         }
-        Command::Top(args) => {
-            let mut left = args.count;
-            while left != Some(0) {
-                let status = show::fetch(ask(&args.select, &Request::Status)?)?;
-                print!("{}", show::screen(&status));
-                left = left.map(|left| left - 1);
-                if left != Some(0) {
-                    let delay = args.delay.clamp(0.1, 60.0);
-                    std::thread::sleep(std::time::Duration::from_secs_f64(delay));
-                }
-            }
-        }
+        Command::Top(args) => top(&args)?,
         Command::Reload(select) => done(ask(&select, &Request::Reload)?)?,
         Command::Post(args) => {
             let (application, achieved) = (args.application, args.achieved);
@@ -50,6 +40,13 @@ fn run(command: Command) -> Result<ExitCode> {
                 &args.select,
                 &Request::Post { application, achieved, age_ms: args.age_ms },
             )?)?;
+        }
+        Command::Follow(args) => {
+            let select = args.select.clone();
+            follow::run(&args, |post| match ask(&select, &post)? {
+                Response::Done(_) => Ok(()),
+                other => done(other),
+            })?;
         }
         Command::Explain(args) => {
             let status = show::fetch(ask(&args.select, &Request::Status)?)?;
@@ -83,6 +80,20 @@ fn run(command: Command) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn top(args: &cli::Top) -> Result<()> {
+    let mut left = args.count;
+    while left != Some(0) {
+        let status = show::fetch(ask(&args.select, &Request::Status)?)?;
+        print!("{}", show::screen(&status));
+        left = left.map(|left| left - 1);
+        if left != Some(0) {
+            let delay = args.delay.clamp(0.1, 60.0);
+            std::thread::sleep(std::time::Duration::from_secs_f64(delay));
+        }
+    }
+    Ok(())
 }
 
 fn ask(select: &Select, request: &Request) -> Result<Response> {

@@ -10,7 +10,7 @@ use super::*;
 use crate::nbd::export::Mode;
 use crate::nbd::intake::{Event, INTAKE_BYTES, Intake, Payload, Space};
 use crate::nbd::request::{Agreement, Ask, Job, Refusal};
-use crate::nbd::wire::{PAYLOAD_BYTES_MAX, option as opt};
+use crate::nbd::wire::{NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX, option as opt};
 
 /// A parsed event of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ impl Server {
     /// After its handshake, with the 1 MiB export.
     pub(super) fn agreed(mode: Mode) -> Server {
         let allocation = mode != Mode::Simple;
-        let agreement = Agreement { export: 0, mode, allocation, extension: false };
+        let extension = mode == Mode::Structured;
+        let agreement = Agreement { export: 0, mode, allocation, extension };
         Server { agreement: Some(agreement), ..Server::new() }
     }
 
@@ -124,6 +125,10 @@ impl Server {
 
 /// What an engine may rely on.
 fn holds(agreement: &Agreement, facts: &Facts, job: &Job, payload: usize) {
+    if job.ask == Ask::Note {
+        assert!(agreement.extension && job.len <= NOTE_BYTES_MAX && payload as u64 == job.len);
+        return;
+    }
     let end = job.offset.checked_add(job.len).expect("no range wraps");
     assert!(end <= facts.size_bytes, "no range leaves its export");
     assert!(job.offset.is_multiple_of(512) && job.len.is_multiple_of(512));

@@ -1,6 +1,8 @@
 //! The handshake by flags, options and errors.
 
 use super::*;
+use crate::nbd::backend::Greeting;
+use crate::nbd::directory::Tls;
 use crate::nbd::export::Mode;
 use crate::nbd::handshake::{
     OPTION_DATA_BYTES_MAX, OPTION_SKIPPED_BYTES_MAX, OPTIONS_MAX, greeting,
@@ -275,4 +277,78 @@ fn a_client_cannot_haggle_for_ever() {
         talk.verdict(77, &[]);
     }
     assert!(matches!(talk.raw(77, &[]).1, Step::Close(_)));
+}
+
+/// Greets every client, and takes its words.
+struct Greets;
+
+impl Backend for Greets {
+    fn size_bytes(&self) -> u64 {
+        MIB
+    }
+
+    fn submit(&self, _: Submission) {
+        unreachable!("pure tests submit nothing");
+    }
+
+    fn greet(&self, greeting: &Greeting) -> Option<String> {
+        Some(format!("hello={}", greeting.session))
+    }
+}
+
+#[test]
+fn a_client_of_ours_is_greeted_and_others_are_served_as_before() {
+    let exports = vec![Export::new("ours", Arc::new(Greets)), Export::new("data", volume(MIB))];
+    let exports = Exports::new(exports).unwrap();
+    let mut talk = Talk { exports, ..Talk::new() };
+    assert_eq!(talk.verdict(opt::STRUCTURED_REPLY, &[]), rep::ACK);
+    let query = &["base:allocation", "x-headworks:session=17;more=1"];
+    let (replies, _) = talk.ask(opt::SET_META_CONTEXT, &context_data("ours", query));
+    let names: Vec<_> = replies.iter().map(|(kind, data)| (*kind, data.get(4..))).collect();
+    assert_eq!(
+        names,
+        [
+            (rep::META_CONTEXT, Some(&b"base:allocation"[..])),
+            (rep::META_CONTEXT, Some(&b"x-headworks:hello=17"[..])),
+            (rep::ACK, None),
+        ]
+    );
+    assert_eq!(talk.handshake.greeting().unwrap().session, "17");
+    // Greeted was another export than the one that is taken.
+    let (_, step) = talk.ask(opt::GO, &info_data("data", &[]));
+    assert!(matches!(step, Step::Agreed(Agreement { export: 1, extension: false, .. })));
+    assert!(talk.handshake.greeting().is_none());
+    // A volume that does not greet.
+    let mut talk = Talk::new();
+    assert_eq!(talk.verdict(opt::STRUCTURED_REPLY, &[]), rep::ACK);
+    let query = &["x-headworks:session=17"];
+    assert_eq!(talk.verdict(opt::SET_META_CONTEXT, &context_data("data", query)), rep::ACK);
+}
+
+#[test]
+fn where_tls_is_required_nothing_is_told_before_it() {
+    let mut talk = Talk::new();
+    talk.handshake = Handshake::new(Tls::Required);
+    let mut out = Vec::new();
+    assert_eq!(talk.handshake.step(&talk.exports, &3_u32.to_be_bytes(), &mut out).1, Step::Again);
+    for (number, data) in [
+        (opt::LIST, vec![]),
+        (opt::GO, info_data("data", &[])),
+        (opt::INFO, info_data("data", &[])),
+        (opt::STRUCTURED_REPLY, vec![]),
+        (opt::SET_META_CONTEXT, context_data("data", &["base:allocation"])),
+        (99, vec![]),
+    ] {
+        assert_eq!(talk.verdict(number, &data), rep::ERR_TLS_REQD, "{number}");
+    }
+    let (replies, step) = talk.ask(opt::STARTTLS, &[]);
+    assert_eq!((replies[0].0, step), (rep::ACK, Step::Secure));
+    talk.handshake = talk.handshake.secured();
+    assert_eq!(talk.verdict(opt::STARTTLS, &[]), rep::ERR_INVALID);
+    let (_, step) = talk.ask(opt::GO, &info_data("data", &[]));
+    assert!(matches!(step, Step::Agreed(_)));
+    let mut old = Talk::new();
+    old.handshake = Handshake::new(Tls::Required);
+    assert_eq!(old.handshake.step(&old.exports, &3_u32.to_be_bytes(), &mut out).1, Step::Again);
+    assert!(matches!(old.ask(opt::EXPORT_NAME, b"data").1, Step::Close(_)));
 }

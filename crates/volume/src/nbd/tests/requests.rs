@@ -8,6 +8,23 @@ use crate::nbd::wire::{
     command_flag as flag,
 };
 
+/// Of a client of ours.
+fn ours() -> Agreement {
+    Agreement { extension: true, ..agreement(Mode::Structured) }
+}
+
+#[test]
+fn notes_are_for_clients_of_ours_and_short() {
+    let facts = facts(MIB);
+    let note = |agreement: &Agreement, len| {
+        parse(agreement, &facts, &request(Mode::Structured, cmd::NOTE, 0, 0, len))
+    };
+    assert!(matches!(note(&ours(), 100), Parsed::Job(Job { ask: Ask::Note, len: 100, .. })));
+    assert!(matches!(note(&ours(), 5_000), Parsed::Refused(_, 5_000)));
+    let foreign = note(&agreement(Mode::Structured), 100);
+    assert!(matches!(foreign, Parsed::Refused(_, 0)), "{foreign:?}");
+}
+
 fn agreement(mode: Mode) -> Agreement {
     Agreement { export: 0, mode, allocation: mode != Mode::Simple, extension: false }
 }
