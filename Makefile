@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills setup-java
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter bench-record record-bpf man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -126,11 +126,18 @@ bench-jitter: ## How exactly volumes keep their model's time, through FUSE and l
 	@scripts/setup bench-fuse
 	scripts/bench-jitter $(ARGS)
 
+bench-record: ## Record random systems with known truth, in three dresses: precision and recall (as root, minutes)
+	HEADWORKS_SEEDS=$(or $(SEEDS),101..131) $(CARGO) test -p headworks-record --test live -- --ignored --nocapture --test-threads 1 random_systems
+
+record-bpf: ## Compile the recorder's side in the kernel anew, after a change of crates/record/bpf
+	@scripts/setup bpf
+	crates/record/bpf/build
+
 man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man
 
 install: build man ## Install below PREFIX (default /usr/local)
-	for program in headworks headworks-bench headworks-store headworks-tad; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
+	for program in headworks headworks-bench headworks-store headworks-tad headworks-record; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
 	install -Dm644 include/headworks.h $(DESTDIR)$(PREFIX)/include/headworks.h
 	for file in headworks store; do install -Dm644 config/$$file.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/$$file.toml || exit 1; done

@@ -1,4 +1,4 @@
-//! What the programs `headworks`, `headworks-bench` and `headworks-tad` share at a terminal: how
+//! What the programs `headworks`, `headworks-bench`, `headworks-tad` and `headworks-record` share at a terminal: how
 //! they begin and end, tables, figures with units, examples and manual pages.
 
 mod examples;
@@ -11,5 +11,5 @@ mod table;
 pub use examples::{faults, with_examples};
 pub use format::{count, duration, maybe_duration, maybe_ratio, printable, rate};
 pub use ink::{Ink, Tone};
-pub use program::{find_program, main, parse, terminal_width};
+pub use program::{become_program, find_program, main, parse, program, terminal_width};
 pub use table::{Column, Sheet, Table};

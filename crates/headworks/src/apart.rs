@@ -1,11 +1,9 @@
 //! Commands that are separate programs, as with git and cargo. So the program that runs beside a
 //! database stays small.
 
-use anyhow::{Context, Result, anyhow};
-use headworks_console::find_program;
+use anyhow::Result;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -26,12 +24,7 @@ pub fn asked(words: &[OsString]) -> Option<(&'static str, Vec<OsString>)> {
 
 /// Becomes the program: signals, exit code and streams are its own.
 pub fn run(name: &str, arguments: &[OsString]) -> Result<Infallible> {
-    let mut command = command(name)?;
-    let error = command.args(arguments).exec();
-    Err(error).with_context(|| {
-        let file = Path::new(command.get_program()).display();
-        format!("cannot start {file}; install it again: make install")
-    })
+    headworks_console::become_program(&file(name), &format!("headworks {name}"), arguments)
 }
 
 /// Has each of them write its manual pages. A program that is not installed is named; that is not a
@@ -52,15 +45,11 @@ pub fn write_manuals(dir: &Path) -> Result<ExitCode> {
 }
 
 fn command(name: &str) -> Result<Command> {
-    let file = format!("headworks-{name}");
-    find_program(&file).map(Command::new).ok_or_else(|| {
-        let own = std::env::current_exe().unwrap_or_else(|_| "headworks".into());
-        anyhow!(
-            "`headworks {name}` is the program {file}, which is neither beside {} nor in PATH\n  \
-             install it: make install (where it was built: make build)",
-            own.display()
-        )
-    })
+    headworks_console::program(&file(name), &format!("headworks {name}"))
+}
+
+fn file(name: &str) -> String {
+    format!("headworks-{name}")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod unknown_usage;
 
 pub use advice::{Advice, Directness};
 
-use crate::model::{StageId, Tad};
+use crate::model::{Confidence, End, FlowKind, StageId, Tad};
 use crate::remedy::{Problem, Remedy};
 
 /// What a system must offer so that a policy can be implemented on it (section 4.2).
@@ -71,6 +71,10 @@ pub struct Finding {
     pub remedies: Vec<Advice>,
     /// Control logic of the system that works around it; empty if there is none.
     pub mitigated_by: Vec<String>,
+    /// The least confidence of what it follows from.
+    pub confidence: Confidence,
+    /// Stages and arrows that it follows from and that are not certain.
+    pub rests_on: Vec<String>,
 }
 
 impl Finding {
@@ -91,6 +95,8 @@ pub struct Report {
     pub problems: String,
     /// Letters of the problems with only mitigated findings.
     pub mitigated: String,
+    /// Letters of the unmitigated problems that follow only from what is not certain.
+    pub unsure: String,
     /// All findings.
     pub findings: Vec<Finding>,
 }
@@ -108,18 +114,25 @@ pub fn check(tad: &Tad) -> Vec<Finding> {
 /// The checks' findings with their summary.
 pub fn report(tad: &Tad) -> Report {
     let findings = check(tad);
-    let letters = |mitigated: bool| {
+    // Of a problem: has findings, has unmitigated ones, has certain ones of these.
+    let letters = |wanted: [bool; 3]| -> String {
         let has = |problem: Problem| {
-            let mut of = findings.iter().filter(|finding| finding.problem == problem).peekable();
-            of.peek().is_some() && of.all(Finding::mitigated) == mitigated
+            let of = || findings.iter().filter(move |finding| finding.problem == problem);
+            let open = || of().filter(|finding| !finding.mitigated());
+            let certain = open().any(|finding| finding.confidence == Confidence::Certain);
+            [of().next().is_some(), open().next().is_some(), certain] == wanted
         };
         Problem::ALL.into_iter().filter(|&problem| has(problem)).map(Problem::letter).collect()
     };
+    let problems = letters([true, true, true]);
+    let mitigated = letters([true, false, false]);
+    let unsure = letters([true, true, false]);
     Report {
         system: tad.name.clone(),
         version: tad.version.clone(),
-        problems: letters(false),
-        mitigated: letters(true),
+        problems,
+        mitigated,
+        unsure,
         findings,
     }
 }
@@ -135,6 +148,7 @@ fn finding(
     mitigated_by: Vec<String>,
 ) -> Finding {
     let node = stages.first().map(|&stage| tad.nodes[tad.node_of(stage)].name.clone());
+    let (confidence, rests_on) = unsure(tad, problem, stages);
     Finding {
         problem,
         node: node.unwrap_or_default(),
@@ -144,7 +158,43 @@ fn finding(
         condition: problem.condition(),
         remedies,
         mitigated_by,
+        confidence,
+        rests_on,
     }
+}
+
+/// The least confidence of a finding's stages and of the arrows that it follows from, and those
+/// that are not certain.
+fn unsure(tad: &Tad, problem: Problem, stages: &[StageId]) -> (Confidence, Vec<String>) {
+    let mut least = Confidence::Certain;
+    let mut names = Vec::new();
+    let mut add = |confidence: Confidence, what: String| {
+        if confidence != Confidence::Certain {
+            least = least.min(confidence);
+            names.push(format!("{what} ({})", confidence.name()));
+        }
+    };
+    for &stage in stages {
+        add(tad.stages[stage].confidence, format!("stage {}", tad.stages[stage].name));
+    }
+    for flow in &tad.flows {
+        let at = |end: End| matches!(end, End::Stage(stage) if stages.contains(&stage));
+        let matters = match problem {
+            Problem::Blocking => flow.kind == FlowKind::Blocking && at(flow.from),
+            Problem::NoScheduling => flow.kind == FlowKind::Data && (at(flow.from) || at(flow.to)),
+            Problem::UnknownUsage | Problem::HiddenContention | Problem::OrderingConstraint => {
+                false
+            }
+        };
+        if matters {
+            let name = |end: End| match end {
+                End::Clients => "clients",
+                End::Stage(stage) => &tad.stages[stage].name,
+            };
+            add(flow.confidence, format!("arrow {} to {}", name(flow.from), name(flow.to)));
+        }
+    }
+    (least, names)
 }
 
 /// The controls of the system that `answers` selects, in the file's form.

@@ -242,6 +242,38 @@ pub struct Use {
     pub may: bool,
 }
 
+/// How sure a stage or an arrow is. What a person writes is certain; what a program recorded may
+/// not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// It rests on too little to build on.
+    Guess,
+    /// It rests on a rule that may err.
+    Likely,
+    /// It was seen, or written by a person.
+    #[default]
+    Certain,
+}
+
+impl Confidence {
+    /// Names in files.
+    pub const NAMES: [(Confidence, &'static str); 3] = [
+        (Confidence::Certain, "certain"),
+        (Confidence::Likely, "likely"),
+        (Confidence::Guess, "guess"),
+    ];
+
+    /// Name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Certain => "certain",
+            Confidence::Likely => "likely",
+            Confidence::Guess => "guess",
+        }
+    }
+}
+
 /// A group of threads that do similar work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
@@ -263,6 +295,8 @@ pub struct Stage {
     pub instances: u32,
     /// Its threads take the next request while the current one waits for another stage.
     pub asynchronous: bool,
+    /// How sure it is.
+    pub confidence: Confidence,
 }
 
 /// What an arrow means.
@@ -298,6 +332,8 @@ pub struct Flow {
     pub label: String,
     /// It leaves the node: the other end is on another machine of the same kind.
     pub remote: bool,
+    /// How sure it is.
+    pub confidence: Confidence,
 }
 
 /// An amount of work, or the request's parameter that has the amount.

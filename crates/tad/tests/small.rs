@@ -38,6 +38,7 @@ fn stage(name: &str, threads: Threads, uses: &[(usize, bool)]) -> Stage {
         uses: uses.iter().map(|&(resource, may)| Use { resource, may }).collect(),
         instances: 1,
         asynchronous: false,
+        confidence: Confidence::Certain,
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::Case;
 use crate::model::{
-    Consumption, Device, Discipline, NodeKind, Parameter, Place, Policy, Process, Quantity, Queue,
-    RequestType, Resource, ResourceKind, SharedQueue, Stage, Step, Tad, Threads, Use,
+    Confidence, Consumption, Device, Discipline, NodeKind, Parameter, Place, Policy, Process,
+    Quantity, Queue, RequestType, Resource, ResourceKind, SharedQueue, Stage, Step, Tad, Threads,
+    Use,
 };
 use crate::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Rng;
@@ -154,6 +155,7 @@ fn stages(dice: &mut Dice, tad: &mut Tad) {
             uses,
             instances: 1,
             asynchronous: !on_demand && dice.chance(0.2),
+            confidence: Confidence::Certain,
         });
     }
 }

@@ -4,8 +4,8 @@ use super::error::{Report, suggest};
 use super::section::{Section, Text, whole};
 use super::{Marks, remedies, request, resource};
 use crate::model::{
-    End, Flow, FlowKind, NodeId, NodeKind, Policy, Process, Queue, SharedQueue, Stage, StageId,
-    Tad, Threads, Use,
+    Confidence, End, Flow, FlowKind, NodeId, NodeKind, Policy, Process, Queue, SharedQueue, Stage,
+    StageId, Tad, Threads, Use,
 };
 use std::collections::BTreeMap;
 use toml::de::DeValue;
@@ -146,6 +146,7 @@ fn read_stage(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &
     let node = process.map_or(NOWHERE, |process| tad.processes[process].node);
     let threads = read_threads(&mut section, report, &name);
     let asynchronous = section.flag(report, "asynchronous");
+    let confidence = read_confidence(&mut section, report);
     if threads == Threads::OnDemand {
         for key in ["queue", "asynchronous"] {
             if section.has(key) {
@@ -181,6 +182,7 @@ fn read_stage(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &
         uses,
         instances: section.count(report, "instances").unwrap_or(1),
         asynchronous,
+        confidence,
     });
     section.finish(report);
 }
@@ -245,6 +247,20 @@ fn read_queue(section: &mut Section, report: &mut Report) -> Queue {
     }
     section.finish(report);
     queue
+}
+
+/// `confidence = "likely"`
+fn read_confidence(section: &mut Section, report: &mut Report) -> Confidence {
+    let Some(text) = section.text(report, "confidence") else { return Confidence::Certain };
+    let known = Confidence::NAMES.into_iter().find(|(_, name)| *name == text.text);
+    if known.is_none() {
+        report.error(
+            &text.at,
+            format!("\"{}\" is no confidence", text.text),
+            suggest(&text.text, Confidence::NAMES.map(|(_, name)| name)),
+        );
+    }
+    known.map_or(Confidence::Certain, |(confidence, _)| confidence)
 }
 
 /// `policy = "drf"`
@@ -320,8 +336,9 @@ fn read_flow(mut section: Section, report: &mut Report, tad: &mut Tad) {
     };
     let label = section.words(report, "label");
     let remote = section.flag(report, "remote");
+    let confidence = read_confidence(&mut section, report);
     if let (Some(from), Some(to)) = (from, to) {
-        tad.flows.push(Flow { from, to, kind, label, remote });
+        tad.flows.push(Flow { from, to, kind, label, remote, confidence });
     }
     section.finish(report);
 }

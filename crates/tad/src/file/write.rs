@@ -2,8 +2,8 @@
 //! drawn and simulated by a person. Reading the file gives the same again.
 
 use crate::model::{
-    Consumption, Device, Discipline, End, FlowKind, Place, Policy, Quantity, RequestType,
-    ResourceKind, Step, Tad, Threads,
+    Confidence, Consumption, Device, Discipline, End, FlowKind, Place, Policy, Quantity,
+    RequestType, ResourceKind, Step, Tad, Threads,
 };
 use crate::remedy::Remedy;
 use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
@@ -55,6 +55,7 @@ pub fn write_tad(tad: &Tad) -> String {
             out.pair("label", quoted(&flow.label));
         }
         out.flag("remote", flow.remote);
+        out.confidence(flow.confidence);
     }
     for queue in &tad.shared_queues {
         let stages = queue.stages.iter().map(|&stage| tad.stages[stage].name.as_str());
@@ -162,6 +163,7 @@ fn write_stage(out: &mut Out, tad: &Tad, id: usize) {
     if stage.instances != 1 {
         out.pair("instances", stage.instances);
     }
+    out.confidence(stage.confidence);
 }
 
 fn write_request(out: &mut Out, tad: &Tad, request: &RequestType) {
@@ -347,6 +349,12 @@ impl Out {
     fn title(&mut self, title: &str, default: &str) {
         if title != default {
             self.pair("title", quoted(title));
+        }
+    }
+
+    fn confidence(&mut self, confidence: Confidence) {
+        if confidence != Confidence::Certain {
+            self.pair("confidence", quoted(confidence.name()));
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::Remedy;
 use crate::model::{
-    End, Flow, FlowKind, Policy, Queue, ResourceId, SharedQueue, Stage, StageId, Step, StepId, Tad,
-    Threads, Use,
+    Confidence, End, Flow, FlowKind, Policy, Queue, ResourceId, SharedQueue, Stage, StageId, Step,
+    StepId, Tad, Threads, Use,
 };
 
 /// Why a remedy does not fit a system.
@@ -121,6 +121,7 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
                 kind: FlowKind::Information,
                 label: String::new(),
                 remote: false,
+                confidence: Confidence::Certain,
             });
             tad.controls.push(remedy.clone());
         }
@@ -186,6 +187,7 @@ fn split(
                 uses: Vec::new(),
                 instances: template.instances,
                 asynchronous: false,
+                confidence: Confidence::Certain,
             });
             tad.stages.len() - 1
         }
@@ -217,6 +219,7 @@ fn split(
         kind: FlowKind::Data,
         label: String::new(),
         remote: false,
+        confidence: Confidence::Certain,
     });
     Ok(())
 }

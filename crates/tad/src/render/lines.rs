@@ -89,7 +89,7 @@ pub(super) fn lines(tad: &Tad) -> Vec<Line> {
             (End::Stage(a), End::Stage(b)) => flow.remote && tad.node_of(a) == tad.node_of(b),
             _ => false,
         };
-        let label = super::text::one_line(&flow.label);
+        let label = super::text::one_line(&flow.label) + shape::doubt(flow.confidence);
         let (kind, from, to) = match flow.kind {
             FlowKind::Data => (Kind::Data, from, to),
             FlowKind::Information => (Kind::Information, from, to),

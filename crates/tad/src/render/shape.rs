@@ -5,7 +5,7 @@
 use super::Mark;
 use super::lines::{Anchor, Item, Kind, Line, Side, wires};
 use super::text::{NO_BREAK, one_line, width, wrap};
-use crate::model::{ResourceKind, Tad, Threads};
+use crate::model::{Confidence, ResourceKind, Tad, Threads};
 use crate::remedy::Remedy;
 
 /// Font sizes.
@@ -171,7 +171,8 @@ fn label(line: &Line) -> TextShape {
 
 fn stage(tad: &Tad, index: usize, marks: Vec<Mark>, h_min: f64) -> StageShape {
     let stage = &tad.stages[index];
-    let title = wrap(&stage.title, TITLE, BOX_W_TEXT_MAX, 3);
+    let titled = stage.title.clone() + doubt(stage.confidence);
+    let title = wrap(&titled, TITLE, BOX_W_TEXT_MAX, 3);
     let count = match (&stage.threads_label, stage.threads) {
         (Some(label), _) => format!("({})", one_line(label)),
         (None, Threads::Bounded(count)) => format!("({count})"),
@@ -230,6 +231,15 @@ pub(super) fn spoken(kind: Kind) -> &'static str {
         Kind::Blocking => "is awaited by",
         Kind::Information => "informs",
         Kind::Pull => "is the queue of",
+    }
+}
+
+/// What a picture shows of a recorded stage or arrow that is not certain.
+pub(super) fn doubt(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Certain => "",
+        Confidence::Likely => "?",
+        Confidence::Guess => "??",
     }
 }
 

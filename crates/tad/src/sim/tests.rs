@@ -104,6 +104,7 @@ fn system(
         },
         uses: vec![Use { resource: 0, may: false }, Use { resource: 1, may: true }],
         instances: spec.instances,
+        confidence: Confidence::Certain,
         asynchronous: spec.asynchronous && spec.threads > 0,
     });
     let requests = kinds.iter().enumerate().map(|(id, steps)| RequestType {

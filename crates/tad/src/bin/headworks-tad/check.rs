@@ -52,6 +52,8 @@ fn table(reports: &[Report]) -> String {
         for problem in Problem::ALL {
             line += if report.problems.contains(problem.letter()) {
                 "   x "
+            } else if report.unsure.contains(problem.letter()) {
+                "   x?"
             } else if report.mitigated.contains(problem.letter()) {
                 "  (x)"
             } else {
@@ -65,7 +67,11 @@ fn table(reports: &[Report]) -> String {
         .into_iter()
         .map(|problem| format!("{} {}", problem.letter(), problem.name()))
         .collect();
-    let _ = writeln!(out, "\n{}\nx: has it; (x): control logic works around it", words.join(", "));
+    let _ = writeln!(
+        out,
+        "\n{}\nx: has it; (x): control logic works around it; x?: if what is not certain is true",
+        words.join(", ")
+    );
     out
 }
 
@@ -77,7 +83,12 @@ fn text(report: &Report, ink: Ink) -> String {
     }
     let open = report.findings.iter().filter(|finding| !finding.mitigated()).count();
     let mitigated = report.findings.len() - open;
+    let unsure = report.findings.iter().filter(|finding| !finding.rests_on.is_empty()).count();
     let _ = writeln!(out, ": {}", summary(open, mitigated));
+    if unsure > 0 {
+        let _ =
+            writeln!(out, "{unsure} of the findings rest on stages or arrows that are not certain");
+    }
     for finding in &report.findings {
         out.push('\n');
         out += &one(finding, ink);
@@ -115,6 +126,9 @@ fn one(finding: &Finding, ink: Ink) -> String {
     );
     let _ = writeln!(out, "  {}", finding.reason);
     let _ = writeln!(out, "  violates: {}", finding.condition.title());
+    if !finding.rests_on.is_empty() {
+        let _ = writeln!(out, "  not certain, as it rests on: {}", finding.rests_on.join(", "));
+    }
     for control in &finding.mitigated_by {
         let _ = writeln!(out, "  mitigated by: {control}");
     }

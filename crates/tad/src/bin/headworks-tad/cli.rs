@@ -17,7 +17,8 @@ use std::path::PathBuf;
     headworks tad render hbase -o hbase.svg --highlight put\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?'\n  \
     headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
-    headworks tad show riak > mine.toml                   # a file to start from\n\n\
+    headworks tad show riak > mine.toml                   # a file to start from\n  \
+    headworks tad record --pid 4711 -o mine.toml          # or record a running system\n\n\
     Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
 pub struct Cli {
     /// What to do.
@@ -44,6 +45,12 @@ pub enum TadCommand {
     Fix(Fix),
     /// Search for systems that the checks call clean and that are not fair all the same
     SearchGaps(Gaps),
+    /// Record a running system's diagram (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad record --pid 4711 --for 30s -o mine.toml")]
+    Record,
+    /// Make a diagram of a recording (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad analyse mine.ndjson -o mine.toml")]
+    Analyse,
     /// Write the manual pages (what `headworks man` starts)
     #[command(hide = true)]
     Man(headworks_console::man::Man),

@@ -22,8 +22,20 @@ use std::process::ExitCode;
 /// Exit code for an invalid file, name or goal, unlike that for findings.
 const BAD: u8 = 2;
 
+/// The program that records. It needs rights that the others do not, so it is apart.
+const RECORDER: &str = "headworks-record";
+
 fn main() -> ExitCode {
-    headworks_console::main(|| run(&headworks_console::parse::<Cli>(cli::EXAMPLES).command))
+    headworks_console::main(|| {
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        if let Some(name) = words.iter().find(|word| *word != "help").and_then(|word| word.to_str())
+            && ["record", "analyse"].contains(&name)
+        {
+            let command = format!("headworks tad {name}");
+            match headworks_console::become_program(RECORDER, &command, &words)? {}
+        }
+        run(&headworks_console::parse::<Cli>(cli::EXAMPLES).command)
+    })
 }
 
 /// Does what the command line says.
@@ -37,10 +49,10 @@ fn run(command: &TadCommand) -> Result<ExitCode> {
         TadCommand::Simulate(args) => simulate::simulate(args),
         TadCommand::Fix(args) => fix::fix(args),
         TadCommand::SearchGaps(args) => gaps::search(args),
-        TadCommand::Man(args) => {
-            let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
-            headworks_console::man::write(command, args, &[]).map(|()| ExitCode::SUCCESS)
+        TadCommand::Record | TadCommand::Analyse => {
+            match headworks_console::become_program(RECORDER, "headworks tad record", &[])? {}
         }
+        TadCommand::Man(args) => manuals(args),
     };
     match done {
         Err(error) if error.is::<BadInput>() => {
@@ -49,4 +61,19 @@ fn run(command: &TadCommand) -> Result<ExitCode> {
         }
         other => other,
     }
+}
+
+/// Writes the manual pages, and has the recorder write its own.
+fn manuals(args: &headworks_console::man::Man) -> Result<ExitCode> {
+    let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
+    headworks_console::man::write(command, args, &["record", "analyse"])?;
+    match headworks_console::program(RECORDER, "headworks tad record") {
+        Ok(mut recorder) => {
+            if !recorder.arg("man").arg(&args.dir).status()?.success() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Err(error) => eprintln!("headworks: no manual pages of `tad record`: {error:#}"),
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,126 @@
+//! `headworks tad record`
+
+use crate::cli::Record;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use headworks_record::capture::{self, Options, Progress};
+use std::io::{IsTerminal, Write, stderr};
+use std::process::{Child, Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Ctrl-C was pressed: what was seen until then is written.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn stopped(_signal: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// A command that is recorded ends with the recording.
+struct Started(Option<Child>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // SAFETY: kill takes any number; the child is not reaped before `wait` below.
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+            let until = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // It had its time to end.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// See the module.
+pub fn record(args: &Record) -> Result<ExitCode> {
+    output::check(&args.results)?;
+    if args.pid.is_empty() && args.command.is_empty() && args.cgroup.is_none() {
+        bail!(
+            "nothing to record: name processes with --pid, a control group with --cgroup, or a \
+             command after --\n  for example: headworks tad record --pid $(pidof mariadbd) -o mariadb.toml"
+        );
+    }
+    let mut raw = args.raw.as_deref().map(output::private).transpose()?;
+    let started = Started(start(&args.command)?);
+    let mut pids = args.pid.clone();
+    pids.extend(started.0.as_ref().map(Child::id));
+    // SAFETY: the handler stores to an atomic, which is allowed in a signal handler. The second
+    // signal has its default action again.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stopped as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut());
+    }
+    let options = Options {
+        pids,
+        follow: args.follow || !args.command.is_empty(),
+        cgroup: args.cgroup.clone(),
+        length: args.length,
+        budget: args.budget,
+        attach: !args.no_attach,
+        plain: args.proc,
+        stop: &STOP,
+    };
+    let mut shown = Shown { due: Instant::now() + Duration::from_secs(1) };
+    let trace = capture::record(&options, &mut |progress| shown.show(progress));
+    shown.clear();
+    let trace = trace?;
+    drop(started);
+    if let (Some(file), Some(path)) = (&mut raw, &args.raw) {
+        let mut out = std::io::BufWriter::new(file);
+        trace
+            .write(&mut out, args.limit)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(out.flush()?))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    output::write(&trace, &args.results)
+}
+
+fn start(command: &[String]) -> Result<Option<Child>> {
+    let [program, arguments @ ..] = command else { return Ok(None) };
+    let child = Command::new(program).args(arguments).stdin(std::process::Stdio::null()).spawn();
+    Ok(Some(child.with_context(|| format!("cannot start {program}"))?))
+}
+
+/// Progress: one line on a terminal, else a line now and then.
+struct Shown {
+    due: Instant,
+}
+
+impl Shown {
+    fn show(&mut self, progress: &Progress) {
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        let line = format!(
+            "{:.0} %, {} threads of {} processes, {} stacks, counted for {:.1} s at {:.2} % of the processors",
+            progress.done * 100.0,
+            progress.threads,
+            progress.processes,
+            progress.stacks,
+            progress.counted_s,
+            progress.taken * 100.0
+        );
+        if stderr().is_terminal() {
+            self.due = now + Duration::from_millis(200);
+            eprint!("\r\x1b[Kheadworks: {line}");
+        } else {
+            self.due = now + Duration::from_secs(10);
+            eprintln!("headworks: {line}");
+        }
+    }
+
+    fn clear(&self) {
+        if stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The report for people.
+
+use headworks_console::{Column, Ink, Table, count, duration, terminal_width};
+use headworks_record::report::{Arrow, Report};
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+
+/// Rows of a table; the rest is in the JSON.
+const ROWS: usize = 40;
+
+/// See the module.
+pub fn text(report: &Report, file: &Path) -> String {
+    let ink = Ink { color: stdout().is_terminal() };
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{:.1} s, counted for {:.1} s at {} switches/s; recording took {:.2} % of the processors, \
+         this program {:.2} %",
+        report.seconds,
+        report.counted_s,
+        count(report.switches_per_s as u64),
+        report.taken * 100.0,
+        report.own * 100.0
+    );
+    let _ = writeln!(out, "\n{}", ink.bold("Stages"));
+    out += &stages(report).render(terminal_width(), ink);
+    let _ = writeln!(out, "\n{}", ink.bold("Arrows"));
+    out += &arrows(report).render(terminal_width(), ink);
+    if !report.locks.is_empty() {
+        let _ = writeln!(out, "\n{}", ink.bold("Locks"));
+        out += &locks(report).render(terminal_width(), ink);
+    }
+    if let Some(share) = report.null_share {
+        let _ = writeln!(
+            out,
+            "\nwarning: {:.0} % of the processor time is of threads that no stage explains: name \
+             them by --hints",
+            share * 100.0
+        );
+    }
+    if !report.unseen.is_empty() {
+        let _ = writeln!(out, "\n{}", ink.bold("Not seen"));
+        for what in &report.unseen {
+            let _ = writeln!(out, "  {what}");
+        }
+    }
+    if !report.left_out.is_empty() {
+        let _ = writeln!(out, "\nleft out, as they did nothing: {}", report.left_out.join(", "));
+    }
+    let file = file.display();
+    let _ = writeln!(out, "\nlook at it:   headworks tad render {file} -o {file}.svg");
+    let _ = writeln!(out, "its problems: headworks tad check {file}");
+    out
+}
+
+fn stages(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("STAGE"),
+        Column::left("PROGRAM"),
+        Column::right("THREADS"),
+        Column::right("CPU"),
+        Column::right("DISK"),
+        Column::left("KNOWN BY"),
+        Column::left("SURE"),
+    ]);
+    let mut stages: Vec<_> = report.stages.iter().collect();
+    stages.sort_by(|a, b| b.cpu_ms.total_cmp(&a.cpu_ms));
+    for stage in stages.into_iter().take(ROWS) {
+        let threads = stage.threads.to_string() + if stage.on_demand { "+" } else { "" };
+        table.row(vec![
+            stage.name.clone(),
+            stage.program.clone(),
+            threads,
+            duration(stage.cpu_ms),
+            if stage.bios > 0 { count(stage.bios) } else { String::new() },
+            stage.basis.to_owned(),
+            stage.confidence.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn arrows(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("FROM"),
+        Column::left(""),
+        Column::left("TO"),
+        Column::right("TIMES"),
+        Column::right("MEAN WAIT"),
+        Column::left("BY"),
+        Column::left("SURE"),
+    ]);
+    let meaning = |arrow: &Arrow| if arrow.blocking { "waits for" } else { "->" };
+    for arrow in report.arrows.iter().take(ROWS) {
+        table.row(vec![
+            arrow.from.clone(),
+            meaning(arrow).to_owned(),
+            arrow.to.clone(),
+            count(arrow.n),
+            if arrow.mean_us > 0.0 { duration(arrow.mean_us / 1e3) } else { String::new() },
+            arrow.by.to_owned(),
+            arrow.confidence.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn locks(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("WAITED FOR IN"),
+        Column::right("LOCKS"),
+        Column::right("TIMES"),
+        Column::right("MEAN"),
+        Column::right("LONGEST"),
+        Column::left("BY"),
+    ]);
+    for lock in report.locks.iter().take(ROWS) {
+        let n: u64 = lock.stages.iter().map(|(_, n, _)| n).sum();
+        let ms: f64 = lock.stages.iter().map(|(.., ms)| ms).sum();
+        let names: Vec<&str> = lock.stages.iter().map(|(name, ..)| name.as_str()).collect();
+        table.row(vec![
+            lock.name.clone(),
+            lock.locks.to_string(),
+            count(n),
+            duration(ms / n.max(1) as f64),
+            duration(lock.max_ms),
+            names.join(", "),
+        ]);
+    }
+    table
+}

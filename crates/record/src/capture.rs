@@ -1,0 +1,133 @@
+//! Watching processes: by eBPF, or by `/proc` alone.
+
+mod budget;
+mod java;
+mod kernel;
+mod layout;
+mod procfs;
+mod registry;
+mod sampled;
+mod session;
+mod stacks;
+
+use crate::trace::Trace;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub use procfs::{alive, listens, tree};
+
+/// What to record, and how.
+#[derive(Debug)]
+pub struct Options<'o> {
+    /// Processes.
+    pub pids: Vec<u32>,
+    /// Their descendants, too.
+    pub follow: bool,
+    /// And the processes of this control group (a folder below /sys/fs/cgroup).
+    pub cgroup: Option<PathBuf>,
+    /// How long.
+    pub length: Duration,
+    /// Fraction of the processors that it may take.
+    pub budget: f64,
+    /// Virtual machines may be asked for names.
+    pub attach: bool,
+    /// `/proc` alone, although eBPF could be used.
+    pub plain: bool,
+    /// Ends it early.
+    pub stop: &'o AtomicBool,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Of the length, 0 to 1.
+    pub done: f64,
+    /// Threads that are known.
+    pub threads: usize,
+    /// Processes that are known.
+    pub processes: usize,
+    /// Stacks that were copied.
+    pub stacks: u64,
+    /// Fraction of the processors that the kernel's side took.
+    pub taken: f64,
+    /// Seconds in which events were counted.
+    pub counted_s: f64,
+}
+
+/// Records. Without the right to load eBPF it samples `/proc`, and the recording says so.
+pub fn record(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Trace> {
+    let pids = wanted(options)?;
+    if let Some(gone) = options.pids.iter().find(|pid| !alive(**pid)) {
+        bail!("there is no process {gone}\n  which there are: ps -e -o pid,comm");
+    }
+    if pids.is_empty() {
+        bail!("nothing to record: name processes with --pid, or a command after --");
+    }
+    let why = if options.plain {
+        "only /proc was asked for".to_owned()
+    } else {
+        match kernel::Kernel::load() {
+            Ok(kernel) => return session::record(kernel, options, progress),
+            Err(error) => in_one_line(&error),
+        }
+    };
+    sampled::record(options, why, progress)
+}
+
+/// Why eBPF cannot be used here, if it cannot.
+pub fn refusal() -> Option<String> {
+    kernel::Kernel::load().err().map(|error| in_one_line(&error))
+}
+
+/// The kernel's reason may have hundreds of lines.
+fn in_one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().next().unwrap_or_default().trim_end_matches([':', ' ']).to_owned()
+}
+
+/// Processes that are to be recorded at this time.
+fn wanted(options: &Options) -> Result<Vec<u32>> {
+    let mut pids: Vec<u32> = options.pids.iter().copied().filter(|pid| alive(*pid)).collect();
+    if options.follow {
+        pids = pids.into_iter().flat_map(tree).collect();
+    }
+    if let Some(group) = &options.cgroup {
+        let found = procfs::of_cgroup(group);
+        pids.extend(found.map_err(|error| {
+            anyhow::anyhow!(
+                "cannot read the control group {}: {error}\n  which there are: systemd-cgls",
+                group.display()
+            )
+        })?);
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// Name and kernel of this machine.
+fn machine() -> (String, String) {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    (read("/proc/sys/kernel/hostname"), read("/proc/sys/kernel/osrelease"))
+}
+
+/// Seconds since 1970.
+fn unix_time() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Processor time of this process.
+fn own_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn processors() -> u32 {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32
+}

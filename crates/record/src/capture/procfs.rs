@@ -1,0 +1,272 @@
+//! What `/proc` tells of processes and threads.
+
+use crate::trace::Process;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A process and all that descend from it.
+pub fn tree(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> =
+        numbers("/proc").into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while at < found.len() {
+        let of = found[at];
+        found.extend(parents.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
+}
+
+/// Processes of a control group and of the groups below it.
+pub fn of_cgroup(group: &Path) -> std::io::Result<Vec<u32>> {
+    let text = fs::read_to_string(group.join("cgroup.procs"))?;
+    let mut found: Vec<u32> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    for entry in fs::read_dir(group)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            // A group that goes meanwhile has no processes.
+            found.extend(of_cgroup(&entry.path()).unwrap_or_default());
+        }
+    }
+    Ok(found)
+}
+
+/// Names of a folder that are numbers.
+fn numbers(folder: impl AsRef<Path>) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Threads of a process.
+pub fn threads(pid: u32) -> Vec<u32> {
+    numbers(format!("/proc/{pid}/task"))
+}
+
+/// Whether it is alive.
+pub fn alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses, and may contain any.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Name of a thread: at most 15 characters.
+pub fn name(pid: u32, tid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+}
+
+/// What a thread used until now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    pub cpu_ns: u64,
+    pub read_chars: u64,
+    pub written_chars: u64,
+    pub device_read: u64,
+    pub device_written: u64,
+}
+
+impl std::ops::Sub for Used {
+    type Output = Used;
+    fn sub(self, before: Used) -> Used {
+        Used {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            read_chars: self.read_chars.saturating_sub(before.read_chars),
+            written_chars: self.written_chars.saturating_sub(before.written_chars),
+            device_read: self.device_read.saturating_sub(before.device_read),
+            device_written: self.device_written.saturating_sub(before.device_written),
+        }
+    }
+}
+
+/// See [`Used`].
+pub fn used(pid: u32, tid: u32) -> Used {
+    let task = format!("/proc/{pid}/task/{tid}");
+    let schedule = fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
+    let io = fs::read_to_string(format!("{task}/io")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+    };
+    Used {
+        cpu_ns: schedule.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0),
+        read_chars: field("rchar"),
+        written_chars: field("wchar"),
+        device_read: field("read_bytes"),
+        device_written: field("write_bytes"),
+    }
+}
+
+/// A process, if it is there.
+pub fn process(pid: u32) -> Option<Process> {
+    let program = fs::read_link(format!("/proc/{pid}/exe"))
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let name = name(pid, pid)?;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    Some(Process {
+        pid,
+        parent: parent(pid).unwrap_or(0),
+        program: program.unwrap_or_else(|| name.clone()).replace(" (deleted)", ""),
+        name,
+        title: title(&line),
+        java: maps.contains("/libjvm.so"),
+        listens: listens(pid),
+        listens_unix: listens_unix(pid),
+    })
+}
+
+/// A title that a process wrote over its arguments, or the first argument. Arguments may hold
+/// secrets, and are left out.
+fn title(line: &[u8]) -> String {
+    let end = line.iter().position(|&byte| byte == 0).unwrap_or(line.len());
+    let first = String::from_utf8_lossy(&line[..end]).into_owned();
+    if first.contains(": ") { first } else { first.rsplit('/').next().unwrap_or("").to_owned() }
+}
+
+/// Numbers of a process's sockets.
+fn sockets(pid: u32) -> BTreeSet<String> {
+    let mut sockets = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        let target = target.to_string_lossy();
+        let number = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        if let Some(number) = number {
+            sockets.insert(number.to_owned());
+        }
+    }
+    sockets
+}
+
+/// Whether a process listens on a Unix socket.
+fn listens_unix(pid: u32) -> bool {
+    const ACCEPTS: &str = "00010000";
+    let sockets = sockets(pid);
+    let text = fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
+    text.lines().any(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        words.get(3) == Some(&ACCEPTS) && words.get(6).is_some_and(|inode| sockets.contains(*inode))
+    })
+}
+
+/// TCP ports on which a process listens.
+pub fn listens(pid: u32) -> Vec<u16> {
+    const LISTENING: &str = "0A";
+    let sockets = sockets(pid);
+    let mut ports = BTreeSet::new();
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let (Some(local), Some(state), Some(inode)) =
+                (words.get(1), words.get(3), words.get(9))
+            else {
+                continue;
+            };
+            if *state == LISTENING
+                && sockets.contains(*inode)
+                && let Some(port) = local.rsplit(':').next()
+                && let Ok(port) = u16::from_str_radix(port, 16)
+            {
+                ports.insert(port);
+            }
+        }
+    }
+    ports.into_iter().collect()
+}
+
+/// What a sleeping thread is in: system call, first two arguments, stack and instruction pointer.
+pub fn asleep_in(pid: u32, tid: u32) -> Option<(i16, u64, u64, u64, u64)> {
+    let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let [number, first, second, .., sp, ip] = words[..] else { return None };
+    Some((number.parse().ok()?, hex(first)?, hex(second)?, hex(sp)?, hex(ip)?))
+}
+
+/// Bytes of another process's memory; fewer if less is mapped.
+pub fn memory(pid: u32, at: u64, bytes: &mut [u8]) -> usize {
+    let to_page_end = 4096 - (at as usize & 4095);
+    for length in [bytes.len(), to_page_end.min(bytes.len())] {
+        let own = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
+        let other = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+        // SAFETY: `own` is within `bytes`. The kernel checks the other process's addresses.
+        let read = unsafe {
+            libc::process_vm_readv(pid as i32, &raw const own, 1, &raw const other, 1, 0)
+        };
+        if read > 0 {
+            return read as usize;
+        }
+    }
+    0
+}
+
+/// Where glibc keeps the start routine of a thread, from the beginning of the thread's descriptor:
+/// found in a thread of this process. None if the C library is another one.
+pub fn start_offset() -> Option<u32> {
+    /// Larger descriptors are not known.
+    const WORDS: usize = 0x1000 / 8;
+    extern "C" fn look(argument: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: it has no preconditions. The descriptor is read by the kernel, which checks.
+        let own = unsafe { libc::pthread_self() } as usize;
+        let mut bytes = [0u8; WORDS * 8];
+        let read = memory(std::process::id(), own as u64, &mut bytes);
+        let words: Vec<usize> = bytes[..read]
+            .chunks_exact(8)
+            .map(|word| usize::from_le_bytes(word.try_into().unwrap_or_default()))
+            .collect();
+        let found = words
+            .windows(2)
+            .position(|pair| pair[0] == look as *const () as usize && pair[1] == argument as usize);
+        found.map_or(0, |at| at * 8) as *mut libc::c_void
+    }
+    let marker = 0u8;
+    let mut thread = 0;
+    let mut found = std::ptr::null_mut();
+    // SAFETY: `look` takes one pointer, which it does not follow, and the thread is joined here.
+    unsafe {
+        let argument = std::ptr::from_ref(&marker).cast_mut().cast();
+        if libc::pthread_create(&raw mut thread, std::ptr::null(), look, argument) != 0 {
+            return None;
+        }
+        libc::pthread_join(thread, &raw mut found);
+    }
+    (!found.is_null()).then_some(found as usize as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_stay_out_of_titles() {
+        assert_eq!(title(b"/usr/sbin/mariadbd\0--password=x\0"), "mariadbd");
+        assert_eq!(title(b"postgres: walwriter \0\0"), "postgres: walwriter ");
+        assert_eq!(title(b""), "");
+    }
+
+    #[test]
+    fn this_process_and_its_threads_are_read() {
+        let own = std::process::id();
+        assert!(threads(own).contains(&own));
+        assert!(tree(own).contains(&own));
+        assert!(process(own).is_some_and(|process| !process.java && !process.program.is_empty()));
+        assert_eq!(process(u32::MAX), None);
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(listens(own).contains(&port.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn the_start_routine_is_where_the_kernels_side_looks_for_it() {
+        // Another C library has none: that is an answer, too.
+        if let Some(offset) = start_offset() {
+            assert!(offset.is_multiple_of(8) && offset < 0x1000, "{offset}");
+            assert_eq!(start_offset(), Some(offset));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Threads that were seen, and the units under which they are counted.
+
+use super::layout::BORN_FIRST;
+use super::procfs::{self, Used};
+use crate::trace::{OUTSIDE, Process, Thread};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// A thread younger than this stays in the unit of those that its creator makes: it may be made
+/// for one request.
+const GROWN_UP: Duration = Duration::from_millis(500);
+
+/// Units for single threads; what comes later shares units by name.
+const SINGLE_UNITS_MAX: u32 = 4096;
+
+/// See the module.
+#[derive(Default)]
+pub struct Registry {
+    pub processes: BTreeMap<u32, Process>,
+    pub threads: BTreeMap<u32, Seen>,
+    /// Most threads of a unit at one time.
+    pub alive_max: BTreeMap<u32, u32>,
+    next: u32,
+    shared: HashMap<(u32, String), u32>,
+}
+
+/// A thread.
+pub struct Seen {
+    pub thread: Thread,
+    first: Instant,
+    before: Used,
+    last: Instant,
+}
+
+/// Units are kept by the kernel's side, or by nothing in `/proc` mode.
+pub trait Units {
+    /// The unit that a thread has already.
+    fn known(&self, tid: u32) -> Option<u32>;
+    /// Puts a thread into a unit.
+    fn put(&mut self, tid: u32, unit: u32) -> anyhow::Result<()>;
+}
+
+impl Registry {
+    /// Looks at all threads of these processes. Returns whether any changed its unit.
+    pub fn scan(&mut self, pids: &[u32], units: &mut impl Units) -> anyhow::Result<bool> {
+        let now = Instant::now();
+        let mut changed = false;
+        let mut alive: BTreeMap<u32, u32> = BTreeMap::new();
+        for &pid in pids {
+            if !self.processes.contains_key(&pid)
+                && let Some(process) = procfs::process(pid)
+            {
+                self.processes.insert(pid, process);
+            }
+            for tid in procfs::threads(pid) {
+                let Some(name) = procfs::name(pid, tid) else { continue };
+                changed |= self.see(pid, tid, name, now, units)?;
+                if let Some(seen) = self.threads.get(&tid) {
+                    *alive.entry(seen.thread.unit).or_default() += 1;
+                }
+            }
+        }
+        for (unit, count) in alive {
+            let most = self.alive_max.entry(unit).or_default();
+            *most = (*most).max(count);
+        }
+        Ok(changed)
+    }
+
+    fn see(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: String,
+        now: Instant,
+        units: &mut impl Units,
+    ) -> anyhow::Result<bool> {
+        if let Some(seen) = self.threads.get_mut(&tid) {
+            seen.last = now;
+            if !seen.thread.names.contains(&name) && seen.thread.names.len() < 8 {
+                seen.thread.names.push(name);
+            }
+            let young = seen.thread.unit >= BORN_FIRST;
+            if !young || now.duration_since(seen.first) < GROWN_UP {
+                return Ok(false);
+            }
+            let shared = seen.thread.names[0].clone();
+            let unit = self.new_unit(pid, &shared);
+            if let Some(seen) = self.threads.get_mut(&tid) {
+                seen.thread.unit = unit;
+            }
+            units.put(tid, unit)?;
+            return Ok(true);
+        }
+        let born = units.known(tid).unwrap_or(0);
+        let unit = if born > 0 { born } else { self.new_unit(pid, &name) };
+        if born == 0 {
+            units.put(tid, unit)?;
+        }
+        // A thread that was born meanwhile used nothing before.
+        let before = if born > 0 { Used::default() } else { procfs::used(pid, tid) };
+        let thread = Thread { tid, pid, unit, born, names: vec![name], ..Thread::default() };
+        self.threads.insert(tid, Seen { thread, first: now, before, last: now });
+        Ok(born == 0)
+    }
+
+    /// A number for one thread, or for those of a process with the same name if there are many.
+    fn new_unit(&mut self, pid: u32, name: &str) -> u32 {
+        self.next = self.next.max(OUTSIDE + 1);
+        if self.next < SINGLE_UNITS_MAX {
+            self.next += 1;
+            return self.next - 1;
+        }
+        let key = (pid, crate::infer::names::normalised(name));
+        if let Some(&unit) = self.shared.get(&key) {
+            return unit;
+        }
+        // The last number takes all that is left.
+        let unit = self.next.min(BORN_FIRST - 1);
+        self.next = unit + 1;
+        self.shared.insert(key, unit);
+        unit
+    }
+
+    /// A unit for threads that were found to do the same.
+    pub fn common_unit(&mut self) -> Option<u32> {
+        self.next = self.next.max(OUTSIDE + 1);
+        (self.next < BORN_FIRST - 1).then(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// Reads what each thread that is alive used since it was first seen.
+    pub fn settle(&mut self) {
+        for (tid, seen) in &mut self.threads {
+            let used = procfs::used(seen.thread.pid, *tid) - seen.before;
+            // A thread that is gone has nothing in /proc; its unit has what the kernel noted.
+            if used.cpu_ns > 0 {
+                seen.thread.cpu_ns = used.cpu_ns;
+                seen.thread.read_chars = used.read_chars;
+                seen.thread.written_chars = used.written_chars;
+                seen.thread.device_read = used.device_read;
+                seen.thread.device_written = used.device_written;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+    impl Units for Nothing {
+        fn known(&self, _: u32) -> Option<u32> {
+            None
+        }
+        fn put(&mut self, _: u32, _: u32) -> anyhow::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn many_threads_share_units_by_their_names() {
+        let mut registry = Registry::default();
+        let now = Instant::now();
+        for tid in 1..=9_000 {
+            let name = format!("worker-{tid}");
+            registry.see(1, tid, name, now, &mut Nothing).unwrap();
+        }
+        let last = &registry.threads[&9_000].thread;
+        assert_eq!(registry.threads[&8_999].thread.unit, last.unit);
+        assert!(last.unit < BORN_FIRST);
+        assert_ne!(registry.threads[&1].thread.unit, registry.threads[&2].thread.unit);
+    }
+
+    #[test]
+    fn names_that_change_are_kept() {
+        let mut registry = Registry::default();
+        let now = Instant::now();
+        for name in ["idle", "reads", "idle"] {
+            registry.see(1, 7, name.to_owned(), now, &mut Nothing).unwrap();
+        }
+        assert_eq!(registry.threads[&7].thread.names, ["idle", "reads"]);
+    }
+}

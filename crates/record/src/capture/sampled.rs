@@ -1,0 +1,145 @@
+//! A recording without eBPF: looks at `/proc` again and again.
+//!
+//! It sees threads, what they sleep in and what they use, and not who wakes whom.
+
+use super::layout::StackHead;
+use super::registry::{Registry, Units};
+use super::stacks::Stacks;
+use super::{Options, Progress, machine, own_cpu, processors, procfs, unix_time, wanted};
+use crate::trace::{Head, SCHEMA, Trace, Unit, Wait};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Looks a second, if few threads are looked at.
+const EVERY: Duration = Duration::from_millis(100);
+/// Stacks of a thread.
+const STACKS: u32 = 24;
+
+/// The number of a thread is its unit.
+#[derive(Default)]
+struct Numbers(BTreeMap<u32, u32>);
+
+impl Units for Numbers {
+    fn known(&self, tid: u32) -> Option<u32> {
+        self.0.get(&tid).copied()
+    }
+    fn put(&mut self, tid: u32, unit: u32) -> Result<()> {
+        self.0.insert(tid, unit);
+        Ok(())
+    }
+}
+
+/// See the module. `why` says why there is no eBPF.
+pub fn record(
+    options: &Options,
+    why: String,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Trace> {
+    let (begun, own) = (Instant::now(), own_cpu());
+    let mut registry = Registry::default();
+    let mut numbers = Numbers::default();
+    let mut stacks = Stacks::default();
+    let mut waits: BTreeMap<(u32, i16, u64), Wait> = BTreeMap::new();
+    let mut copied: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut looks = 0u64;
+    while begun.elapsed() < options.length && !options.stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        let pids = wanted(options)?;
+        if pids.is_empty() {
+            break;
+        }
+        registry.scan(&pids, &mut numbers)?;
+        looks += 1;
+        for (&tid, seen) in &registry.threads {
+            let (pid, unit) = (seen.thread.pid, seen.thread.unit);
+            let Some((number, first, second, sp, ip)) = procfs::asleep_in(pid, tid) else {
+                continue;
+            };
+            let object = if number as i64 == libc::SYS_futex { first & !7 } else { 0 };
+            let wait = waits.entry((unit, number, object)).or_insert_with(|| Wait {
+                wakee: unit,
+                object,
+                sleep: number,
+                op: second as u16,
+                wake: -1,
+                ..Wait::default()
+            });
+            wait.n += 1;
+            wait.off_ns += EVERY.as_nanos() as u64;
+            let count = copied.entry(tid).or_default();
+            if *count < STACKS {
+                *count += 1;
+                let mut bytes = vec![0; super::layout::STACK_BYTES];
+                let read = procfs::memory(pid, sp, &mut bytes);
+                let head = StackHead {
+                    tid,
+                    tgid: pid,
+                    group: unit,
+                    nr: number,
+                    op: second as u16,
+                    object,
+                    ip,
+                    sp,
+                    bp: 0,
+                    born: 0,
+                    bytes: read as u32,
+                };
+                stacks.add(&head, &bytes[..read]);
+            }
+        }
+        progress(&Progress {
+            done: (begun.elapsed().as_secs_f64() / options.length.as_secs_f64().max(1e-9)).min(1.0),
+            threads: registry.threads.len(),
+            processes: registry.processes.len(),
+            stacks: stacks.all,
+            taken: 0.0,
+            counted_s: begun.elapsed().as_secs_f64(),
+        });
+        // Many threads are looked at less often: a look takes at most a hundredth of the time
+        // of one processor for each percent of the budget.
+        let took = start.elapsed();
+        let share = (options.budget * f64::from(processors())).max(1e-4);
+        std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
+    }
+    registry.settle();
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut trace = Trace::default();
+    for (tid, seen) in &registry.threads {
+        let unit = trace.units.entry(seen.thread.unit).or_insert_with(|| Unit {
+            unit: seen.thread.unit,
+            pid: seen.thread.pid,
+            ..Unit::default()
+        });
+        unit.run_ns += seen.thread.cpu_ns;
+        unit.alive_max = unit.alive_max.max(1);
+        trace.threads.insert(*tid, seen.thread.clone());
+    }
+    trace.processes = registry.processes;
+    trace.waits = waits.into_values().collect();
+    trace.stacks = stacks.all();
+    let (host, kernel) = machine();
+    trace.head = Head {
+        schema: SCHEMA.to_owned(),
+        host,
+        kernel,
+        mode: "proc".to_owned(),
+        started_s: unix_time().saturating_sub(seconds as u64),
+        seconds,
+        counted_s: seconds,
+        processors: processors(),
+        budget: options.budget,
+        taken: 0.0,
+        own: (own_cpu() - own).as_secs_f64() / seconds.max(1e-9) / f64::from(processors()),
+        switches_per_s: 0.0,
+        missing: vec![
+            format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
+            format!(
+                "threads that live less than {} ms, {looks} looks were taken",
+                EVERY.as_millis()
+            ),
+        ],
+    };
+    Ok(trace)
+}

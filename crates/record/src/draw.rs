@@ -1,0 +1,327 @@
+//! From an architecture to a diagram that `headworks tad` checks, draws and simulates.
+//!
+//! Stages without a request that reaches them do not enter the diagram if they did nothing: the
+//! report names them. A stage that works and whose feeder was not seen has an arrow from the clients
+//! that is a guess.
+
+mod requests;
+
+use crate::infer::Architecture;
+use crate::infer::arrows::{By, End, Meaning};
+use crate::infer::names::word;
+use crate::infer::waits::Kind;
+use crate::trace::Trace;
+use headworks_tad::model::{
+    self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Policy, Process, Queue,
+    Resource, ResourceKind, Tad, Threads, Use,
+};
+use headworks_tad::scenario::Scenario;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A diagram, and a load like the recorded one.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// Diagram.
+    pub tad: Tad,
+    /// Load, if requests were seen.
+    pub scenario: Option<Scenario>,
+    /// Stages that were left out, in words.
+    pub left_out: Vec<String>,
+}
+
+/// Part of the processors below which a stage without arrows does nothing.
+const CPU_SHARE_MIN: f64 = 0.001;
+/// Resources of a machine that the simulator takes: the locks with the longest waits are drawn.
+const RESOURCES_MAX: usize = 5;
+/// Part of all processor time beyond which threads without a stage deserve a warning.
+pub const NULL_SHARE: f64 = 0.1;
+
+/// Stage numbers of the architecture and of the diagram, and the resources of the diagram.
+pub(crate) struct Ids {
+    pub stage: BTreeMap<usize, usize>,
+    pub cpu: BTreeMap<usize, usize>,
+    pub io: BTreeMap<usize, usize>,
+    pub network: BTreeMap<usize, usize>,
+}
+
+/// Draws.
+pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
+    let kept = kept(trace, found);
+    let left_out = found
+        .stages
+        .stages
+        .iter()
+        .enumerate()
+        .filter(|(id, _)| !kept.contains(id))
+        .map(|(_, stage)| format!("{} ({} threads)", stage.name, stage.most))
+        .collect();
+    let mut tad = Tad {
+        name: name.to_owned(),
+        version: String::new(),
+        about: about(trace),
+        source: "recorded by headworks tad record".to_owned(),
+        nodes: Vec::new(),
+        processes: Vec::new(),
+        resources: Vec::new(),
+        stages: Vec::new(),
+        flows: Vec::new(),
+        requests: Vec::new(),
+        shared_queues: Vec::new(),
+        controls: Vec::new(),
+        remedies: BTreeMap::new(),
+    };
+    let mut ids = Ids {
+        stage: BTreeMap::new(),
+        cpu: BTreeMap::new(),
+        io: BTreeMap::new(),
+        network: BTreeMap::new(),
+    };
+    machines(trace, found, &kept, &mut tad, &mut ids);
+    stages(found, &kept, &mut tad, &mut ids);
+    locks(found, &mut tad, &ids);
+    flows(found, &mut tad, &ids);
+    let scenario = requests::add(trace, found, &mut tad, &ids);
+    Drawn { tad, scenario, left_out }
+}
+
+fn about(trace: &Trace) -> String {
+    let head = &trace.head;
+    let programs: BTreeSet<&str> =
+        trace.processes.values().map(|process| process.program.as_str()).collect();
+    let programs: Vec<&str> = programs.into_iter().collect();
+    format!("{} on {}, {:.0} s by {}.", programs.join(", "), head.host, head.seconds, head.mode)
+}
+
+/// Stages that are drawn.
+fn kept(trace: &Trace, found: &Architecture) -> BTreeSet<usize> {
+    let counted_ns = trace.head.counted_s * 1e9 * f64::from(trace.head.processors.max(1));
+    let linked: BTreeSet<usize> = found
+        .arrows
+        .iter()
+        .flat_map(|arrow| [arrow.from, arrow.to])
+        .filter_map(|end| match end {
+            End::Stage(stage) => Some(stage),
+            End::Clients => None,
+        })
+        .collect();
+    let works = |id: usize| {
+        let facts = &found.facts[id];
+        facts.cpu_ns as f64 > CPU_SHARE_MIN * counted_ns || facts.bios > 0
+    };
+    (0..found.stages.stages.len()).filter(|id| linked.contains(id) || works(*id)).collect()
+}
+
+fn machines(
+    trace: &Trace,
+    found: &Architecture,
+    kept: &BTreeSet<usize>,
+    tad: &mut Tad,
+    ids: &mut Ids,
+) {
+    let mut processes: BTreeSet<String> = BTreeSet::new();
+    for place in &found.stages.places {
+        let host = if place.host.is_empty() { "host".to_owned() } else { word(&place.host) };
+        let node = tad.nodes.iter().position(|node| node.name == host).unwrap_or_else(|| {
+            let title = if place.host.is_empty() { host.clone() } else { place.host.clone() };
+            tad.nodes.push(NodeKind { name: host.clone(), title, count: 1 });
+            tad.nodes.len() - 1
+        });
+        let base = word(&place.program);
+        let mut name = base.clone();
+        for number in 2.. {
+            if processes.insert(name.clone()) {
+                break;
+            }
+            name = format!("{base}-{number}");
+        }
+        tad.processes.push(Process { name, title: place.program.clone(), node });
+    }
+    for node in 0..tad.nodes.len() {
+        let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;
+        let uses = |of: &dyn Fn(usize) -> bool| kept.iter().filter(own).any(|id| of(*id));
+        let bytes_per_s = |sum: u64| (sum as f64 / trace.head.counted_s.max(1e-9)).max(1.0);
+        let io = uses(&|id| disk(found, id) > 0);
+        let io_rate = kept.iter().filter(own).map(|id| found.facts[*id].bio_bytes).sum();
+        let io_rate = bytes_per_s(io_rate).max(1e8);
+        let network = uses(&|id| found.facts[id].outside_bytes > 0);
+        ids.cpu.insert(node, tad.resources.len());
+        resource(tad, node, ResourceKind::Cpu, 1e9, trace.head.processors);
+        if io {
+            ids.io.insert(node, tad.resources.len());
+            resource(tad, node, ResourceKind::Io, io_rate, 1);
+        }
+        if network {
+            ids.network.insert(node, tad.resources.len());
+            resource(tad, node, ResourceKind::Network, 1.25e9, 1);
+        }
+    }
+}
+
+fn resource(tad: &mut Tad, node: usize, kind: ResourceKind, rate_per_s: f64, parallelism: u32) {
+    let name = match kind {
+        ResourceKind::Cpu => "cpu",
+        ResourceKind::Io => "io",
+        _ => "network",
+    };
+    let discipline = match kind {
+        ResourceKind::Cpu => Discipline::RoundRobin { quantum_ns: 3_000_000 },
+        _ => Discipline::Fifo,
+    };
+    tad.resources.push(Resource {
+        name: name.to_owned(),
+        title: kind.name().to_owned(),
+        kind,
+        node,
+        rate_per_s,
+        parallelism: parallelism.max(1),
+        discipline,
+        device: Device::Plain,
+    });
+}
+
+/// Sleeps of a stage for a device, and its requests to one.
+pub(crate) fn disk(found: &Architecture, stage: usize) -> u64 {
+    let at = Kind::ALL.iter().position(|kind| *kind == Kind::Device).unwrap_or(0);
+    let facts = &found.facts[stage];
+    facts.bios.max(if facts.bios > 0 { facts.sleeps[at] } else { 0 })
+}
+
+fn stages(found: &Architecture, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
+    for &id in kept {
+        let stage = &found.stages.stages[id];
+        let node = tad.processes[stage.place].node;
+        let queued = found.arrows.iter().any(|arrow| {
+            arrow.meaning == Meaning::Data
+                && arrow.to == End::Stage(id)
+                && matches!(arrow.by, By::Wake | By::Ready | By::Probe)
+        });
+        let on_demand = stage.on_demand || one_for_each_connection(found, id);
+        let mut uses = vec![Use { resource: ids.cpu[&node], may: false }];
+        let requests = visits(found, id);
+        let disk = disk(found, id);
+        if let (true, Some(&io)) = (disk > 0, ids.io.get(&node)) {
+            // Fewer accesses than requests: some requests need the disk, and some do not.
+            uses.push(Use { resource: io, may: requests > 0 && disk * 10 < requests * 9 });
+        }
+        if let (true, Some(&network)) = (found.facts[id].outside_bytes > 0, ids.network.get(&node))
+        {
+            uses.push(Use { resource: network, may: false });
+        }
+        ids.stage.insert(id, tad.stages.len());
+        tad.stages.push(model::Stage {
+            name: stage.name.clone(),
+            title: stage.title.clone(),
+            process: stage.place,
+            threads: if on_demand { Threads::OnDemand } else { Threads::Bounded(stage.most) },
+            threads_label: None,
+            queue: Queue {
+                explicit: queued && !on_demand,
+                pluggable: false,
+                ordered: false,
+                ordered_per_client: false,
+                policy: Policy::Fifo,
+            },
+            uses,
+            instances: 1,
+            asynchronous: false,
+            confidence: stage.sure,
+        });
+    }
+}
+
+/// Requests that came to a stage: a lower bound.
+pub(crate) fn visits(found: &Architecture, stage: usize) -> u64 {
+    let direct = found.requests.iter().find(|(at, _)| *at == stage).map_or(0, |(_, n)| *n);
+    let passed: u64 =
+        found.arrows.iter().filter(|arrow| arrow.feeds(stage)).map(|arrow| arrow.n).sum();
+    direct.max(passed)
+}
+
+/// Each thread reads the requests of one connection, and no queue is before it.
+fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
+    let connections = found.connections.get(&stage).copied().unwrap_or(0);
+    let threads = found.stages.stages[stage].most as usize;
+    let queue = found.arrows.iter().any(|arrow| {
+        arrow.meaning == Meaning::Data
+            && arrow.to == End::Stage(stage)
+            && matches!(arrow.by, By::Wake | By::Ready)
+    });
+    connections >= 2 && connections.abs_diff(threads) * 10 <= threads && !queue
+}
+
+fn locks(found: &Architecture, tad: &mut Tad, ids: &Ids) {
+    for lock in &found.locks {
+        let node = tad.processes[lock.place].node;
+        let resources = tad.resources.iter().filter(|resource| resource.node == node).count();
+        if resources >= RESOURCES_MAX {
+            continue;
+        }
+        let users: Vec<usize> =
+            lock.waits.keys().filter_map(|stage| ids.stage.get(stage).copied()).collect();
+        if users.is_empty() {
+            continue;
+        }
+        let base = word(&lock.name);
+        let mut name = base.clone();
+        let mut number = 2;
+        while tad.resource(node, &name).is_some() {
+            name = format!("{base}-{number}");
+            number += 1;
+        }
+        let resource = tad.resources.len();
+        tad.resources.push(Resource {
+            name,
+            title: lock.name.clone(),
+            kind: ResourceKind::Lock,
+            node,
+            rate_per_s: 1e9,
+            parallelism: lock.count.clamp(1, 1_000_000) as u32,
+            discipline: Discipline::Fifo,
+            device: Device::Plain,
+        });
+        for stage in users {
+            tad.stages[stage].uses.push(Use { resource, may: false });
+        }
+    }
+}
+
+fn flows(found: &Architecture, tad: &mut Tad, ids: &Ids) {
+    let end = |end: End| match end {
+        End::Clients => Some(model::End::Clients),
+        End::Stage(stage) => ids.stage.get(&stage).map(|stage| model::End::Stage(*stage)),
+    };
+    for arrow in &found.arrows {
+        let (Some(from), Some(to)) = (end(arrow.from), end(arrow.to)) else { continue };
+        let kind = match arrow.meaning {
+            Meaning::Data => FlowKind::Data,
+            Meaning::Blocking => FlowKind::Blocking,
+        };
+        let same =
+            tad.flows.iter_mut().find(|flow| (flow.from, flow.to, flow.kind) == (from, to, kind));
+        match same {
+            Some(flow) => flow.confidence = flow.confidence.max(arrow.sure),
+            None => tad.flows.push(Flow {
+                from,
+                to,
+                kind,
+                label: String::new(),
+                remote: false,
+                confidence: arrow.sure,
+            }),
+        }
+    }
+    for stage in 0..tad.stages.len() {
+        let to = model::End::Stage(stage);
+        let fed = tad.flows.iter().any(|flow| flow.kind == FlowKind::Data && flow.to == to);
+        if !fed {
+            tad.flows.push(Flow {
+                from: model::End::Clients,
+                to,
+                kind: FlowKind::Data,
+                label: String::new(),
+                remote: false,
+                confidence: Confidence::Guess,
+            });
+        }
+    }
+}

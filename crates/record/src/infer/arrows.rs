@@ -1,0 +1,394 @@
+//! Requests, answers, and who is blocked by whom.
+//!
+//! Breadth first from the stages at which requests come in: the first object by which a stage is
+//! woken is its queue, and what wakes it there feeds it. What wakes it on another object answers
+//! it: the stage is blocked until then. So is a stage that receives an answer by a socket.
+
+use super::sockets::Sockets;
+use super::stages::Stages;
+use super::waits::{Kind, Link, Links, Object};
+use crate::trace::Trace;
+use headworks_tad::model::Confidence;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// End of an arrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// Clients that are not recorded.
+    Clients,
+    /// A stage.
+    Stage(usize),
+}
+
+/// What an arrow means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Meaning {
+    /// Requests go from one to the other.
+    Data,
+    /// The first is blocked until the other answers.
+    Blocking,
+}
+
+/// An arrow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrow {
+    /// From.
+    pub from: End,
+    /// To.
+    pub to: End,
+    /// Meaning.
+    pub meaning: Meaning,
+    /// How it was seen.
+    pub by: By,
+    /// Number of events: a lower bound, as who is awake needs no wake-up.
+    pub n: u64,
+    /// Of the sleeper's wake-ups by others.
+    pub share: f64,
+    /// Time that the sleeper slept until then.
+    pub off_ns: u64,
+    /// How sure it is.
+    pub sure: Confidence,
+}
+
+/// What showed an arrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// Wake-ups on an object of the process.
+    Wake,
+    /// A pipe or an event descriptor.
+    Ready,
+    /// A socket.
+    Socket,
+    /// Creation of threads.
+    Birth,
+    /// Calls that a window of probes saw.
+    Probe,
+    /// Nothing: it stands for what was not seen.
+    Nothing,
+}
+
+impl Arrow {
+    /// It is how requests come to a stage.
+    pub fn feeds(&self, stage: usize) -> bool {
+        self.meaning == Meaning::Data && self.to == End::Stage(stage) && self.by != By::Nothing
+    }
+}
+
+/// Fewer events than this are noise.
+const EVENTS_MIN: u64 = 3;
+/// And a smaller part of a stage's wake-ups.
+pub const SHARE_MIN: f64 = 0.02;
+
+/// How a stage's queue is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Home {
+    Object(Kind, Object),
+    Socket,
+    Birth,
+}
+
+struct Search<'l> {
+    stages: &'l Stages,
+    links: Vec<&'l Link>,
+    /// Wake-ups of each stage by others.
+    woken: Vec<u64>,
+    home: Vec<BTreeSet<Home>>,
+    seen: Vec<bool>,
+    parent: Vec<Option<usize>>,
+    queue: VecDeque<usize>,
+    data: BTreeMap<(usize, usize, By), (u64, u64, bool)>,
+    blocking: BTreeMap<(usize, usize, By), (u64, u64, bool)>,
+    born: BTreeMap<(usize, usize), u64>,
+}
+
+/// Finds arrows.
+pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) -> Vec<Arrow> {
+    let count = stages.stages.len();
+    let between: Vec<&Link> = links
+        .all
+        .iter()
+        .filter(|link| matches!(link.kind, Kind::Handover | Kind::Ready) && link.waker.is_some())
+        .collect();
+    let mut woken = vec![0; count];
+    for link in links.all.iter().filter(|link| matters(link.kind)) {
+        woken[link.wakee] += link.n;
+    }
+    let mut search = Search {
+        stages,
+        links: between,
+        woken,
+        home: vec![BTreeSet::new(); count],
+        seen: vec![false; count],
+        parent: vec![None; count],
+        queue: VecDeque::new(),
+        data: BTreeMap::new(),
+        blocking: BTreeMap::new(),
+        born: births(trace, stages),
+    };
+    search.visit_roots(links, sockets);
+    search.rest(links, sockets);
+    let mut arrows = search.arrows();
+    for &(stage, n) in &sockets.requests {
+        arrows.push(from_clients(stages, stage, n));
+    }
+    for (&stage, &n) in &sockets.replies {
+        if n >= EVENTS_MIN {
+            let sure = judge(n, 1.0, true, &[stages.stages[stage].sure]);
+            arrows.push(Arrow {
+                from: End::Stage(stage),
+                to: End::Clients,
+                meaning: Meaning::Data,
+                by: By::Socket,
+                n,
+                share: 1.0,
+                off_ns: 0,
+                sure,
+            });
+        }
+    }
+    for (&(from, to), &n) in &sockets.passed {
+        if n >= EVENTS_MIN && from != to {
+            arrows.push(socket_arrow(stages, from, to, Meaning::Data, n));
+        }
+    }
+    for (&(waits, answers), &n) in &sockets.answers {
+        if n >= EVENTS_MIN && waits != answers {
+            arrows.push(socket_arrow(stages, waits, answers, Meaning::Blocking, n));
+        }
+    }
+    outside_wakes(stages, links, &mut arrows);
+    arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
+    arrows
+}
+
+fn matters(kind: Kind) -> bool {
+    matches!(kind, Kind::Handover | Kind::Ready | Kind::Socket | Kind::Signal)
+}
+
+/// Threads that a stage creates while it is recorded: one for each request or connection.
+fn births(trace: &Trace, stages: &Stages) -> BTreeMap<(usize, usize), u64> {
+    let mut born = BTreeMap::new();
+    let mut add = |creator: u32, unit: u32, n: u64| {
+        if let (Some(&from), Some(&to)) = (stages.of.get(&creator), stages.of.get(&unit))
+            && from != to
+            && stages.stages[to].on_demand
+        {
+            *born.entry((from, to)).or_default() += n;
+        }
+    };
+    for unit in trace.units.values().filter(|unit| unit.births > 0) {
+        add(unit.creator, unit.unit, unit.births);
+    }
+    born
+}
+
+fn from_clients(stages: &Stages, stage: usize, n: u64) -> Arrow {
+    Arrow {
+        from: End::Clients,
+        to: End::Stage(stage),
+        meaning: Meaning::Data,
+        by: By::Socket,
+        n,
+        share: 1.0,
+        off_ns: 0,
+        sure: judge(n, 1.0, true, &[stages.stages[stage].sure]),
+    }
+}
+
+fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n: u64) -> Arrow {
+    let ends = [stages.stages[from].sure, stages.stages[to].sure];
+    Arrow {
+        from: End::Stage(from),
+        to: End::Stage(to),
+        meaning,
+        by: By::Socket,
+        n,
+        share: 1.0,
+        off_ns: 0,
+        sure: judge(n, 1.0, true, &ends),
+    }
+}
+
+/// Where sockets cannot be seen, a process that is not recorded still wakes the stage that reads.
+fn outside_wakes(stages: &Stages, links: &Links, arrows: &mut Vec<Arrow>) {
+    for link in links.all.iter().filter(|link| link.outside && link.kind == Kind::Socket) {
+        let end = End::Stage(link.wakee);
+        let known = arrows
+            .iter()
+            .any(|arrow| arrow.by == By::Socket && (arrow.to == end || arrow.from == end));
+        if !known && link.n >= EVENTS_MIN {
+            let mut arrow = from_clients(stages, link.wakee, link.n);
+            arrow.sure = arrow.sure.min(Confidence::Likely);
+            arrow.off_ns = link.off_ns;
+            arrows.push(arrow);
+        }
+    }
+}
+
+/// How sure an arrow is: by its number, its part, what was seen, and its ends.
+fn judge(n: u64, share: f64, seen: bool, ends: &[Confidence]) -> Confidence {
+    let own = if n >= 30 && share >= 0.05 && seen {
+        Confidence::Certain
+    } else if n >= 10 {
+        Confidence::Likely
+    } else {
+        Confidence::Guess
+    };
+    ends.iter().fold(own, |least, end| least.min(*end))
+}
+
+impl Search<'_> {
+    fn visit_roots(&mut self, links: &Links, sockets: &Sockets) {
+        let from_outside = links
+            .all
+            .iter()
+            .filter(|link| link.outside && link.kind == Kind::Socket && link.n >= EVENTS_MIN)
+            .map(|link| link.wakee);
+        let roots: Vec<usize> =
+            sockets.requests.iter().map(|(stage, _)| *stage).chain(from_outside).collect();
+        // A stage that reads an answer of a server that is not recorded is no root.
+        let servers: BTreeSet<usize> = sockets.servers.keys().map(|(stage, _)| *stage).collect();
+        for root in roots {
+            let accepts = sockets.requests.iter().any(|(stage, _)| *stage == root);
+            if !self.seen[root] && (accepts || !servers.contains(&root)) {
+                self.home[root].insert(Home::Socket);
+                self.come_to(root, None);
+            }
+        }
+        for (&(from, to), &n) in &self.born.clone() {
+            self.home[to].insert(Home::Birth);
+            self.add_data(from, to, By::Birth, n, 0, true);
+        }
+        self.visit_all(sockets);
+    }
+
+    /// Stages that no request of a client reaches: those that act on their own first.
+    fn rest(&mut self, links: &Links, sockets: &Sockets) {
+        let mut alone: Vec<(u64, usize)> = (0..self.seen.len())
+            .map(|stage| {
+                let own = |link: &&Link| link.wakee == stage && !matters(link.kind);
+                let sleeps: u64 = links.all.iter().filter(own).map(|link| link.n).sum();
+                let share = self.woken[stage] * 1_000 / (self.woken[stage] + sleeps).max(1);
+                (share, stage)
+            })
+            .collect();
+        alone.sort_unstable();
+        for (_, stage) in alone {
+            if !self.seen[stage] {
+                self.come_to(stage, None);
+                self.visit_all(sockets);
+            }
+        }
+    }
+
+    fn come_to(&mut self, stage: usize, parent: Option<usize>) {
+        if !self.seen[stage] {
+            self.seen[stage] = true;
+            self.parent[stage] = parent;
+            self.queue.push_back(stage);
+        }
+    }
+
+    fn visit_all(&mut self, sockets: &Sockets) {
+        while let Some(stage) = self.queue.pop_front() {
+            self.visit(stage, sockets);
+        }
+    }
+
+    fn visit(&mut self, from: usize, sockets: &Sockets) {
+        let mut out: Vec<&Link> =
+            self.links.iter().copied().filter(|link| link.waker == Some(from)).collect();
+        // A queue is an object that lasts: those made for each request come last.
+        out.sort_by_key(|link| {
+            (
+                link.object == Object::Many,
+                !matches!(link.object, Object::Shared(_)),
+                std::cmp::Reverse(link.n),
+            )
+        });
+        for link in out {
+            let to = link.wakee;
+            let share = link.n as f64 / self.woken[to].max(1) as f64;
+            if to == from || link.n < EVENTS_MIN || share < SHARE_MIN {
+                continue;
+            }
+            self.follow(from, to, link);
+        }
+        for (a, b) in self.born.keys().copied().collect::<Vec<_>>() {
+            if a == from {
+                self.come_to(b, Some(a));
+            }
+        }
+        for (&(a, b), &n) in &sockets.passed {
+            if a == from && n >= EVENTS_MIN {
+                self.home[b].insert(Home::Socket);
+                self.come_to(b, Some(a));
+            }
+        }
+    }
+
+    fn follow(&mut self, from: usize, to: usize, link: &Link) {
+        let home = Home::Object(link.kind, link.object);
+        let by = if link.kind == Kind::Ready { By::Ready } else { By::Wake };
+        let first = !self.seen[to] && self.home[to].is_empty();
+        if first && link.object != Object::Many {
+            self.home[to].insert(home);
+            self.come_to(to, Some(from));
+            self.add_data(from, to, by, link.n, link.off_ns, link.seen);
+        } else if self.home[to].contains(&home) && !self.descends(from, to) {
+            self.come_to(to, Some(from));
+            self.add_data(from, to, by, link.n, link.off_ns, link.seen);
+        } else {
+            let entry = self.blocking.entry((to, from, by)).or_default();
+            entry.0 += link.n;
+            entry.1 += link.off_ns;
+            entry.2 |= link.seen;
+        }
+    }
+
+    fn add_data(&mut self, from: usize, to: usize, by: By, n: u64, off_ns: u64, seen: bool) {
+        let entry = self.data.entry((from, to, by)).or_default();
+        entry.0 += n;
+        entry.1 += off_ns;
+        entry.2 |= seen;
+    }
+
+    /// Whether requests came to `stage` by way of `from`.
+    fn descends(&self, stage: usize, from: usize) -> bool {
+        let mut at = stage;
+        for _ in 0..self.parent.len() {
+            match self.parent[at] {
+                Some(parent) if parent == from => return true,
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn arrows(&self) -> Vec<Arrow> {
+        let kinds = [(&self.data, Meaning::Data), (&self.blocking, Meaning::Blocking)];
+        let mut arrows = Vec::new();
+        for (of, meaning) in kinds {
+            for (&(from, to, by), &(n, off_ns, seen)) in of {
+                let sleeper = if meaning == Meaning::Data { to } else { from };
+                let share = match by {
+                    By::Birth => 1.0,
+                    _ => n as f64 / self.woken[sleeper].max(1) as f64,
+                };
+                let ends = [self.stages.stages[from].sure, self.stages.stages[to].sure];
+                arrows.push(Arrow {
+                    from: End::Stage(from),
+                    to: End::Stage(to),
+                    meaning,
+                    by,
+                    n,
+                    share,
+                    off_ns,
+                    sure: judge(n, share, seen, &ends),
+                });
+            }
+        }
+        arrows
+    }
+}

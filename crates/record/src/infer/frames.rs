@@ -1,0 +1,195 @@
+//! Which functions are of an application, and what a sleep is for by the functions around it.
+
+/// Runtimes' functions at the beginning of threads. They are the same for all stages.
+const BEGINNINGS: [&str; 35] = [
+    "_start",
+    "__libc_start",
+    "start_thread",
+    "clone",
+    "__clone",
+    "execute_native_thread_routine",
+    "std::thread::",
+    "void std::__invoke",
+    "std::__invoke",
+    "std::invoke",
+    "std::sys::",
+    "std::sys_common::",
+    "std::panic",
+    "std::rt::",
+    "core::ops::function",
+    "alloc::boxed",
+    "<alloc::",
+    "<std::",
+    "<core::",
+    "<() as std::",
+    "__rust_try",
+    "thread_native_entry",
+    "Thread::call_run",
+    "JavaThread::",
+    "JavaCalls::",
+    "thread_entry",
+    "Interpreter",
+    "call_stub",
+    "StubRoutines",
+    "java.lang.Thread.run",
+    "java.util.concurrent.ThreadPoolExecutor",
+    "void java.lang.Thread.run",
+    "void java.util.concurrent.ThreadPoolExecutor",
+    "?",
+    "[unknown]",
+];
+
+/// Files whose functions are not of the application.
+const LIBRARIES: [&str; 5] = ["libc.so", "libstdc++", "ld-linux", "libpthread", "libjvm.so!"];
+
+/// Whether a function belongs to a runtime or a library.
+pub fn is_generic(function: &str) -> bool {
+    BEGINNINGS.iter().any(|known| function.starts_with(known))
+        || LIBRARIES.iter().any(|known| function.starts_with(known))
+}
+
+/// What a thread waits for, by the functions it is in, the innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// A condition, a semaphore or a park: something handed over, or an answer.
+    Condition,
+    /// A lock.
+    Lock,
+    /// A time.
+    Time,
+}
+
+/// Functions that take a lock.
+const LOCKS: [&str; 20] = [
+    "pthread_mutex_lock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "pthread_rwlock_",
+    "pthread_spin_lock",
+    "__lll_lock_wait",
+    "mutex::futex::Mutex::lock",
+    "rwlock::futex::RwLock::",
+    "parking_lot::raw_mutex::RawMutex::lock",
+    "parking_lot::raw_rwlock",
+    "ObjectMonitor::enter",
+    "ObjectSynchronizer::enter",
+    "LWLockAcquire",
+    "ProcSleep",
+    "AbstractQueuedSynchronizer.acquire",
+    "ReentrantLock.lock",
+    "ReentrantReadWriteLock",
+    "ssux_lock",
+    "rw_lock::",
+    "srw_lock",
+];
+/// Functions that wait for something.
+const CONDITIONS: [&str; 15] = [
+    "pthread_cond_",
+    "sem_wait",
+    "sem_timedwait",
+    "sem_clockwait",
+    "condvar::futex::Condvar",
+    "condition_variable",
+    "std::thread::park",
+    "Condition.await",
+    "ConditionObject.await",
+    "BlockingQueue.take",
+    "BlockingQueue.poll",
+    "Parker::park",
+    "ObjectMonitor::wait",
+    "__atomic_futex_unsigned",
+    "_M_load_and_test",
+];
+const TIMES: [&str; 5] =
+    ["JavaThread::sleep", "nanosleep", "usleep", "std::thread::sleep", "Thread.sleep"];
+/// Frames that decide. What is further out is the application's purpose, not the wait.
+const DEPTH: usize = 14;
+
+/// See [`Site`].
+pub fn site(frames: &[String]) -> Option<Site> {
+    let has = |frame: &str, known: &[&str]| known.iter().any(|word| frame.contains(word));
+    let mut found = None;
+    for frame in frames.iter().take(DEPTH) {
+        if has(frame, &LOCKS) {
+            // A lock's own queue is built on a park or a semaphore.
+            return Some(Site::Lock);
+        }
+        if found.is_none() && has(frame, &TIMES) {
+            found = Some(Site::Time);
+        }
+        if found.is_none() && has(frame, &CONDITIONS) {
+            found = Some(Site::Condition);
+            // What waits for a plain condition looks for no lock further out, except where a
+            // lock is built on it.
+            if !frame.contains("park") && !frame.contains("sem_") {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// Functions between the application and the wait.
+const PLUMBING: [&str; 16] = [
+    "PlatformEvent",
+    "Unsafe",
+    "LockSupport",
+    "java.util.concurrent",
+    "std::mutex",
+    "futex",
+    "syscall",
+    "PGSemaphore",
+    "LWLock",
+    "LockAcquire",
+    "WaitEventSetWait",
+    "WaitLatch",
+    "epoll_wait",
+    "Parker",
+    "ObjectMonitor",
+    "ObjectLocker",
+];
+
+/// The application's function that waits: the first that is neither of a library nor of a lock.
+pub fn waiting(frames: &[String]) -> Option<&str> {
+    let plumbing = |frame: &str| {
+        is_generic(frame)
+            || LOCKS.iter().chain(&CONDITIONS).chain(&PLUMBING).any(|word| frame.contains(word))
+    };
+    // Who calls the kernel without the C library is the lock itself.
+    let raw = frames.first().is_some_and(|frame| frame == "syscall");
+    let own: Vec<&str> = frames
+        .iter()
+        .skip(if raw { 2 } else { 0 })
+        .map(String::as_str)
+        .filter(|frame| !plumbing(frame))
+        .collect();
+    let near = own.iter().take(4).find(|frame| !frame.contains('!'));
+    near.or(own.first()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn locks_and_conditions_are_told_apart() {
+        let lock = frames(&["libc.so.6!89f20", "pthread_mutex_lock", "work", "stage"]);
+        assert_eq!(site(&lock), Some(Site::Lock));
+        assert_eq!(waiting(&lock), Some("work"));
+        let condition = frames(&["libc.so.6!8a0", "pthread_cond_wait", "pop", "stage"]);
+        assert_eq!(site(&condition), Some(Site::Condition));
+        let postgres = frames(&["libc.so.6!8a0", "sem_wait", "PGSemaphoreLock", "LWLockAcquire"]);
+        assert_eq!(site(&postgres), Some(Site::Lock));
+        assert_eq!(site(&frames(&["libc.so.6!1", "main"])), None);
+    }
+
+    #[test]
+    fn runtimes_are_not_the_application() {
+        assert!(is_generic("start_thread") && is_generic("libc.so.6!27110"));
+        assert!(!is_generic("handle_one_connection") && !is_generic("main"));
+    }
+}

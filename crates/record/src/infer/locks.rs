@@ -1,0 +1,110 @@
+//! Locks, which no annotation declared: futexes on which threads waited for one another.
+
+use super::arrows::SHARE_MIN;
+use super::stages::Stages;
+use super::waits::{Kind, Links, NEAR, Sites, handovers};
+use crate::trace::{MANY, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lock {
+    /// Name: the functions that wait for it.
+    pub name: String,
+    /// Index of its box.
+    pub place: usize,
+    /// Address; 0 if it stands for many.
+    pub address: u64,
+    /// Stages that waited, with the number and time of their waits.
+    pub waits: BTreeMap<usize, (u64, u64)>,
+    /// Longest wait.
+    pub max_ns: u64,
+    /// Number of locks that were put together, as the same functions wait for them.
+    pub count: usize,
+}
+
+impl Lock {
+    /// Time of all waits.
+    pub fn off_ns(&self) -> u64 {
+        self.waits.values().map(|(_, ns)| ns).sum()
+    }
+
+    /// Number of all waits.
+    pub fn n(&self) -> u64 {
+        self.waits.values().map(|(n, _)| n).sum()
+    }
+}
+
+/// Locks of which no stack with a function's name was seen.
+const UNNAMED: &str = "unnamed locks";
+/// Fewer waits are chance.
+const WAITS_MIN: u64 = 10;
+
+/// Rare waits matter if they take this part of one thread's time.
+const TIME_MIN: f64 = 0.005;
+
+/// Finds locks, the one with the longest waits first.
+pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec<Lock> {
+    let queues: BTreeSet<(u32, u64)> = handovers(trace)
+        .filter(|wait| wait.object > MANY)
+        .map(|wait| (trace.pid_of(wait.wakee), wait.object))
+        .collect();
+    let mut sleeps = vec![0u64; stages.stages.len()];
+    for link in &links.all {
+        sleeps[link.wakee] += link.n;
+    }
+    let mut by_name: BTreeMap<(usize, String), Lock> = BTreeMap::new();
+    let mut addresses: BTreeMap<(usize, String), BTreeSet<u64>> = BTreeMap::new();
+    for link in links.all.iter().filter(|link| link.kind == Kind::Lock) {
+        let stage = &stages.stages[link.wakee];
+        let pids: BTreeSet<u32> = stage.units.iter().map(|unit| trace.pid_of(*unit)).collect();
+        // A mutex beside a queue's condition is the queue's own.
+        let near = link.address.saturating_sub(NEAR)..link.address.saturating_add(NEAR);
+        let own = link.mutex
+            && pids.iter().any(|&pid| {
+                queues.range((pid, near.start)..(pid, near.end)).any(|(_, at)| *at != link.address)
+            });
+        if own && link.address > MANY {
+            continue;
+        }
+        let mut functions = sites.functions(&pids, link.address);
+        if functions.is_empty() {
+            functions.push((UNNAMED.to_owned(), 1.0));
+        }
+        // A semaphore of a thread's own serves locks of several kinds: its stacks tell in which
+        // parts.
+        for (function, part) in functions {
+            let named = function != "?" && function != UNNAMED;
+            let name = if named { super::names::short(&function) } else { UNNAMED.to_owned() };
+            let key = (stage.place, name);
+            addresses.entry(key.clone()).or_default().insert(link.address);
+            let lock = by_name.entry(key).or_insert_with_key(|(place, name)| Lock {
+                name: name.clone(),
+                place: *place,
+                address: link.address,
+                waits: BTreeMap::new(),
+                max_ns: 0,
+                count: 0,
+            });
+            let waits = lock.waits.entry(link.wakee).or_default();
+            waits.0 += (link.n as f64 * part).round() as u64;
+            waits.1 += (link.off_ns as f64 * part) as u64;
+            lock.max_ns = lock.max_ns.max(link.max_ns);
+        }
+    }
+    let mut locks: Vec<Lock> = by_name
+        .into_iter()
+        .map(|(key, mut lock)| {
+            lock.count = addresses.get(&key).map_or(1, BTreeSet::len);
+            lock.waits.retain(|stage, (n, off_ns)| {
+                let often = *n as f64 >= SHARE_MIN * sleeps[*stage] as f64;
+                let long = *off_ns as f64 >= TIME_MIN * trace.head.counted_s * 1e9;
+                *n >= WAITS_MIN && (often || long)
+            });
+            lock
+        })
+        .filter(|lock| !lock.waits.is_empty())
+        .collect();
+    locks.sort_by_key(|lock| (std::cmp::Reverse(lock.off_ns()), lock.address));
+    locks
+}

@@ -1,0 +1,131 @@
+//! What passes between processes: requests from the side that connected, answers back.
+
+use super::stages::Stages;
+use crate::trace::{Socket, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Sockets {
+    /// Messages from a stage that connected to a stage that accepted.
+    pub passed: BTreeMap<(usize, usize), u64>,
+    /// Messages back: who receives them, and who sent.
+    pub answers: BTreeMap<(usize, usize), u64>,
+    /// Stages that receive from clients that are not recorded, with the messages.
+    pub requests: Vec<(usize, u64)>,
+    /// Stages that answer these clients.
+    pub replies: BTreeMap<usize, u64>,
+    /// Connections of clients by stage.
+    pub clients: BTreeMap<usize, usize>,
+    /// Stages that use a server that is not recorded: its port and messages.
+    pub servers: BTreeMap<(usize, String), u64>,
+    /// Bytes by stage: all, and those to and from what is not recorded.
+    pub bytes: Vec<(u64, u64)>,
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Way {
+    senders: BTreeMap<usize, u64>,
+    receivers: BTreeMap<usize, u64>,
+    turns: u64,
+    accepted: bool,
+}
+
+/// From transfers to links.
+pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
+    let listening = listening(trace, stages);
+    let mut found = Sockets { bytes: vec![(0, 0); stages.stages.len()], ..Sockets::default() };
+    let ends: BTreeSet<(&str, &str)> =
+        trace.sockets.iter().map(|each| (each.local.as_str(), each.remote.as_str())).collect();
+    // The key is the end at which the stage is: local, then remote.
+    let mut own: BTreeMap<(&str, &str), Way> = BTreeMap::new();
+    for socket in &trace.sockets {
+        let Some(&stage) = stages.of.get(&socket.unit) else { continue };
+        let peer = ends.contains(&(socket.remote.as_str(), socket.local.as_str()));
+        found.bytes[stage].0 += socket.bytes;
+        found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
+        let way = own.entry((&socket.local, &socket.remote)).or_default();
+        way.accepted = accepted(socket, stages.stages[stage].place, &listening);
+        way.turns += socket.turns;
+        let side = if socket.sends { &mut way.senders } else { &mut way.receivers };
+        *side.entry(stage).or_default() += socket.n;
+    }
+    for ((local, remote), way) in &own {
+        match own.get(&(*remote, *local)) {
+            Some(peer) if !way.accepted || peer.accepted => between(&mut found, way, peer),
+            Some(_) => {}
+            None if way.accepted => outside(&mut found, way),
+            None => {
+                let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
+                for (&stage, &n) in &way.senders {
+                    *found.servers.entry((stage, port.clone())).or_default() += n;
+                }
+            }
+        }
+    }
+    found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
+    found
+}
+
+/// Both ends are recorded; `way` is the end that connected.
+fn between(found: &mut Sockets, way: &Way, peer: &Way) {
+    let most = |of: &BTreeMap<usize, u64>| of.iter().max_by_key(|(_, n)| **n).map(|(s, _)| *s);
+    if let Some(receiver) = most(&peer.receivers) {
+        for (&sender, &n) in &way.senders {
+            *found.passed.entry((sender, receiver)).or_default() += n;
+        }
+    }
+    if let Some(sender) = most(&peer.senders) {
+        for (&receiver, &n) in &way.receivers {
+            *found.answers.entry((receiver, sender)).or_default() += n;
+        }
+    }
+}
+
+/// The other end is a client that is not recorded.
+fn outside(found: &mut Sockets, way: &Way) {
+    for (&stage, &n) in &way.receivers {
+        let all: u64 = way.receivers.values().sum();
+        // A message may be read in several calls: its turns are counted once.
+        let messages = (way.turns * n).checked_div(all).unwrap_or(0);
+        *found.clients.entry(stage).or_default() += 1;
+        match found.requests.iter_mut().find(|(known, _)| *known == stage) {
+            Some((_, sum)) => *sum += messages,
+            None => found.requests.push((stage, messages)),
+        }
+    }
+    for (&stage, &n) in &way.senders {
+        *found.replies.entry(stage).or_default() += n;
+    }
+}
+
+/// Boxes with the TCP ports on which they listen; port 0 stands for Unix sockets.
+fn listening(trace: &Trace, stages: &Stages) -> BTreeSet<(usize, u16)> {
+    let mut found = BTreeSet::new();
+    for (pid, process) in &trace.processes {
+        let Some(&place) = stages.place_of.get(pid) else { continue };
+        found.extend(process.listens.iter().map(|&port| (place, port)));
+        if process.listens_unix {
+            found.insert((place, 0));
+        }
+    }
+    found
+}
+
+/// Whether a socket was accepted (else its process connected).
+fn accepted(socket: &Socket, place: usize, listening: &BTreeSet<(usize, u16)>) -> bool {
+    let port = |end: &str| end.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    if socket.local.starts_with("unix:") {
+        return listening.contains(&(place, 0));
+    }
+    let (Some(local), Some(remote)) = (port(&socket.local), port(&socket.remote)) else {
+        return false;
+    };
+    if listening.contains(&(place, local)) {
+        return true;
+    }
+    // A server may have closed its listening socket. Then the lower port is the server's.
+    let known = listening.iter().any(|(_, port)| *port == remote);
+    !known && local < remote && local < 32768
+}

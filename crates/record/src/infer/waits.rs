@@ -1,0 +1,305 @@
+//! What each sleep was for.
+
+use super::frames::{self, Site, site};
+use super::stages::Stages;
+use crate::trace::{How, MANY, Trace, Wait};
+use std::collections::{BTreeMap, BTreeSet};
+
+const FUTEX: i16 = libc::SYS_futex as i16;
+/// `FUTEX_WAIT` with `FUTEX_PRIVATE_FLAG`: what glibc's mutexes wait with.
+const WAIT_PRIVATE: u16 = 128;
+/// A mutex this near to a queue's condition belongs to the queue.
+pub const NEAR: u64 = 128;
+
+/// Kind of a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Something was handed over, or an answer came.
+    Handover,
+    /// A pipe, an event descriptor or a socket inside the process became ready.
+    Ready,
+    /// A socket's other end, in another process.
+    Socket,
+    /// A lock.
+    Lock,
+    /// A signal.
+    Signal,
+    /// A thread was waited for to its end.
+    Join,
+    /// A device.
+    Device,
+    /// A time.
+    Timer,
+    /// Nothing that is known.
+    Idle,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 9] = [
+        Kind::Handover,
+        Kind::Ready,
+        Kind::Socket,
+        Kind::Lock,
+        Kind::Signal,
+        Kind::Join,
+        Kind::Device,
+        Kind::Timer,
+        Kind::Idle,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Handover => "handed over",
+            Kind::Ready => "made ready",
+            Kind::Socket => "socket",
+            Kind::Lock => "lock",
+            Kind::Signal => "signal",
+            Kind::Join => "end of a thread",
+            Kind::Device => "device",
+            Kind::Timer => "time",
+            Kind::Idle => "unknown",
+        }
+    }
+}
+
+/// An object of waits, as a stage sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object {
+    /// Several threads wait on it, or the only thread of a stage does.
+    Shared(u64),
+    /// Each thread has its own. In a Java virtual machine a park has another than a monitor.
+    Own(bool),
+    /// Made for each request.
+    Many,
+}
+
+/// Sleeps of one kind between two stages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Stage that ended the sleep, if it is known.
+    pub waker: Option<usize>,
+    /// A process that is not recorded ended it.
+    pub outside: bool,
+    /// Stage that slept.
+    pub wakee: usize,
+    /// Kind.
+    pub kind: Kind,
+    /// Object, as the sleeper sees it.
+    pub object: Object,
+    /// Address or descriptor.
+    pub address: u64,
+    /// Number of sleeps.
+    pub n: u64,
+    /// Time asleep.
+    pub off_ns: u64,
+    /// Longest sleep.
+    pub max_ns: u64,
+    /// The sleeper's functions are known.
+    pub seen: bool,
+    /// It sleeps as glibc's mutexes do.
+    pub mutex: bool,
+}
+
+/// All links.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// See [`Link`].
+    pub all: Vec<Link>,
+}
+
+/// Kinds and functions of the stacks of one wait.
+type Seen = Vec<(Site, String)>;
+
+/// Where threads sleep, by what they sleep on.
+#[derive(Debug, Default)]
+pub struct Sites {
+    exact: BTreeMap<(u32, u64, i16, u16), Seen>,
+    process: BTreeMap<(u32, u64), Seen>,
+    park: BTreeSet<(u32, u64)>,
+}
+
+impl Sites {
+    /// From the stacks.
+    pub fn of(trace: &Trace) -> Sites {
+        let mut sites = Sites::default();
+        for stack in &trace.stacks {
+            let Some(site) = site(&stack.frames) else { continue };
+            let waiting = frames::waiting(&stack.frames).unwrap_or("?").to_owned();
+            let key = (stack.unit, stack.object, stack.sleep, stack.op);
+            sites.exact.entry(key).or_default().push((site, waiting.clone()));
+            let key = (trace.pid_of(stack.unit), stack.object);
+            sites.process.entry(key).or_default().push((site, waiting));
+            if stack.frames.iter().take(6).any(|frame| frame.contains("Parker::park")) {
+                sites.park.insert((stack.unit, stack.object));
+            }
+        }
+        sites
+    }
+
+    /// What a wait is for, if a stack of it was seen.
+    fn site(&self, trace: &Trace, wait: &Wait) -> Option<Site> {
+        let exact = self.exact.get(&(wait.wakee, wait.object, wait.sleep, wait.op));
+        let process = || self.process.get(&(trace.pid_of(wait.wakee), wait.object));
+        let found = exact.or_else(|| (wait.object > MANY).then(process)?)?;
+        // A lock is believed only if it is what the object is mostly used for.
+        let locks = found.iter().filter(|(site, _)| *site == Site::Lock).count();
+        if locks * 2 > found.len() {
+            return Some(Site::Lock);
+        }
+        found.iter().map(|(site, _)| *site).find(|site| *site != Site::Lock)
+    }
+
+    /// The functions that wait for a lock on an object of these units, each with its part.
+    pub fn functions(&self, pids: &BTreeSet<u32>, object: u64) -> Vec<(String, f64)> {
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        let of = |pid: &u32| self.process.get(&(*pid, object)).into_iter().flatten();
+        let mutex = |site: &Site| *site == Site::Lock;
+        let all: Vec<&(Site, String)> = pids.iter().flat_map(of).collect();
+        let any = all.iter().any(|(site, _)| mutex(site));
+        for (_, function) in all.iter().filter(|(site, _)| mutex(site) || !any) {
+            *count.entry(function).or_default() += 1;
+        }
+        let sum: usize = count.values().sum();
+        let part = |n: usize| n as f64 / sum.max(1) as f64;
+        count.into_iter().map(|(name, n)| (name.to_owned(), part(n))).collect()
+    }
+}
+
+/// Waits that something handed over, or made ready, may have ended: before stages are known.
+pub fn handovers(trace: &Trace) -> impl Iterator<Item = &Wait> {
+    trace.waits.iter().filter(|wait| {
+        let mutex = wait.op & !256 == WAIT_PRIVATE;
+        match wait.how {
+            How::Futex => !mutex,
+            How::Ready => trace.units.contains_key(&wait.waker),
+            _ => false,
+        }
+    })
+}
+
+/// The kind of a wait.
+fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
+    match wait.how {
+        How::Futex => {
+            // glibc's mutexes: also inside pthread_cond_wait, whose functions are around them then.
+            let mutex = wait.sleep == FUTEX && wait.op == WAIT_PRIVATE;
+            match (mutex, wait.all, sites.site(trace, wait)) {
+                (true, false, _) => Kind::Lock,
+                // Inside pthread_cond_signal: no resource.
+                (true, true, _) => Kind::Idle,
+                (false, _, Some(Site::Lock)) => Kind::Lock,
+                (false, _, Some(Site::Time)) => Kind::Timer,
+                (false, ..) => Kind::Handover,
+            }
+        }
+        How::Ready if trace.pid_of(wait.waker) == trace.pid_of(wait.wakee) => Kind::Ready,
+        How::Ready => Kind::Socket,
+        How::Signal => match sites.site(trace, wait) {
+            Some(Site::Lock) => Kind::Lock,
+            _ => Kind::Signal,
+        },
+        How::Exit => Kind::Join,
+        How::Device => Kind::Device,
+        How::Timer => Kind::Timer,
+        How::None => match sites.site(trace, wait) {
+            Some(Site::Time) => Kind::Timer,
+            _ => Kind::Idle,
+        },
+    }
+}
+
+/// Links between stages.
+pub fn links(trace: &Trace, stages: &Stages, sites: &Sites) -> Links {
+    let shared = Sharing::of(trace, stages);
+    let mut all: BTreeMap<_, Link> = BTreeMap::new();
+    for wait in &trace.waits {
+        let Some(&wakee) = stages.of.get(&wait.wakee) else { continue };
+        let waker = stages.of.get(&wait.waker).copied();
+        let kind = kind(trace, sites, wait);
+        let park = sites.park.contains(&(wait.wakee, wait.object));
+        let object = shared.object(wakee, wait.object, park);
+        let exact = (wait.wakee, wait.object, wait.sleep, wait.op);
+        let seen = sites.exact.contains_key(&exact) || wait.how == How::Futex;
+        let outside = wait.waker == crate::trace::OUTSIDE;
+        let address = if kind == Kind::Lock { wait.object } else { 0 };
+        let link = all.entry((wakee, waker, kind, object, address, outside)).or_insert(Link {
+            waker,
+            outside,
+            wakee,
+            kind,
+            object,
+            address: wait.object,
+            n: 0,
+            off_ns: 0,
+            max_ns: 0,
+            seen: false,
+            mutex: wait.sleep == FUTEX && wait.op == WAIT_PRIVATE,
+        });
+        link.n += wait.n;
+        link.off_ns += wait.off_ns;
+        link.max_ns = link.max_ns.max(wait.max_ns);
+        link.seen |= seen;
+    }
+    Links { all: all.into_values().collect() }
+}
+
+/// Which objects several threads of a stage wait on.
+struct Sharing {
+    shared: BTreeSet<(usize, u64)>,
+    many: BTreeSet<(usize, u64)>,
+    single: BTreeSet<usize>,
+}
+
+impl Sharing {
+    fn of(trace: &Trace, stages: &Stages) -> Sharing {
+        let mut waiters: BTreeMap<(usize, u64), BTreeMap<u32, u64>> = BTreeMap::new();
+        for wait in handovers(trace) {
+            if let Some(&stage) = stages.of.get(&wait.wakee)
+                && wait.object > MANY
+            {
+                let of = waiters.entry((stage, wait.object)).or_default();
+                *of.entry(wait.wakee).or_default() += wait.n;
+            }
+        }
+        let mut all: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
+        for ((stage, _), units) in &waiters {
+            let sum = all.entry(*stage).or_default();
+            sum.0 += units.values().sum::<u64>();
+            sum.1 += 1;
+        }
+        let mut found =
+            Sharing { shared: BTreeSet::new(), many: BTreeSet::new(), single: BTreeSet::new() };
+        for (id, stage) in stages.stages.iter().enumerate() {
+            if stage.most <= 1 && !stage.on_demand {
+                found.single.insert(id);
+            }
+        }
+        for ((stage, object), units) in &waiters {
+            let n: u64 = units.values().sum();
+            let (sum, objects) = all[stage];
+            let threads = stages.stages[*stage].most.max(1) as usize;
+            let several = units.values().filter(|n| **n >= 3).count() > 1;
+            // A unit of many threads does not say which of them waited: each has a small part of
+            // the waits if each has its own object.
+            let common = units.len() == 1 && threads > 1 && n * threads as u64 > 2 * sum;
+            if objects > 4 * threads + 4 && n * 10 < sum {
+                found.many.insert((*stage, *object));
+            } else if several || common {
+                found.shared.insert((*stage, *object));
+            }
+        }
+        found
+    }
+
+    fn object(&self, stage: usize, object: u64, park: bool) -> Object {
+        if object == MANY || self.many.contains(&(stage, object)) {
+            Object::Many
+        } else if self.single.contains(&stage) || self.shared.contains(&(stage, object)) {
+            Object::Shared(object)
+        } else {
+            Object::Own(park)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a recording saw, what it could not see, and how sure it is.
+
+use crate::draw::{Drawn, NULL_SHARE};
+use crate::infer::Architecture;
+use crate::infer::arrows::{By, End, Meaning};
+use crate::infer::waits::Kind;
+use crate::trace::Trace;
+use serde::Serialize;
+
+/// See the module. Its JSON is for machines.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `ebpf` or `proc`.
+    pub mode: String,
+    /// Seconds.
+    pub seconds: f64,
+    /// Seconds in which events were counted.
+    pub counted_s: f64,
+    /// Fraction of the processors that the kernel's side took.
+    pub taken: f64,
+    /// Fraction that the recorder took.
+    pub own: f64,
+    /// Context switches a second, while events were counted.
+    pub switches_per_s: f64,
+    /// Stages.
+    pub stages: Vec<Stage>,
+    /// Arrows.
+    pub arrows: Vec<Arrow>,
+    /// Locks.
+    pub locks: Vec<Lock>,
+    /// Requests of clients, by stage.
+    pub requests: Vec<(String, u64)>,
+    /// What could not be seen.
+    pub unseen: Vec<String>,
+    /// Stages that were left out of the diagram, as they did nothing.
+    pub left_out: Vec<String>,
+    /// Part of the processor time that no stage explains, if that is much.
+    pub null_share: Option<f64>,
+}
+
+/// A stage.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Stage {
+    pub name: String,
+    pub title: String,
+    pub program: String,
+    pub threads: u32,
+    pub on_demand: bool,
+    pub basis: &'static str,
+    pub confidence: &'static str,
+    pub cpu_ms: f64,
+    pub bios: u64,
+    pub bio_bytes: u64,
+    pub file_bytes: u64,
+    pub socket_bytes: u64,
+    pub sleeps: Vec<(&'static str, u64, f64)>,
+}
+
+/// An arrow.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Arrow {
+    pub from: String,
+    pub to: String,
+    pub blocking: bool,
+    pub by: &'static str,
+    pub n: u64,
+    pub share: f64,
+    pub mean_us: f64,
+    pub confidence: &'static str,
+}
+
+/// A lock.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Lock {
+    pub name: String,
+    pub locks: usize,
+    pub stages: Vec<(String, u64, f64)>,
+    pub max_ms: f64,
+}
+
+/// Puts it together.
+pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
+    let name = |end: End| match end {
+        End::Clients => "clients".to_owned(),
+        End::Stage(stage) => found.stages.stages[stage].name.clone(),
+    };
+    let all_ns: u64 = found.facts.iter().map(|facts| facts.cpu_ns).sum();
+    let null_ns: u64 = null_time(found);
+    let null_share = null_ns as f64 / all_ns.max(1) as f64;
+    Report {
+        mode: trace.head.mode.clone(),
+        seconds: trace.head.seconds,
+        counted_s: trace.head.counted_s,
+        taken: trace.head.taken,
+        own: trace.head.own,
+        switches_per_s: trace.head.switches_per_s,
+        stages: (0..found.stages.stages.len()).map(|id| stage(found, id)).collect(),
+        arrows: found
+            .arrows
+            .iter()
+            .map(|arrow| Arrow {
+                from: name(arrow.from),
+                to: name(arrow.to),
+                blocking: arrow.meaning == Meaning::Blocking,
+                by: by(arrow.by),
+                n: arrow.n,
+                share: arrow.share,
+                mean_us: arrow.off_ns as f64 / 1e3 / arrow.n.max(1) as f64,
+                confidence: arrow.sure.name(),
+            })
+            .collect(),
+        locks: found
+            .locks
+            .iter()
+            .map(|lock| Lock {
+                name: lock.name.clone(),
+                locks: lock.count,
+                stages: lock
+                    .waits
+                    .iter()
+                    .map(|(stage, (n, ns))| {
+                        (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
+                    })
+                    .collect(),
+                max_ms: lock.max_ns as f64 / 1e6,
+            })
+            .collect(),
+        requests: found
+            .requests
+            .iter()
+            .map(|(stage, n)| (found.stages.stages[*stage].name.clone(), *n))
+            .collect(),
+        unseen: found.unseen.clone(),
+        left_out: drawn.left_out.clone(),
+        null_share: (null_share > NULL_SHARE).then_some(null_share),
+    }
+}
+
+fn null_time(found: &Architecture) -> u64 {
+    let stages = found.stages.stages.iter().zip(&found.facts);
+    stages.filter(|(stage, _)| stage.null).map(|(_, facts)| facts.cpu_ns).sum()
+}
+
+fn stage(found: &Architecture, id: usize) -> Stage {
+    let (stage, facts) = (&found.stages.stages[id], &found.facts[id]);
+    Stage {
+        name: stage.name.clone(),
+        title: stage.title.clone(),
+        program: found.stages.places[stage.place].program.clone(),
+        threads: stage.most,
+        on_demand: stage.on_demand,
+        basis: stage.basis.words(),
+        confidence: stage.sure.name(),
+        cpu_ms: facts.cpu_ns as f64 / 1e6,
+        bios: facts.bios,
+        bio_bytes: facts.bio_bytes,
+        file_bytes: facts.file_chars,
+        socket_bytes: facts.socket_bytes,
+        sleeps: Kind::ALL
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| facts.sleeps[*at] > 0)
+            .map(|(at, kind)| (kind.name(), facts.sleeps[at], facts.asleep_ns[at] as f64 / 1e6))
+            .collect(),
+    }
+}
+
+fn by(by: By) -> &'static str {
+    match by {
+        By::Wake => "wake-ups",
+        By::Ready => "pipe or event descriptor",
+        By::Socket => "socket",
+        By::Birth => "births of threads",
+        By::Probe => "probes",
+        By::Nothing => "nothing",
+    }
+}

@@ -1,0 +1,397 @@
+//! A recording: what was seen, as sums. One JSON object a line, each with its `kind`.
+//!
+//! It holds names of threads, functions and system calls, addresses of locks, ports and counts. It
+//! holds no statement, key or argument of a request. [`SCHEMA`] changes when a field's meaning does.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+
+/// First line of each file.
+pub const SCHEMA: &str = "headworks-recording/1";
+
+/// The unit of a thread that is not known, or of no thread.
+pub const UNKNOWN: u32 = 0;
+/// The unit of processes that are not recorded.
+pub const OUTSIDE: u32 = 1;
+/// The object that stands for many, each made for one request.
+pub const MANY: u64 = 1;
+
+/// Where, when and how it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Name of the machine.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// `ebpf` or `proc`.
+    pub mode: String,
+    /// Start, seconds since 1970.
+    pub started_s: u64,
+    /// Length of the recording.
+    pub seconds: f64,
+    /// Seconds of that in which events were counted.
+    pub counted_s: f64,
+    /// Processors of the machine.
+    pub processors: u32,
+    /// Fraction of the processors that recording may take.
+    pub budget: f64,
+    /// Fraction that the kernel's side took, from the kernel's own statistics.
+    pub taken: f64,
+    /// Fraction that this program took.
+    pub own: f64,
+    /// Context switches of the machine a second, while events were counted.
+    pub switches_per_s: f64,
+    /// What could not be seen, in words.
+    pub missing: Vec<String>,
+}
+
+/// An address space.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process number.
+    pub pid: u32,
+    /// Of its parent.
+    pub parent: u32,
+    /// Base name of its program.
+    pub program: String,
+    /// Name of its first thread.
+    pub name: String,
+    /// Title (first word of the command line, or all of a title that the process wrote).
+    pub title: String,
+    /// It runs a Java virtual machine.
+    pub java: bool,
+    /// TCP ports on which it listens.
+    pub listens: Vec<u16>,
+    /// It listens on a Unix socket.
+    #[serde(default)]
+    pub listens_unix: bool,
+}
+
+/// A thread that was seen alive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Thread number.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The unit under which its events are counted.
+    pub unit: u32,
+    /// The unit in which it was born, while the recorder watched.
+    #[serde(default)]
+    pub born: u32,
+    /// Names that it had.
+    pub names: Vec<String>,
+    /// Processor time, bytes read and written, and device reads and writes during the recording.
+    pub cpu_ns: u64,
+    /// Bytes that it read, from the page cache or not.
+    pub read_chars: u64,
+    /// Bytes that it wrote.
+    pub written_chars: u64,
+    /// Bytes that came from a device.
+    pub device_read: u64,
+    /// Bytes that it made dirty.
+    pub device_written: u64,
+}
+
+/// Threads whose events are counted together: one thread, or threads known to do the same.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Number.
+    pub unit: u32,
+    /// Process of the first of them.
+    pub pid: u32,
+    /// Time running, ready and asleep, in the counted time.
+    pub run_ns: u64,
+    /// See there.
+    pub queued_ns: u64,
+    /// See there.
+    pub asleep_ns: u64,
+    /// Sleeps, and switches that were none.
+    pub sleeps: u64,
+    /// See there.
+    pub preempted: u64,
+    /// Threads that were born into it and that ended.
+    pub births: u64,
+    /// See there.
+    pub deaths: u64,
+    /// Most threads at one time.
+    pub alive_max: u32,
+    /// Processor time of threads that ended.
+    pub dead_cpu_ns: u64,
+    /// Requests to block devices in its threads' own context: reads, their bytes, writes.
+    pub bios: [u64; 4],
+    /// Pages read into the page cache.
+    pub cache_misses: u64,
+    /// The unit whose threads create these.
+    pub creator: u32,
+    /// Function that its threads begin with.
+    pub start: Option<String>,
+    /// What the start function was given: a type, if that is known.
+    pub argument: Option<String>,
+    /// Name of a thread of it that ended.
+    pub name: String,
+}
+
+/// How a sleep ended.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// A timeout, or an event that is not known.
+    #[default]
+    None,
+    /// A wake-up of the same futex.
+    Futex,
+    /// A write that made a descriptor ready.
+    Ready,
+    /// A signal.
+    Signal,
+    /// The end of a thread.
+    Exit,
+    /// A device.
+    Device,
+    /// A sleep that the thread asked for.
+    Timer,
+}
+
+/// Sleeps of one kind, and who ended them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Unit that ended the sleep; [`UNKNOWN`] if nothing that is known did.
+    pub waker: u32,
+    /// Unit that slept.
+    pub wakee: u32,
+    /// What it slept on: a futex's address, a descriptor, [`MANY`] or 0.
+    pub object: u64,
+    /// System call of the sleeper.
+    pub sleep: i16,
+    /// Operation of its futex.
+    pub op: u16,
+    /// System call of the waker, or -1.
+    pub wake: i16,
+    /// How it ended.
+    pub how: How,
+    /// The waker woke all that wait.
+    pub all: bool,
+    /// Number.
+    pub n: u64,
+    /// From falling asleep to running.
+    pub off_ns: u64,
+    /// Part of that in which the thread was ready.
+    pub queued_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+    /// By powers of two of microseconds.
+    pub histogram: Vec<u32>,
+}
+
+/// Calls that a thread was in when it fell asleep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stack {
+    /// Thread.
+    pub tid: u32,
+    /// Its unit at that time.
+    pub unit: u32,
+    /// As in [`Wait`].
+    pub object: u64,
+    /// As in [`Wait`].
+    pub sleep: i16,
+    /// As in [`Wait`].
+    pub op: u16,
+    /// The frames go down to the thread's beginning.
+    pub whole: bool,
+    /// Functions, the innermost first.
+    pub frames: Vec<String>,
+    /// How often this was seen.
+    pub n: u64,
+}
+
+/// What a unit sent or received on one connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Socket {
+    /// Unit.
+    pub unit: u32,
+    /// It sent (else it received).
+    pub sends: bool,
+    /// Own and other end: `127.0.0.1:3306`, or the number of a Unix socket.
+    pub local: String,
+    /// See there.
+    pub remote: String,
+    /// Calls.
+    pub n: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Receives that followed a send, or were the first: messages that were answered.
+    pub turns: u64,
+}
+
+/// Calls of a lock's or condition's function, from a short window of probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Unit.
+    pub unit: u32,
+    /// Function.
+    pub function: String,
+    /// Address that it was given.
+    pub object: u64,
+    /// Calls.
+    pub n: u64,
+}
+
+/// Events that were lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// What of.
+    pub what: String,
+    /// How many.
+    pub n: u64,
+}
+
+/// A line of the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each is its type")]
+pub enum Record {
+    Head(Head),
+    Process(Process),
+    Thread(Thread),
+    Unit(Unit),
+    Wait(Wait),
+    Stack(Stack),
+    Socket(Socket),
+    Call(Call),
+    Loss(Loss),
+}
+
+/// A recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// How it was made.
+    pub head: Head,
+    /// Address spaces, by number.
+    pub processes: BTreeMap<u32, Process>,
+    /// Threads, by number.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Units, by number.
+    pub units: BTreeMap<u32, Unit>,
+    /// Sleeps.
+    pub waits: Vec<Wait>,
+    /// Stacks.
+    pub stacks: Vec<Stack>,
+    /// Transfers.
+    pub sockets: Vec<Socket>,
+    /// Calls of locks.
+    pub calls: Vec<Call>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+}
+
+/// Why a file is not a recording.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A line is wrong.
+    #[error("line {line}: {why}")]
+    Line {
+        /// From one.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// It was made by another version.
+    #[error("its first line says `{found}`, and this version reads `{SCHEMA}`")]
+    Schema {
+        /// What it says.
+        found: String,
+    },
+    /// It would be larger than allowed.
+    #[error("it would take more than {limit} bytes: record for a shorter time, or raise --limit")]
+    Large {
+        /// Bytes.
+        limit: u64,
+    },
+}
+
+impl Trace {
+    /// Writes it as lines, at most `limit` bytes of them.
+    pub fn write(&self, out: &mut impl Write, limit: u64) -> Result<(), TraceError> {
+        let mut left = limit;
+        for record in self.records() {
+            let mut line = serde_json::to_vec(&record).map_err(std::io::Error::other)?;
+            line.push(b'\n');
+            let Some(rest) = left.checked_sub(line.len() as u64) else {
+                return Err(TraceError::Large { limit });
+            };
+            left = rest;
+            out.write_all(&line)?;
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        std::iter::once(Record::Head(self.head.clone()))
+            .chain(self.processes.values().cloned().map(Record::Process))
+            .chain(self.threads.values().cloned().map(Record::Thread))
+            .chain(self.units.values().cloned().map(Record::Unit))
+            .chain(self.waits.iter().cloned().map(Record::Wait))
+            .chain(self.stacks.iter().cloned().map(Record::Stack))
+            .chain(self.sockets.iter().cloned().map(Record::Socket))
+            .chain(self.calls.iter().cloned().map(Record::Call))
+            .chain(self.losses.iter().cloned().map(Record::Loss))
+    }
+
+    /// Reads lines. A file that was cut in its last line is read up to there.
+    pub fn read(input: impl BufRead) -> Result<Trace, TraceError> {
+        let mut trace = Trace::default();
+        let mut lines = input.lines().enumerate().peekable();
+        while let Some((at, line)) = lines.next() {
+            let line = line?;
+            let record: Record = match serde_json::from_str(&line) {
+                Ok(record) => record,
+                Err(_) if at > 0 && lines.peek().is_none() => break,
+                Err(error) => {
+                    return Err(TraceError::Line { line: at + 1, why: error.to_string() });
+                }
+            };
+            match record {
+                Record::Head(head) if head.schema == SCHEMA => trace.head = head,
+                Record::Head(head) => return Err(TraceError::Schema { found: head.schema }),
+                _ if at == 0 => {
+                    return Err(TraceError::Line {
+                        line: 1,
+                        why: "a recording begins with its head".to_owned(),
+                    });
+                }
+                Record::Process(process) => {
+                    trace.processes.insert(process.pid, process);
+                }
+                Record::Thread(thread) => {
+                    trace.threads.insert(thread.tid, thread);
+                }
+                Record::Unit(unit) => {
+                    trace.units.insert(unit.unit, unit);
+                }
+                Record::Wait(wait) => trace.waits.push(wait),
+                Record::Stack(stack) => trace.stacks.push(stack),
+                Record::Socket(socket) => trace.sockets.push(socket),
+                Record::Call(call) => trace.calls.push(call),
+                Record::Loss(loss) => trace.losses.push(loss),
+            }
+        }
+        if trace.head.schema.is_empty() {
+            return Err(TraceError::Line { line: 1, why: "the file is empty".to_owned() });
+        }
+        Ok(trace)
+    }
+
+    /// The process of a unit.
+    pub fn pid_of(&self, unit: u32) -> u32 {
+        self.units.get(&unit).map_or(0, |unit| unit.pid)
+    }
+}

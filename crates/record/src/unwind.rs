@@ -1,0 +1,92 @@
+//! Copied stacks become lists of functions.
+//!
+//! Programs are built without frame pointers, so the tables that compilers leave for exceptions
+//! (`.eh_frame`) say where each caller's frame is. Nothing of the process is stopped or changed.
+
+mod modules;
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{FrameAddress, Unwinder};
+use modules::{Bytes, Modules};
+
+/// More frames are not followed.
+const FRAMES_MAX: usize = 128;
+
+/// Functions of a stack, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Names, or `file!offset` where there is none.
+    pub names: Vec<String>,
+    /// They go down to the thread's or the program's beginning.
+    pub whole: bool,
+}
+
+/// One process's modules, and what is needed to unwind its stacks.
+pub struct Unwind {
+    modules: Modules,
+    unwinder: UnwinderX86_64<Bytes>,
+    cache: CacheX86_64,
+}
+
+impl Unwind {
+    /// Reads what a process has mapped. To be called again when it maps more.
+    pub fn of(pid: u32) -> Unwind {
+        let mut unwinder = UnwinderX86_64::new();
+        let modules = Modules::of(pid, &mut unwinder);
+        Unwind { modules, unwinder, cache: CacheX86_64::new() }
+    }
+
+    /// Symbols of code that a JVM compiled: `address size name` a line, in hexadecimal.
+    pub fn add_compiled(&mut self, map: &str) {
+        self.modules.add_compiled(map);
+    }
+
+    /// Whether an address lies in a file that is known.
+    pub fn knows(&self, address: u64) -> bool {
+        self.modules.knows(address)
+    }
+
+    /// The function at an address.
+    pub fn name(&self, address: u64) -> Option<String> {
+        self.modules.name(address)
+    }
+
+    /// The name of the data at an address.
+    pub fn datum(&self, address: u64) -> Option<String> {
+        self.modules.datum(address)
+    }
+
+    /// The functions of a stack.
+    pub fn frames(&mut self, ip: u64, sp: u64, bp: u64, stack: &[u8]) -> Frames {
+        let mut read = |address: u64| {
+            let at = address.checked_sub(sp).ok_or(())? as usize;
+            let bytes = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+            Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| ())?))
+        };
+        let registers = UnwindRegsX86_64::new(ip, sp, bp);
+        let mut frames = self.unwinder.iter_frames(ip, registers, &mut self.cache, &mut read);
+        let mut found = Frames::default();
+        let mut addresses = Vec::new();
+        loop {
+            match frames.next() {
+                Ok(Some(frame)) if addresses.len() < FRAMES_MAX => addresses.push(frame),
+                Ok(None) => {
+                    found.whole = true;
+                    break;
+                }
+                _ => break,
+            }
+        }
+        found.names = addresses.iter().map(|frame| self.frame(*frame)).collect();
+        // A frame pointer of zero looks like a proper end. A thread begins in a known file.
+        found.whole &= addresses
+            .last()
+            .is_some_and(|frame| self.knows(frame.address_for_lookup()) && addresses.len() > 1);
+        found
+    }
+
+    fn frame(&self, frame: FrameAddress) -> String {
+        let address = frame.address_for_lookup();
+        self.name(address).unwrap_or_else(|| "?".to_owned())
+    }
+}

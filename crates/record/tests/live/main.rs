@@ -1,0 +1,5 @@
+//! The recorder on real programs. It takes the right to load eBPF: without, the tests skip.
+
+mod object;
+mod random;
+mod server;

@@ -1,0 +1,55 @@
+//! Recordings of real servers. Each is what `headworks tad record --raw` wrote, and the stages and
+//! arrows that the server is known to have.
+
+use headworks_record::draw;
+use headworks_record::hints::Hints;
+use headworks_record::infer::arrows::{End, Meaning};
+use headworks_record::infer::{Architecture, infer};
+use headworks_record::trace::Trace;
+use headworks_tad::file::{read_scenario, read_tad, write_scenario, write_tad};
+use headworks_tad::{check, sim};
+use std::path::Path;
+
+fn kept(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(name);
+    let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    Trace::read(std::io::BufReader::new(file)).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+fn has(found: &Architecture, from: &str, to: &str, meaning: Meaning) -> bool {
+    let named = |end: End, name: &str| match end {
+        End::Clients => name == "clients",
+        End::Stage(stage) => found.stages.stages[stage].name.starts_with(name),
+    };
+    found
+        .arrows
+        .iter()
+        .any(|arrow| arrow.meaning == meaning && named(arrow.from, from) && named(arrow.to, to))
+}
+
+/// The file can be read again, is the same, and runs in the simulator.
+fn round_trip(trace: &Trace, found: &Architecture) {
+    let drawn = draw::draw(trace, found, "kept");
+    let read = read_tad("kept", &write_tad(&drawn.tad)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read.value, drawn.tad);
+    let _ = check::report(&read.value);
+    let scenario = drawn.scenario.expect("a load");
+    let text = write_scenario(&scenario, &drawn.tad);
+    let scenario = read_scenario("kept", &text, &read.value).unwrap_or_else(|e| panic!("{e}"));
+    let outcome = sim::run(&read.value, &scenario.value, 1, &mut |_| {}).expect("a run");
+    assert!(outcome.throughput("C1") > 0.0);
+}
+
+#[test]
+fn mariadb_has_a_thread_for_each_connection() {
+    let trace = kept("mariadb.ndjson");
+    let found = infer(&trace, &Hints::default());
+    let entry = found.requests.first().expect("requests").0;
+    let stage = &found.stages.stages[entry];
+    assert_eq!(stage.threads.len(), 16, "{stage:?}");
+    let name = stage.name.clone();
+    assert!(has(&found, "clients", &name, Meaning::Data));
+    let pools = found.stages.stages.iter().filter(|stage| stage.title.contains("tpool"));
+    assert_eq!(pools.count(), 1, "one pool of workers");
+    round_trip(&trace, &found);
+}

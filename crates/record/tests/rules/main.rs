@@ -1,0 +1,5 @@
+//! The rules, on recordings: made ones, and real ones that were kept.
+
+mod kept;
+mod made;
+mod traces;
