@@ -396,8 +396,7 @@ pub trait Scheduler: Send {
     /// client went on soon after the call.
     fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}
 
-    /// How urgent calls on this file are, if they are known to be, because of such guesses; none if that
-    /// is not known.
+    /// How urgent calls on this file are because of such guesses; none if they tell nothing.
     fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
         None
     }

@@ -14,8 +14,8 @@
 //! that cache hits never do. Writes and calls that cause them wait at the system call. Writes at
 //! the block level go at once.
 //!
-//! * **Depth.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run at
-//!   a time.
+//! * **Depth.** At most [`Settings::depth`] reads, `fsync`s, direct writes and metadata calls run
+//!   at a time.
 //! * **Dirty time.** Buffered writes run while less than [`Settings::dirty_max`] of device time is
 //!   dirty. Beyond, the writer with the least pass first writes some pieces of its file back, as a
 //!   writer does that the kernel throttles.

@@ -6,7 +6,8 @@
 //! * *batch*: pieces that are ordered at a time, while other accounts commit.
 //! * *in flight*: of a piece: it was ordered, and its thread has not said that it is written.
 //! * *backlog*: pieces that the device has taken, and may not have written.
-//! * *target* of a commit: its deadline, but no more than [`HEADROOM`] of what it takes undisturbed.
+//! * *target* of a commit: its deadline, but no more than [`HEADROOM`] of what it takes
+//!   undisturbed.
 //!
 //! # The primitive
 //! Tasks wait here until their pieces are written back ([`Pacer::wait_for_writeback`]), or until
@@ -29,9 +30,9 @@
 //!   flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
 //! * **Benefit.** If commits gain nothing by what is held, it is let go ([`benefit`]). What a file
 //!   may have dirty stays bounded: the kernel's flusher would write it later.
-//! * **Order.** The task whose deadline is first goes first. Beyond its deadline, its batches double
-//!   with each further period. Few pieces go before many, and direct writes and all others have
-//!   batches in turn.
+//! * **Order.** The task whose deadline is first goes first. Beyond its deadline, its batches
+//!   double with each further period. Few pieces go before many, and direct writes and all others
+//!   have batches in turn.
 //!
 //! # Invariants
 //! Every task is admitted: when nothing of it is left, or after [`OVERDUE_MAX`] further periods of

@@ -20,8 +20,8 @@
 //!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
 //!   file back, as a writer does that the kernel throttles. While critical I/O is active, and for
 //!   [`DESERTED`] after, a file has [`pacer::Settings::pieces_max`] dirty pieces at most.
-//! * **`fsync`s** write their data back first, in the [pacer](super::pacer)'s batches. To the pacer,
-//!   all critical `fsync`s and reads are commits.
+//! * **`fsync`s** write their data back first, in the [pacer](super::pacer)'s batches. To the
+//!   pacer, all critical `fsync`s and reads are commits.
 //! * **Reads** that miss the cache need one of [`Settings::slots`] slots while critical I/O is
 //!   active. While it is quiet, the slots double every 10 ms.
 //! * **Order.** Of tasks that wait for the same, the one of the account with the least pass goes

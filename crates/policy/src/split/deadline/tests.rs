@@ -433,3 +433,53 @@ fn what_came_before_a_burst_of_commits_does_not_shrink_the_batch() {
     let per_s = direct_writes_beside_bursts(8);
     assert!(per_s > 50.0, "{per_s} direct writes a second beside commits");
 }
+
+/// A commits all the time, on another device than B: each sixth commit takes long by chance. B
+/// always has an `fsync` of 1,000 pieces of 4 ms. Returns B's pieces a second in the last half.
+fn beside_commits_that_gain_nothing(seconds: u64) -> f64 {
+    let mut deadline = Box::new(Deadline::default());
+    let begin = Nanos::from_millis(10_000);
+    let (mut now, mut free, mut left, mut written) = (begin, begin, 1_000u32, 0u32);
+    let mut pieces: std::collections::VecDeque<Nanos> = Default::default();
+    let (mut commits, mut began) = (0, now);
+    assert_eq!(deadline.fsync_entry(now, 0, &big(left)), Entry::Wait);
+    for ms in 0..seconds * 1_000 {
+        let took = Nanos::from_millis(if commits % 6 == 5 { 150 } else { 15 });
+        if ms == 0 || now.since(began) >= took {
+            if ms > 0 {
+                deadline.fsync_return(now, 1, &small(A), took);
+                commits += 1;
+            }
+            assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
+            began = now;
+        }
+        while pieces.pop_front_if(|end| *end <= now).is_some() {
+            (left, written) = (left - 1, written + u32::from(ms >= seconds * 500));
+            deadline.written_back(now, 0, 1, left - pieces.len() as u32);
+        }
+        loop {
+            match deadline.dispatch(now) {
+                Step::Writeback { pieces: ordered, .. } => {
+                    for _ in 0..ordered {
+                        free = free.max(now) + Nanos::from_millis(4);
+                        pieces.push_back(free);
+                    }
+                }
+                Step::Admit(_) => {
+                    deadline.fsync_return(now, 0, &big(1_000), Nanos::from_millis(9));
+                    left = 1_000;
+                    assert_eq!(deadline.fsync_entry(now, 0, &big(left)), Entry::Wait);
+                }
+                _ => break,
+            }
+        }
+        now += Nanos::from_millis(1);
+    }
+    f64::from(written) * 2.0 / seconds as f64
+}
+
+#[test]
+fn what_is_held_without_a_gain_is_let_go() {
+    let per_s = beside_commits_that_gain_nothing(30);
+    assert!(per_s > 0.95 * 250.0, "{per_s} pieces a second of 250");
+}

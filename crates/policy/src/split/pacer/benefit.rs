@@ -14,13 +14,15 @@
 //! After [`HELD_FOR`] of holding, a trial begins. [`STAGE`] commits decide on each step of it. If
 //! their slowdown grows by no more than half, the next step follows, and after the last one the
 //! pacer holds no task for [`FREE_FOR`] as long as that stays true. Else all is held as before, and
-//! the next trial comes after four times as long. A trial ends with the first commit that decides it:
-//! it costs few commits, which wait for a few pieces more.
+//! the next trial comes after four times as long. A trial ends with the first commit that decides
+//! it: it costs few commits, which wait for a few pieces more. Slowdowns count up to three times
+//! the held one, as some commits always take long by chance.
 //!
 //! # Worked example
-//! The first step of a trial has batches of four pieces instead of one. If commits take 15 ms behind
-//! one piece and 45 ms behind four, four of them show that holding helps. If they take 20 ms behind
-//! one, four and sixteen, since each of them makes another client's log durable, the held calls go on.
+//! The first step of a trial has batches of four pieces instead of one. If commits take 15 ms
+//! behind one piece and 45 ms behind four, five of them show that holding helps. If they take 20 ms
+//! behind one, four and sixteen, since each of them makes another client's log durable, the held
+//! calls go on.
 
 use crate::Nanos;
 
@@ -97,7 +99,7 @@ impl Benefit {
 
     /// A commit ended that tasks were held for, or would have been.
     pub(super) fn saw(&mut self, now: Nanos, took: Nanos, alone: Nanos) {
-        let slowdown = took.0.saturating_mul(100) / alone.0.max(1);
+        let mut slowdown = took.0.saturating_mul(100) / alone.0.max(1);
         if now.since(self.last) > PAUSE {
             self.begin(now, 0);
             self.held = 0;
@@ -105,13 +107,17 @@ impl Benefit {
         if now.since(self.failed) > HELD_FOR_MAX {
             self.wait = HELD_FOR;
         }
+        if self.held > 0 {
+            // A single one that took long says little.
+            let most = if self.level == 0 { 2 } else { 3 };
+            slowdown = slowdown.min(most * self.held);
+        }
         self.last = now;
         self.count += 1;
         if self.level == 0 {
             self.held = match self.held {
                 0 => slowdown,
-                // A single one that took long says little.
-                held => held - held / 8 + slowdown.min(2 * held) / 8,
+                held => held - held / 8 + slowdown / 8,
             };
             if self.count >= 2 * STAGE && now.since(self.since) >= self.wait.max(HELD_FOR) {
                 self.begin(now, 1);
