@@ -115,6 +115,17 @@ impl App {
         self.about.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// The target is this number from now on, if it has one. Says whether that is another.
+    pub fn retarget(&self, number: f64) -> bool {
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let goal = match about.0.goal {
+            Goal::Rate(_) => Goal::Rate(number),
+            Goal::LatencyMs(_) => Goal::LatencyMs(number),
+            other => other,
+        };
+        std::mem::replace(&mut about.0.goal, goal) != goal
+    }
+
     /// Whether the configuration still has it.
     pub fn is_there(&self) -> bool {
         self.about.lock().unwrap_or_else(PoisonError::into_inner).1

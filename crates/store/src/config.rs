@@ -37,9 +37,8 @@ pub struct Config {
     /// Who has a target, or more than one application on a volume.
     #[serde(default, rename = "application")]
     pub applications: Vec<Application>,
-    /// etcd servers that keep targets and what was learned, for several stores.
-    #[serde(default)]
-    pub etcd: Vec<String>,
+    /// Where stores of one name keep targets and what was learned.
+    pub etcd: Option<Etcd>,
 }
 
 /// The device that all volumes share.
@@ -86,6 +85,16 @@ impl Default for Device {
             mib_per_s: 0.0,
         }
     }
+}
+
+/// etcd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Etcd {
+    /// `HOST:PORT` of each server.
+    pub servers: Vec<String>,
+    /// Stores of the same name take each other's place.
+    pub name: String,
 }
 
 /// TLS.

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 use crate::front::{Front, Offer};
 use crate::governor::{Fares, Governor};
 use crate::ledger::{Ledger, Slow};
+use crate::membership::{self, Membership, Seen};
 use crate::note::Post;
 use crate::tls;
 use crate::volumes::Volumes;
@@ -31,6 +32,8 @@ pub struct Running {
     pub(crate) volumes: Volumes,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) governor: Mutex<Governor>,
+    /// How it stands with other stores of its name.
+    pub(crate) standing: Mutex<Option<String>>,
     pub(crate) said: Mutex<VecDeque<String>>,
     /// One reload at a time.
     pub(crate) changing: Mutex<()>,
@@ -90,7 +93,7 @@ impl Running {
             depth: self.depth,
             best_effort_depth: (f64::from(self.depth) * governor.best_effort()).round() as u32,
             epoch: governor.epoch(),
-            membership: None,
+            membership: lock(&self.standing).clone(),
             volumes: volumes
                 .iter()
                 .map(|opened| VolumeStatus {
@@ -210,6 +213,46 @@ impl Running {
         self.volumes.close(&gone);
         let late = if in_time { "" } else { "; requests of a removed volume hang at its device" };
         Ok(format!("{count} volumes are served, {added} opened, {} closed{late}", gone.len()))
+    }
+
+    /// Looks at etcd every few seconds, until the end.
+    pub(crate) fn membership(&self, mut membership: Membership) {
+        let mut before = None;
+        let mut next = Instant::now();
+        while !self.ending.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(50));
+            if Instant::now() < next {
+                continue;
+            }
+            next = Instant::now() + Duration::from_secs(membership::LEASE_S / 4);
+            let looked = membership.look().map(|seen| self.heed(&seen)).and_then(|()| {
+                let learned = lock(&self.governor).learned(&self.front.apps.list());
+                membership.keep(&learned)
+            });
+            let words = match looked {
+                Ok(()) if membership.holds() => "it holds the lease of its name".to_owned(),
+                Ok(()) => "another store of its name holds the lease".to_owned(),
+                Err(error) => format!("etcd cannot be reached: {error}"),
+            };
+            if before.as_ref() != Some(&words) {
+                self.say(words.clone());
+                before = Some(words.clone());
+            }
+            *lock(&self.standing) = Some(words);
+        }
+        membership.leave();
+    }
+
+    fn heed(&self, seen: &Seen) {
+        let apps = self.front.apps.list();
+        for (name, target) in seen.targets.iter().filter(|(_, target)| **target > 0.0) {
+            if self.front.apps.by_name(name).is_some_and(|app| app.retarget(*target)) {
+                self.say(format!("{name}: its target is {target} from now on"));
+            }
+        }
+        if let Some(learned) = &seen.learned {
+            lock(&self.governor).take_over(clock::now(), &apps, learned);
+        }
     }
 
     fn say(&self, words: String) {

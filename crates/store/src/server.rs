@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::front::{Door, Front, Offer};
 use crate::governor::Governor;
 use crate::ledger::{Ledger, Watched};
+use crate::membership::Membership;
 use crate::note::Desk;
 use crate::pool::Pool;
 use crate::running::Running;
@@ -33,7 +34,7 @@ pub struct Server {
     /// What the threads share.
     pub running: Arc<Running>,
     listeners: Vec<JoinHandle<io::Result<()>>>,
-    seconds: Option<JoinHandle<()>>,
+    seconds: Vec<JoinHandle<()>>,
 }
 
 /// Requests that a device takes at a time.
@@ -120,6 +121,7 @@ impl Server {
             ledger,
             governor: Mutex::new(Governor::new(depth)),
             said: Mutex::default(),
+            standing: Mutex::default(),
             changing: Mutex::default(),
             path: path.to_owned(),
             stop,
@@ -138,13 +140,18 @@ impl Server {
         }
         // Shares are in force before the first client.
         running.second();
-        let mut server = Server { running, listeners: Vec::new(), seconds: None };
+        let mut server = Server { running, listeners: Vec::new(), seconds: Vec::new() };
         for place in &config.listen {
             server.listen(place)?;
         }
         let running = Arc::clone(&server.running);
         let seconds = std::thread::Builder::new().name("store-seconds".to_owned());
-        server.seconds = Some(seconds.spawn(move || running.seconds())?);
+        server.seconds.push(seconds.spawn(move || running.seconds())?);
+        if let Some(etcd) = &config.etcd {
+            let (membership, running) = (Membership::new(etcd), Arc::clone(&server.running));
+            let thread = std::thread::Builder::new().name("store-etcd".to_owned());
+            server.seconds.push(thread.spawn(move || running.membership(membership))?);
+        }
         Ok(server)
     }
 
@@ -182,7 +189,7 @@ impl Server {
             }
         }
         self.running.ending.store(true, Ordering::Release);
-        if let Some(seconds) = self.seconds.take() {
+        for seconds in self.seconds.drain(..) {
             // It panics only by a bug of ours, which was reported then.
             let _ = seconds.join();
         }

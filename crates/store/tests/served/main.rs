@@ -3,6 +3,7 @@
 mod access;
 mod bounds;
 mod clients;
+mod etcd;
 mod fence;
 mod learn;
 mod life;

@@ -1,0 +1,94 @@
+//! Stores of one name, by a real etcd.
+
+use crate::rig::{Rig, has, run, until};
+use std::process::{Child, Command, Stdio};
+
+struct Etcd {
+    child: Child,
+    address: String,
+    dir: std::path::PathBuf,
+}
+
+impl Etcd {
+    fn start() -> Etcd {
+        let port =
+            || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (client, peer) = (port(), port());
+        let dir = std::env::temp_dir().join(format!("hw-etcd-{}-{client}", std::process::id()));
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let child = Command::new("etcd")
+            .args(["--data-dir", dir.to_str().unwrap(), "--listen-client-urls", &url(client)])
+            .args(["--advertise-client-urls", &url(client), "--listen-peer-urls", &url(peer)])
+            .args(["--initial-advertise-peer-urls", &url(peer)])
+            .args(["--initial-cluster", &format!("default={}", url(peer))])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let etcd = Etcd { child, address: format!("127.0.0.1:{client}"), dir };
+        until("etcd answers", || etcd.ctl(&["endpoint", "health"]).status.success());
+        etcd
+    }
+
+    fn ctl(&self, words: &[&str]) -> std::process::Output {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.address]).args(words);
+        command.output().unwrap()
+    }
+
+    fn config(&self) -> String {
+        format!(
+            "[etcd]\nservers = [\"127.0.0.1:1\", \"{}\"]\nname = \"one\"\n\
+             [[volume]]\nname = \"db\"\npath = \"memory\"\nsize = \"256MiB\"\n\
+             [[application]]\nname = \"orders\"\nvolume = \"db\"\ntarget = 100\n",
+            self.address
+        )
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn standing(rig: &Rig) -> String {
+    rig.status()["membership"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_second_store_takes_over_what_the_first_learned() {
+    if !has("etcd") || !has("etcdctl") {
+        return;
+    }
+    let etcd = Etcd::start();
+    let mut first = Rig::start(&etcd.config());
+    until("the first holds the lease", || standing(&first).contains("it holds"));
+    let second = Rig::start(&etcd.config());
+    until("the second waits", || standing(&second).contains("another store"));
+    let load = crate::ours::client(&first, "db", 4);
+    for _ in 0..6 {
+        first.ok(&["post", "orders", "--achieved", "50"]);
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+    drop(load);
+    let need = first.app("orders")["need"].as_f64().unwrap();
+    assert!(need > 0.0);
+    let written =
+        || String::from_utf8(etcd.ctl(&["get", "/headworks/one/learned"]).stdout).unwrap();
+    until("it is written", || written().contains("orders"));
+    assert_eq!(second.app("orders")["need"], 0.0);
+    // A target for all stores of the name.
+    run("etcdctl", &["--endpoints", &etcd.address, "put", "/headworks/one/targets/orders", "200"]);
+    until("the target is known", || second.app("orders")["goal"] == "200/s");
+    first.kill();
+    until("the second has its place", || standing(&second).contains("it holds"));
+    let found = second.app("orders")["need"].as_f64().unwrap();
+    assert!(found > 0.0, "{found}");
+    // Without etcd it goes on.
+    drop(etcd);
+    until("it is said", || standing(&second).contains("cannot be reached"));
+    crate::raw::Raw::open(&second.socket(), "db").write(0, 1);
+}
