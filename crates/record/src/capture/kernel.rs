@@ -246,9 +246,7 @@ fn initial_namespace() -> Result<()> {
     const INITIAL: &str = "pid:[4026531836]";
     let own = std::fs::read_link("/proc/self/ns/pid").context("no /proc")?;
     if own.as_os_str() != INITIAL {
-        bail!(
-            "this is a container with its own process numbers; record from the machine itself"
-        );
+        bail!("this is a container with its own process numbers; record from the machine itself");
     }
     Ok(())
 }

@@ -108,6 +108,7 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
         .all
         .iter()
         .filter(|link| matches!(link.kind, Kind::Handover | Kind::Ready) && link.waker.is_some())
+        .filter(|link| !machine(stages, link) && !bystander(links, sockets, link))
         .collect();
     let mut woken = vec![0; count];
     for link in links.all.iter().filter(|link| matters(link.kind)) {
@@ -159,6 +160,26 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
     outside_wakes(stages, links, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
     arrows
+}
+
+/// Collectors and compilers of a virtual machine are woken by each thread that allocates: no request.
+fn machine(stages: &Stages, link: &Link) -> bool {
+    let is = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
+    is(link.wakee) || link.waker.is_some_and(is)
+}
+
+/// Whether the waker only was at hand: while it sends, the kernel takes in what clients sent to the
+/// sleeper.
+fn bystander(links: &Links, sockets: &Sockets, link: &Link) -> bool {
+    let from_outside: u64 = links
+        .all
+        .iter()
+        .filter(|other| other.kind == Kind::Socket && other.wakee == link.wakee)
+        .filter(|other| other.address == link.address)
+        .map(|other| other.n)
+        .sum();
+    let sends = link.waker.is_some_and(|waker| sockets.sends.contains(&waker));
+    link.kind == Kind::Ready && sends && from_outside >= 2 * link.n
 }
 
 fn matters(kind: Kind) -> bool {

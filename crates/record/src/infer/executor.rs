@@ -91,7 +91,9 @@ fn parts(trace: &Trace, units: &[u32]) -> (Vec<Vec<u32>>, Vec<u32>) {
         let inside = |waker: u32| trace.pid_of(waker) == trace.pid_of(unit);
         let sockets = of(&|wait| wait.how == How::Ready && !inside(wait.waker));
         let woken = of(&|wait| matches!(wait.how, How::Futex | How::Ready));
-        if sockets >= STRONG && sockets * 10 >= woken * 3 {
+        // A thread that is made for a request has no queue either.
+        let born = trace.units.get(&unit).is_some_and(|unit| unit.births > 0);
+        if born || sockets >= STRONG && sockets * 10 >= woken * 3 {
             servers.push(unit);
             continue;
         }

@@ -48,6 +48,30 @@ pub fn is_generic(function: &str) -> bool {
         || LIBRARIES.iter().any(|known| function.starts_with(known))
 }
 
+/// Threads of a Java virtual machine itself.
+const VIRTUAL_MACHINE: [&str; 15] = [
+    "GC Thread",
+    "G# ",
+    "C# Compiler",
+    "VM Thread",
+    "VM Periodic",
+    "Sweeper",
+    "Signal Dispatch",
+    "Finalizer",
+    "Reference Handl",
+    "Attach Listener",
+    "Common-Cleaner",
+    "Monitor Deflati",
+    "Service Thread",
+    "Notification Th",
+    "DestroyJavaVM",
+];
+
+/// Whether a virtual machine's thread serves the machine and not the application.
+pub fn is_machine(name: &str) -> bool {
+    VIRTUAL_MACHINE.iter().any(|known| name.starts_with(known))
+}
+
 /// What a thread waits for, by the functions it is in, the innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
@@ -67,8 +91,8 @@ const LOCKS: [&str; 20] = [
     "pthread_rwlock_",
     "pthread_spin_lock",
     "__lll_lock_wait",
-    "mutex::futex::Mutex::lock",
-    "rwlock::futex::RwLock::",
+    "mutex::futex::Mutex",
+    "rwlock::futex::RwLock",
     "parking_lot::raw_mutex::RawMutex::lock",
     "parking_lot::raw_rwlock",
     "ObjectMonitor::enter",

@@ -19,6 +19,8 @@ pub struct Sockets {
     pub clients: BTreeMap<usize, usize>,
     /// Stages that use a server that is not recorded: its port and messages.
     pub servers: BTreeMap<(usize, String), u64>,
+    /// Stages that send by sockets.
+    pub sends: BTreeSet<usize>,
     /// Bytes by stage: all, and those to and from what is not recorded.
     pub bytes: Vec<(u64, u64)>,
 }
@@ -43,6 +45,9 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     for socket in &trace.sockets {
         let Some(&stage) = stages.of.get(&socket.unit) else { continue };
         let peer = ends.contains(&(socket.remote.as_str(), socket.local.as_str()));
+        if socket.sends {
+            found.sends.insert(stage);
+        }
         found.bytes[stage].0 += socket.bytes;
         found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
         let way = own.entry((&socket.local, &socket.remote)).or_default();

@@ -1,7 +1,7 @@
 //! Threads that do the same.
 
 use super::executor;
-use super::frames::is_generic;
+use super::frames::{is_generic, is_machine};
 use super::names::{normalised, short, word};
 use super::trie;
 use crate::hints::Hints;
@@ -69,6 +69,9 @@ pub struct Stage {
     /// No stage explains these threads.
     pub null: bool,
 }
+
+/// Stage of the threads that a Java virtual machine has for itself.
+pub const MACHINE: &str = "JVM";
 
 /// Processes that are one in the picture: a server and those that it forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +223,9 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
         (name != own && !name.is_empty()).then_some(name)
     })?;
     // Java's `Thread-7` says nothing, nor do the numbered threads of a pool.
+    if process.java && is_machine(&name) {
+        return Some(MACHINE.to_owned());
+    }
     let empty = ["Thread-#", "pool-#-thread-#", "ForkJoinPool-#-worker-#", "java", "#"];
     (!changes && !empty.contains(&name.as_str())).then_some(name)
 }

@@ -57,7 +57,7 @@ struct Score {
     certain_wrong: usize,
 }
 
-fn can_record() -> bool {
+pub fn can_record() -> bool {
     if let Some(why) = capture::refusal() {
         println!("skipped: eBPF cannot be used here: {why}");
         return false;
