@@ -245,16 +245,35 @@ fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
             by.entry((unit.place, name)).or_default().push(number);
         }
     }
+    let mixed = mixed(known);
     by.into_iter()
         .map(|((place, name), units)| Draft {
             place,
             title: name.to_owned(),
+            sure: if units.iter().any(|unit| mixed.contains(unit)) {
+                Confidence::Likely
+            } else {
+                Confidence::Certain
+            },
             units,
             basis: Basis::Name,
-            sure: Confidence::Certain,
             first: None,
         })
         .collect()
+}
+
+/// Units of newborn threads that may have several names: threads of one creator that begin with the
+/// same function are counted together, and only at their end they are known by their names.
+fn mixed(known: &BTreeMap<u32, Known>) -> BTreeSet<u32> {
+    let mut names: BTreeMap<_, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
+    for (&number, unit) in known {
+        let (Some((creator, start, _)), Some(name)) = (unit.birth, &unit.given) else { continue };
+        let by = known.get(&creator).and_then(|creator| creator.given.as_deref());
+        let of = names.entry((unit.place, by, start)).or_default();
+        of.entry(name).or_default().push(number);
+    }
+    let several = names.into_values().filter(|names| names.len() > 1);
+    several.flat_map(BTreeMap::into_values).flatten().collect()
 }
 
 fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {

@@ -41,6 +41,54 @@ fn round_trip(trace: &Trace, found: &Architecture) {
 }
 
 #[test]
+fn postgresql_has_a_process_for_each_connection_and_its_locks_have_names() {
+    let trace = kept("postgresql.ndjson");
+    let found = infer(&trace, &Hints::default());
+    let entry = found.requests.first().expect("requests").0;
+    let stage = &found.stages.stages[entry];
+    assert_eq!((&*stage.title, stage.threads.len()), ("PostgresMain", 16));
+    let locks: Vec<&str> = found.locks.iter().map(|lock| &*lock.name).collect();
+    for name in ["XactLockTableWait", "XLogFlush"] {
+        assert!(locks.contains(&name), "{locks:?}");
+    }
+    assert_eq!(found.stages.places.len(), 1, "one server");
+    round_trip(&trace, &found);
+}
+
+/// The write path of the dissertation's Figure 3.2, without agent, annotation or hint.
+#[test]
+fn hbase_has_the_write_path_of_the_dissertation() {
+    let trace = kept("hbase.ndjson");
+    let found = infer(&trace, &Hints::default());
+    let log = |name: &str| {
+        let mut stages = found.stages.stages.iter();
+        stages.find(|stage| stage.title.contains(name)).expect(name).name.clone()
+    };
+    let append = log("append-pool");
+    for (from, to) in [
+        ("clients", "reader"),
+        ("reader", "rpcserver-default"),
+        ("rpcserver-default", &append),
+        (&append, "sync"),
+        ("sync", "datastreamer"),
+        ("datastreamer", "dataxceiver"),
+        ("dataxceiver", "packetresponder"),
+        ("rpcserver-default", "rpcserver-responder"),
+        ("rpcserver-default", "clients"),
+    ] {
+        assert!(has(&found, from, to, Meaning::Data), "{from} -> {to}");
+    }
+    for (waits, on) in [
+        ("rpcserver-default", "sync"),
+        ("responseprocessor", "packetresponder"),
+        ("sync", "responseprocessor"),
+    ] {
+        assert!(has(&found, waits, on, Meaning::Blocking), "{waits} waits for {on}");
+    }
+    round_trip(&trace, &found);
+}
+
+#[test]
 fn mariadb_has_a_thread_for_each_connection() {
     let trace = kept("mariadb.ndjson");
     let found = infer(&trace, &Hints::default());
