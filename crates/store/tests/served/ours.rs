@@ -2,7 +2,7 @@
 
 use crate::load::Load;
 use crate::rig::Rig;
-use headworks_policy::block::{Sfq, Share, sfq};
+use headworks_policy::block::{BlockScheduler, Quanta, Sfq, Share, sfq};
 use headworks_volume::store::Store;
 use headworks_volume::store::nbd::{Address, Nbd};
 use headworks_volume::{Engine, EngineConfig};
@@ -104,7 +104,7 @@ fn application(name: &str, host: usize, share: f64) -> String {
 }
 
 /// A host: its queue, whose depth is more than twice the store's, and its volume.
-fn host(rig: &Rig, number: usize) -> Arc<Engine> {
+fn host(rig: &Rig, number: usize, quanta: bool) -> Arc<Engine> {
     let store = open(rig, &format!("h{number}"), 256 * MIB);
     let (first, second) = (2 * number, 2 * number + 1);
     let note = format!("{{\"tags\":{{\"1\":\"a{first}\",\"2\":\"a{second}\",\"3\":\"a9\"}}}}");
@@ -113,23 +113,26 @@ fn host(rig: &Rig, number: usize) -> Arc<Engine> {
     assert_eq!(answer["grants"].as_array().unwrap().len(), 3, "{answer}");
     let limits = headworks_policy::block::table::Limits { sectors: 0 };
     let settings = sfq::Settings { depth: 32, limits, ..sfq::Settings::flash() };
-    let scheduler = Some(Box::new(Sfq::new(settings)) as _);
+    let scheduler: Box<dyn BlockScheduler> =
+        if quanta { Box::new(Quanta::default()) } else { Box::new(Sfq::new(settings)) };
+    let scheduler = Some(scheduler);
     let config =
         EngineConfig { store: Arc::new(store), model: None, scheduler, layers: Vec::new() };
     Arc::new(Engine::start(config).unwrap())
 }
 
 /// Use of the device ÷ product of the fractions, of each application.
-fn ratios(p: f64, q: f64, seconds: f64) -> Vec<f64> {
+fn ratios(quanta: bool, (p, q): (f64, f64), seconds: f64) -> Vec<f64> {
     let products = [p * q, (1.0 - p) * q, 0.5 * (1.0 - q), 0.5 * (1.0 - q)];
     let apps = products.iter().enumerate();
+    let scheduler = if quanta { "depth = 12\nscheduler = \"quanta\"\n" } else { "depth = 12\n" };
     let rig = Rig::start(
-        &(FOUR.to_owned()
+        &(FOUR.replace("depth = 12\n", scheduler)
             + &apps
                 .map(|(at, share)| application(&format!("a{at}"), at / 2, *share))
                 .collect::<String>()),
     );
-    let hosts = [host(&rig, 0), host(&rig, 1)];
+    let hosts = [host(&rig, 0, quanta), host(&rig, 1, quanta)];
     let fractions = [p, 1.0 - p, 0.5, 0.5];
     let loads: Vec<Load> = (0..4)
         .map(|at| {
@@ -167,10 +170,18 @@ fn fractions_of_two_levels_multiply_on_the_real_stack() {
     let seconds =
         std::env::var("HEADWORKS_STORE_SECONDS").map_or(4.0, |text| text.parse().unwrap());
     for (p, q) in settings {
-        let ratios = ratios(p, q, seconds);
+        let ratios = ratios(false, (p, q), seconds);
         println!("{p} {q}: {ratios:.2?}");
         assert!(ratios.iter().all(|ratio| (0.8..1.25).contains(ratio)), "{p} {q}: {ratios:?}");
     }
+}
+
+#[test]
+fn stacked_quanta_do_not_multiply_on_the_real_stack() {
+    let ratios = ratios(true, (0.3, 0.5), 4.0);
+    println!("quanta, 0.3 0.5: {ratios:.2?}");
+    // 0.01 in simulation: a small share starves.
+    assert!(ratios.iter().any(|ratio| *ratio < 0.75), "{ratios:?}");
 }
 
 #[test]
