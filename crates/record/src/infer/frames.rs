@@ -180,7 +180,7 @@ pub fn waiting(frames: &[String]) -> Option<&str> {
             || LOCKS.iter().chain(&CONDITIONS).chain(&PLUMBING).any(|word| frame.contains(word))
     };
     // Who calls the kernel without the C library is the lock itself.
-    let raw = frames.first().is_some_and(|frame| frame == "syscall");
+    let raw = frames.first().is_some_and(|frame| frame.ends_with("syscall"));
     let own: Vec<&str> = frames
         .iter()
         .skip(if raw { 2 } else { 0 })

@@ -282,7 +282,9 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
         let own: BTreeMap<u32, &Known> =
             rest.iter().filter(|(_, known)| known.place == place).map(|(u, k)| (*u, *k)).collect();
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
-        for stack in trace.stacks.iter().filter(|stack| stack.whole) {
+        // A thread that ends is seen in the C library alone, which says nothing of its stage.
+        let tells = |stack: &&Stack| stack.whole && stack.frames.iter().any(|f| !is_generic(f));
+        for stack in trace.stacks.iter().filter(tells) {
             if own.contains_key(&stack.unit) {
                 stacks.entry(stack.unit).or_default().push(outwards(stack));
             }

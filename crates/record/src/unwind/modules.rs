@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A larger file is not read: a map of shared memory may claim any size.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
+/// Files whose functions carry the file's name.
+const LIBRARIES: [&str; 4] = ["libc.so", "libstdc++", "ld-linux", "libpthread"];
+
 /// Part of a mapped file.
 #[derive(Clone)]
 pub struct Bytes {
@@ -116,7 +119,10 @@ impl Image {
         if let Some((from, size, name)) = after.checked_sub(1).map(|at| &self.functions[at])
             && (at < from + (*size).max(1) || *from == begin)
         {
-            return readable(name);
+            // Of the C library it is told apart: it is never what a thread is for.
+            let library = LIBRARIES.iter().any(|known| self.name.starts_with(known));
+            let name = readable(name);
+            return if library { format!("{}!{name}", self.name) } else { name };
         }
         format!("{}!{begin:x}", self.name)
     }
