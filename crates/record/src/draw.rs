@@ -1,8 +1,8 @@
 //! From an architecture to a diagram that `headworks tad` checks, draws and simulates.
 //!
 //! Stages without a request that reaches them do not enter the diagram if they did nothing: the
-//! report names them. A stage that works and whose feeder was not seen has an arrow from the clients
-//! that is a guess.
+//! report names them. A stage that works and whose feeder was not seen has an arrow from the
+//! clients that is a guess.
 
 mod requests;
 

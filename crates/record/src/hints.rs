@@ -6,7 +6,6 @@
 //! name = "log writer"         # two stages with one name become one
 //! ```
 
-use crate::infer::stages::Basis;
 use serde::Deserialize;
 
 /// See the module.
@@ -34,14 +33,9 @@ impl Hints {
         toml::from_str(text)
     }
 
-    /// Renames what a hint matches.
-    pub(crate) fn apply(&self, drafts: &mut [(&mut String, &mut Basis)]) {
-        for (title, basis) in drafts {
-            if let Some(hint) = self.stage.iter().find(|hint| matches(&hint.r#match, title)) {
-                **title = hint.name.clone();
-                **basis = Basis::Hint;
-            }
-        }
+    /// The name that a hint gives to a stage with this title.
+    pub(crate) fn name(&self, title: &str) -> Option<&str> {
+        self.stage.iter().find(|hint| matches(&hint.r#match, title)).map(|hint| &*hint.name)
     }
 
     /// Threads are born again and again: one for each request or connection.

@@ -390,6 +390,19 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Waits that something handed over, or made ready, may have ended. Those of glibc's mutexes are
+    /// left out.
+    pub fn handovers(&self) -> impl Iterator<Item = &Wait> {
+        /// `FUTEX_WAIT` with `FUTEX_PRIVATE_FLAG`, whatever the clock.
+        const MUTEX: u16 = 128;
+        const REALTIME: u16 = 256;
+        self.waits.iter().filter(|wait| match wait.how {
+            How::Futex => wait.op & !REALTIME != MUTEX,
+            How::Ready => self.units.contains_key(&wait.waker),
+            _ => false,
+        })
+    }
+
     /// The process of a unit.
     pub fn pid_of(&self, unit: u32) -> u32 {
         self.units.get(&unit).map_or(0, |unit| unit.pid)

@@ -71,22 +71,11 @@ pub fn record(
             let count = copied.entry(tid).or_default();
             if *count < STACKS {
                 *count += 1;
-                let mut bytes = vec![0; super::layout::STACK_BYTES];
-                let read = procfs::memory(pid, sp, &mut bytes);
-                let head = StackHead {
-                    tid,
-                    tgid: pid,
-                    group: unit,
-                    nr: number,
-                    op: second as u16,
-                    object,
-                    ip,
-                    sp,
-                    bp: 0,
-                    born: 0,
-                    bytes: read as u32,
-                };
-                stacks.add(&head, &bytes[..read]);
+                let (nr, op) = (number, second as u16);
+                let (group, bp, born, bytes) = (unit, 0, 0, 0);
+                let head =
+                    StackHead { tid, tgid: pid, group, nr, op, object, ip, sp, bp, born, bytes };
+                copy(&head, &mut stacks);
             }
         }
         progress(&Progress {
@@ -103,24 +92,26 @@ pub fn record(
         let share = (options.budget * f64::from(processors())).max(1e-4);
         std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
     }
-    registry.settle();
+    Ok(trace(
+        registry,
+        waits.into_values().collect(),
+        &stacks,
+        head(options, begun, own, &why, looks),
+    ))
+}
+
+/// Copies a sleeping thread's stack. If it wakes meanwhile, the copy is torn, and is cut where it
+/// makes no sense.
+fn copy(head: &StackHead, stacks: &mut Stacks) {
+    let mut bytes = vec![0; super::layout::STACK_BYTES];
+    let read = procfs::memory(head.tgid, head.sp, &mut bytes);
+    stacks.add(head, &bytes[..read]);
+}
+
+fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64) -> Head {
     let seconds = begun.elapsed().as_secs_f64();
-    let mut trace = Trace::default();
-    for (tid, seen) in &registry.threads {
-        let unit = trace.units.entry(seen.thread.unit).or_insert_with(|| Unit {
-            unit: seen.thread.unit,
-            pid: seen.thread.pid,
-            ..Unit::default()
-        });
-        unit.run_ns += seen.thread.cpu_ns;
-        unit.alive_max = unit.alive_max.max(1);
-        trace.threads.insert(*tid, seen.thread.clone());
-    }
-    trace.processes = registry.processes;
-    trace.waits = waits.into_values().collect();
-    trace.stacks = stacks.all();
     let (host, kernel) = machine();
-    trace.head = Head {
+    Head {
         schema: SCHEMA.to_owned(),
         host,
         kernel,
@@ -140,6 +131,22 @@ pub fn record(
                 EVERY.as_millis()
             ),
         ],
-    };
-    Ok(trace)
+    }
+}
+
+fn trace(mut registry: Registry, waits: Vec<Wait>, stacks: &Stacks, head: Head) -> Trace {
+    registry.settle();
+    let mut trace = Trace { head, waits, stacks: stacks.all(), ..Trace::default() };
+    for (tid, seen) in &registry.threads {
+        let unit = trace.units.entry(seen.thread.unit).or_insert_with(|| Unit {
+            unit: seen.thread.unit,
+            pid: seen.thread.pid,
+            ..Unit::default()
+        });
+        unit.run_ns += seen.thread.cpu_ns;
+        unit.alive_max = unit.alive_max.max(1);
+        trace.threads.insert(*tid, seen.thread.clone());
+    }
+    trace.processes = registry.processes;
+    trace
 }

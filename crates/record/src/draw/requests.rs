@@ -150,7 +150,34 @@ fn request(
             then: Vec::new(),
         })
         .collect();
-    let mut answered_by = Vec::new();
+    submit(parents, &blocked, &step_of, &mut steps);
+    let replies: Vec<usize> = found
+        .arrows
+        .iter()
+        .filter(|arrow| arrow.to == End::Clients)
+        .filter_map(|arrow| match arrow.from {
+            End::Stage(stage) => step_of(stage),
+            End::Clients => None,
+        })
+        .collect();
+    let answered_by = vec![replies.first().copied().unwrap_or(0)];
+    RequestType {
+        name: tad.stages[ids.stage[&entry]].name.clone(),
+        about: "The mean of all that was recorded.".to_owned(),
+        parameters: Vec::new(),
+        steps,
+        first: 0,
+        answered_by,
+    }
+}
+
+/// Who submits whom, and waits for whom.
+fn submit(
+    parents: &BTreeMap<usize, usize>,
+    blocked: &BTreeSet<(usize, usize)>,
+    step_of: &dyn Fn(usize) -> Option<usize>,
+    steps: &mut [Step],
+) {
     for (&stage, &parent) in parents {
         let (Some(step), Some(before)) = (step_of(stage), step_of(parent)) else { continue };
         // The stage waits for this one, or for one further down the same way.
@@ -172,27 +199,6 @@ fn request(
         } else {
             steps[before].then.push(step);
         }
-    }
-    let replies: Vec<usize> = found
-        .arrows
-        .iter()
-        .filter(|arrow| arrow.to == End::Clients)
-        .filter_map(|arrow| match arrow.from {
-            End::Stage(stage) => step_of(stage),
-            End::Clients => None,
-        })
-        .collect();
-    answered_by.extend(replies.first().copied());
-    if answered_by.is_empty() {
-        answered_by.push(0);
-    }
-    RequestType {
-        name: tad.stages[ids.stage[&entry]].name.clone(),
-        about: "The mean of all that was recorded.".to_owned(),
-        parameters: Vec::new(),
-        steps,
-        first: 0,
-        answered_by,
     }
 }
 

@@ -5,7 +5,6 @@
 //! all are alike at first, and those whose neighbours differ part, until nothing changes. Two counts
 //! differ only if chance does not explain it.
 
-use super::waits::handovers;
 use crate::trace::{How, MANY, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +29,7 @@ pub struct Group {
 pub fn queue_objects(trace: &Trace, units: &[u32]) -> BTreeMap<u64, u64> {
     let mut objects: BTreeMap<u64, u64> = BTreeMap::new();
     let mut all = 0;
-    for wait in handovers(trace).filter(|wait| units.contains(&wait.wakee)) {
+    for wait in trace.handovers().filter(|wait| units.contains(&wait.wakee)) {
         all += wait.n;
         if wait.object > MANY && !wait.all {
             *objects.entry(wait.object).or_default() += wait.n;
@@ -135,7 +134,7 @@ fn refine(trace: &Trace, parts: &[Vec<u32>], of: &BTreeMap<u32, usize>) -> Vec<V
             None => parts.len() + of.get(&unit).map_or(1_000_000 + unit as usize, |at| *at),
         };
         let mut counts: Vec<Counts> = vec![Counts::new(); parts.len()];
-        for wait in handovers(trace) {
+        for wait in trace.handovers() {
             let (from, to) = (part_of.get(&wait.waker), part_of.get(&wait.wakee));
             if from == to {
                 continue;

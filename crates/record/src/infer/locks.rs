@@ -2,7 +2,7 @@
 
 use super::arrows::SHARE_MIN;
 use super::stages::Stages;
-use super::waits::{Kind, Links, NEAR, Sites, handovers};
+use super::waits::{Kind, Links, NEAR, Sites};
 use crate::trace::{MANY, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,8 @@ const TIME_MIN: f64 = 0.005;
 
 /// Finds locks, the one with the longest waits first.
 pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec<Lock> {
-    let queues: BTreeSet<(u32, u64)> = handovers(trace)
+    let queues: BTreeSet<(u32, u64)> = trace
+        .handovers()
         .filter(|wait| wait.object > MANY)
         .map(|wait| (trace.pid_of(wait.wakee), wait.object))
         .collect();

@@ -134,13 +134,13 @@ pub fn find(trace: &Trace, hints: &Hints) -> Stages {
         .collect();
     drafts.extend(unnamed(trace, &places, &rest));
     place_the_rest(&known, &mut drafts);
-    hints.apply(&mut drafts_of(&mut drafts));
+    for draft in &mut drafts {
+        if let Some(name) = hints.name(&draft.title) {
+            draft.title = name.to_owned();
+            draft.basis = Basis::Hint;
+        }
+    }
     Stages { place_of, ..finish(places, &known, drafts, hints) }
-}
-
-/// What hints may change: title, and units that are merged by an equal title.
-fn drafts_of(drafts: &mut [Draft]) -> Vec<(&mut String, &mut Basis)> {
-    drafts.iter_mut().map(|draft| (&mut draft.title, &mut draft.basis)).collect()
 }
 
 fn places(trace: &Trace) -> (Vec<Place>, BTreeMap<u32, usize>) {
@@ -442,6 +442,8 @@ fn finish(
                 || other.place == draft.place
                     && other.title == draft.title
                     && other.basis == draft.basis
+                    // Helpers deep in the stacks are common to stages that begin differently.
+                    && other.first == draft.first
                     && !matches!(draft.basis, Basis::Object | Basis::Birth)
         });
         match same {

@@ -167,18 +167,6 @@ impl Sites {
     }
 }
 
-/// Waits that something handed over, or made ready, may have ended: before stages are known.
-pub fn handovers(trace: &Trace) -> impl Iterator<Item = &Wait> {
-    trace.waits.iter().filter(|wait| {
-        let mutex = wait.op & !256 == WAIT_PRIVATE;
-        match wait.how {
-            How::Futex => !mutex,
-            How::Ready => trace.units.contains_key(&wait.waker),
-            _ => false,
-        }
-    })
-}
-
 /// The kind of a wait.
 fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
     match wait.how {
@@ -255,7 +243,7 @@ struct Sharing {
 impl Sharing {
     fn of(trace: &Trace, stages: &Stages) -> Sharing {
         let mut waiters: BTreeMap<(usize, u64), BTreeMap<u32, u64>> = BTreeMap::new();
-        for wait in handovers(trace) {
+        for wait in trace.handovers() {
             if let Some(&stage) = stages.of.get(&wait.wakee)
                 && wait.object > MANY
             {

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Arrows between stages.
+type Pairs = BTreeSet<(usize, usize)>;
+
 /// Found and right, found, and true.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
@@ -20,7 +23,7 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, found: &BTreeSet<(usize, usize)>, truth: &BTreeSet<(usize, usize)>) {
+    fn add(&mut self, found: &Pairs, truth: &Pairs) {
         self.right += found.intersection(truth).count();
         self.found += found.len();
         self.truth += truth.len();
@@ -126,13 +129,56 @@ fn count(
         ran.entry(stage).or_default().insert(tid);
         *of.entry(known).or_default().entry(stage).or_default() += 1;
     }
-    // Short-lived threads are known by their unit alone: by the one stage that makes such threads.
-    let on_demand: Vec<usize> = truth
+    let on_demand = on_demand(truth);
+    let name = names(found, truth, &of, &on_demand);
+    let true_sets: BTreeSet<&BTreeSet<u32>> = ran.values().collect();
+    let right = members.values().filter(|set| true_sets.contains(set)).count();
+    score.stages.right += right;
+    score.stages.found += members.len();
+    score.stages.truth += ran.len();
+    let seen = |stage: &usize| ran.contains_key(stage) || on_demand.contains(stage);
+    let pick = |blocking: bool| -> Pairs {
+        truth
+            .arrows
+            .iter()
+            .filter(|(a, b, waits)| seen(a) && seen(b) && (*waits || !blocking))
+            .map(|(a, b, _)| (*a, *b))
+            .collect()
+    };
+    let (arrows, blocking) = drawn(seed, words, found, &name, &pick, score);
+    for pair in pick(false).difference(&arrows) {
+        println!("seed {seed} {words:?}: missed {pair:?}, queue {:?}", truth.stages.get(&pair.1));
+    }
+    for pair in pick(true).difference(&blocking) {
+        println!("seed {seed} {words:?}: missed blocking {pair:?}");
+    }
+    if right < members.len() || right < ran.len() {
+        let made: Vec<_> =
+            members.iter().map(|(stage, set)| (&found.stages.stages[*stage].title, set)).collect();
+        println!("seed {seed} {words:?}: stages {made:?} of {ran:?}");
+    }
+    score.arrows.add(&arrows, &pick(false));
+    score.blocking.add(&blocking, &pick(true));
+}
+
+/// Stages whose threads are made for single requests.
+fn on_demand(truth: &crate::server::Truth) -> Vec<usize> {
+    truth
         .stages
         .iter()
         .filter(|(_, queue)| *queue == "on-demand")
         .map(|(stage, _)| *stage)
-        .collect();
+        .collect()
+}
+
+/// The true stage of each found one. Short-lived threads are known by their unit alone: by the one
+/// stage that makes such threads.
+fn names(
+    found: &Architecture,
+    truth: &crate::server::Truth,
+    of: &BTreeMap<usize, BTreeMap<usize, usize>>,
+    on_demand: &[usize],
+) -> BTreeMap<usize, usize> {
     let mut name: BTreeMap<usize, usize> = of
         .iter()
         .filter_map(|(known, count)| Some((*known, *count.iter().max_by_key(|(_, n)| **n)?.0)))
@@ -161,20 +207,18 @@ fn count(
             name.insert(b, *only);
         }
     }
-    let true_sets: BTreeSet<&BTreeSet<u32>> = ran.values().collect();
-    let right = members.values().filter(|set| true_sets.contains(set)).count();
-    score.stages.right += right;
-    score.stages.found += members.len();
-    score.stages.truth += ran.len();
-    let seen = |stage: &usize| ran.contains_key(stage) || on_demand.contains(stage);
-    let pick = |blocking: bool| -> BTreeSet<(usize, usize)> {
-        truth
-            .arrows
-            .iter()
-            .filter(|(a, b, waits)| seen(a) && seen(b) && (*waits || !blocking))
-            .map(|(a, b, _)| (*a, *b))
-            .collect()
-    };
+    name
+}
+
+/// Arrows and blocking that were found, by true stages.
+fn drawn(
+    seed: u64,
+    words: &[&str],
+    found: &Architecture,
+    name: &BTreeMap<usize, usize>,
+    pick: &dyn Fn(bool) -> Pairs,
+    score: &mut Score,
+) -> (Pairs, Pairs) {
     let mut arrows = BTreeSet::new();
     let mut blocking = BTreeSet::new();
     let unknown = 1_000;
@@ -193,19 +237,7 @@ fn count(
             println!("seed {seed} {words:?}: wrong {what:?} {pair:?} {arrow:?}");
         }
     }
-    for pair in pick(false).difference(&arrows) {
-        println!("seed {seed} {words:?}: missed {pair:?}, queue {:?}", truth.stages.get(&pair.1));
-    }
-    for pair in pick(true).difference(&blocking) {
-        println!("seed {seed} {words:?}: missed blocking {pair:?}");
-    }
-    if right < members.len() || right < ran.len() {
-        let made: Vec<_> =
-            members.iter().map(|(stage, set)| (&found.stages.stages[*stage].title, set)).collect();
-        println!("seed {seed} {words:?}: stages {made:?} of {ran:?}");
-    }
-    score.arrows.add(&arrows, &pick(false));
-    score.blocking.add(&blocking, &pick(true));
+    (arrows, blocking)
 }
 
 fn tell(what: &str, score: &Score) {

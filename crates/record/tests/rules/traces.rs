@@ -58,43 +58,40 @@ fn any_trace() -> impl Strategy<Value = Trace> {
                 let names = vec![name];
                 trace.threads.insert(tid, Thread { tid, pid, unit, names, ..Thread::default() });
             }
-            for (waker, wakee, object, sleep, op, how, n) in waits {
-                const HOWS: [How; 7] = [
-                    How::None,
-                    How::Futex,
-                    How::Ready,
-                    How::Signal,
-                    How::Exit,
-                    How::Device,
-                    How::Timer,
-                ];
-                let (how, off_ns) = (HOWS[how], n * 1_000);
-                let wait =
-                    Wait { waker, wakee, object, sleep, op, how, n, off_ns, ..Wait::default() };
-                trace.waits.push(wait);
-            }
+            trace.waits = waits.into_iter().map(wait_of).collect();
             for (unit, sends, a, b, n) in sockets {
                 let (local, remote) = (format!("127.0.0.1:{a}"), format!("127.0.0.1:{b}"));
                 let socket = Socket { unit, sends, local, remote, n, bytes: n * 10, turns: n };
                 trace.sockets.push(socket);
             }
-            for (unit, object, whole, frames) in stacks {
-                const NAMES: [&str; 9] = [
-                    "start_thread",
-                    "serve",
-                    "work",
-                    "pthread_mutex_lock",
-                    "pthread_cond_wait",
-                    "spawn",
-                    "a!1f",
-                    "Parker::park",
-                    "?",
-                ];
-                let frames = frames.into_iter().map(|at| NAMES[at].to_owned()).collect();
-                trace.stacks.push(Stack { unit, object, whole, frames, n: 1, ..Stack::default() });
-            }
+            trace.stacks = stacks.into_iter().map(stack_of).collect();
             trace
         })
+}
+
+fn wait_of(
+    (waker, wakee, object, sleep, op, how, n): (u32, u32, u64, i16, u16, usize, u64),
+) -> Wait {
+    const HOWS: [How; 7] =
+        [How::None, How::Futex, How::Ready, How::Signal, How::Exit, How::Device, How::Timer];
+    let (how, off_ns) = (HOWS[how], n * 1_000);
+    Wait { waker, wakee, object, sleep, op, how, n, off_ns, ..Wait::default() }
+}
+
+fn stack_of((unit, object, whole, frames): (u32, u64, bool, Vec<usize>)) -> Stack {
+    const NAMES: [&str; 9] = [
+        "start_thread",
+        "serve",
+        "work",
+        "pthread_mutex_lock",
+        "pthread_cond_wait",
+        "spawn",
+        "a!1f",
+        "Parker::park",
+        "?",
+    ];
+    let frames = frames.into_iter().map(|at| NAMES[at].to_owned()).collect();
+    Stack { unit, object, whole, frames, n: 1, ..Stack::default() }
 }
 
 proptest! {
