@@ -1,5 +1,5 @@
-//! What the programs `headworks`, `headworks-bench`, `headworks-tad` and `headworks-record` share
-//! at a terminal: how they begin and end, tables, figures with units, examples and manual pages.
+//! What the programs of this project share at a terminal: how they begin and end, tables, figures
+//! with units, examples and manual pages.
 
 mod examples;
 mod format;

@@ -269,6 +269,7 @@ fn fio_verifies_what_it_wrote() {
             "--io_size=48M",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
             "--randseed=7",
             "--output-format=terse",
         ];
