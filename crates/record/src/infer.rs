@@ -7,7 +7,8 @@
 //!    woken is its queue. Other objects are answers, for which the stage is blocked.
 //! 4. [`locks`]: resources, which no annotation declared.
 //!
-//! Each stage and arrow says how sure it is. "Certain" follows from what was seen; "likely" rests on
+//! Each stage and arrow says how sure it is. "Certain" follows from what was seen; "likely" rests
+//! on
 //! a rule that may err; "guess" rests on too little.
 
 pub mod arrows;

@@ -1,7 +1,8 @@
 //! A recording: what was seen, as sums. One JSON object a line, each with its `kind`.
 //!
 //! It holds names of threads, functions and system calls, addresses of locks, ports and counts. It
-//! holds no statement, key or argument of a request. [`SCHEMA`] changes when a field's meaning does.
+//! holds no statement, key or argument of a request. [`SCHEMA`] changes when a field's meaning
+//! does.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -390,7 +391,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Waits that something handed over, or made ready, may have ended. Those of glibc's mutexes are
+    /// Waits that something handed over, or made ready, may have ended. Those of glibc's mutexes
+    /// are
     /// left out.
     pub fn handovers(&self) -> impl Iterator<Item = &Wait> {
         /// `FUTEX_WAIT` with `FUTEX_PRIVATE_FLAG`, whatever the clock.

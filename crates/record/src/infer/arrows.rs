@@ -162,7 +162,8 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
     arrows
 }
 
-/// Collectors and compilers of a virtual machine are woken by each thread that allocates: no request.
+/// Collectors and compilers of a virtual machine are woken by each thread that allocates: that is
+/// no request.
 fn machine(stages: &Stages, link: &Link) -> bool {
     let is = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
     is(link.wakee) || link.waker.is_some_and(is)

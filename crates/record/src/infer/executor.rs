@@ -2,7 +2,8 @@
 //!
 //! Threads that wait on one object are of one stage. Threads that each have an object of their own
 //! are of one stage if the same stages feed them and are fed by them. That is found by refinement:
-//! all are alike at first, and those whose neighbours differ part, until nothing changes. Two counts
+//! all are alike at first, and those whose neighbours differ part, until nothing changes. Two
+//! counts
 //! differ only if chance does not explain it.
 
 use crate::trace::{How, MANY, Trace};
