@@ -1,0 +1,188 @@
+package headworks.fair;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+
+class StagesTest {
+    private static final int ONE = Fair.WEIGHT_ONE;
+    private static final long MS = 1_000_000;
+
+    private final Stages<String> stages = new Stages<>(2, 2);
+
+    private void add(int stage, int tenant, int weight, String item) {
+        assertTrue(stages.add(stage, Tier.USERS, tenant, weight, item, 100_000));
+    }
+
+    /** Serves {@code rounds} items of stage 0, each of which costs this of resource 0; says whose they were. */
+    private String serve(int rounds, long... cost) throws InterruptedException {
+        StringBuilder order = new StringBuilder();
+        for (int round = 0; round < rounds; round++) {
+            Stages.Taken<String> taken = stages.poll(0, 0);
+            order.append(taken.item);
+            stages.done(taken, new long[] {cost[Math.min(cost.length - 1, taken.item.charAt(0) - 'a')], 0});
+        }
+        return order.toString();
+    }
+
+    private static long count(String order, char which) {
+        return order.chars().filter(each -> each == which).count();
+    }
+
+    @Test
+    void oneTenantIsServedInOrderAndNothingIsCounted() throws Exception {
+        for (int at = 0; at < 5; at++) {
+            add(0, 7, ONE, "" + at);
+        }
+        for (int at = 0; at < 5; at++) {
+            Stages.Taken<String> taken = stages.poll(0, 0);
+            assertEquals("" + at, taken.item);
+            assertFalse(taken.counts());
+        }
+        assertNull(stages.poll(0, 0));
+    }
+
+    @Test
+    void aTenantWithManyRequestsDoesNotKeepAnotherWaiting() throws Exception {
+        for (int at = 0; at < 100; at++) {
+            add(0, 0, ONE, "a");
+        }
+        serve(10, MS);
+        add(0, 1, ONE, "b");
+        assertTrue(serve(2, MS).contains("b"));
+    }
+
+    @Test
+    void servicesFollowWeightsAndCosts() throws Exception {
+        for (int at = 0; at < 2_000; at++) {
+            add(0, 0, 4 * ONE, "a");
+            add(0, 1, ONE, "b");
+        }
+        String order = serve(1_000, 2 * MS, MS);
+        double ratio = 2.0 * count(order, 'a') / count(order, 'b');
+        assertTrue(ratio > 3.9 && ratio < 4.1, "" + ratio);
+    }
+
+    @Test
+    void whatIsTakenIsChargedBeforeItEnds() throws Exception {
+        for (int at = 0; at < 100; at++) {
+            add(0, 0, ONE, "a");
+            add(0, 1, ONE, "b");
+        }
+        serve(20, MS);
+        StringBuilder running = new StringBuilder();
+        for (int at = 0; at < 10; at++) {
+            running.append(stages.poll(0, 0).item);
+        }
+        assertEquals(5, count(running.toString(), 'a'), "ten handlers take before any ends: " + running);
+    }
+
+    @Test
+    void anEstimateThatErredIsSettled() throws Exception {
+        for (int at = 0; at < 4_000; at++) {
+            add(0, 0, ONE, "a");
+            add(0, 1, ONE, "b");
+        }
+        long[] given = new long[2];
+        for (int at = 0; at < 4_000; at++) {
+            Stages.Taken<String> taken = stages.poll(0, 0);
+            int tenant = taken.item.charAt(0) - 'a';
+            long cost = tenant == 0 ? 2 * MS : at % 10 == 0 ? 11 * MS : MS;
+            given[tenant] += cost;
+            stages.done(taken, new long[] {cost, 0});
+        }
+        double ratio = (double) given[0] / given[1];
+        assertTrue(ratio > 0.97 && ratio < 1.03, "" + ratio);
+    }
+
+    @Test
+    void whatIsUsedAtOneStageCountsAtTheOther() throws Exception {
+        for (int at = 0; at < 100; at++) {
+            add(0, 0, ONE, "a");
+            add(1, 0, ONE, "a");
+            add(1, 1, ONE, "b");
+        }
+        serve(50, MS);
+        for (int at = 0; at < 40; at++) {
+            Stages.Taken<String> taken = stages.poll(1, 0);
+            assertEquals("b", taken.item);
+            stages.done(taken, new long[] {MS, 0});
+        }
+    }
+
+    @Test
+    void housekeepingComesAfterClientsWhateverTheirWeight() throws Exception {
+        for (int at = 0; at < 1_000; at++) {
+            add(0, 0, 1, "a");
+            assertTrue(stages.add(0, Tier.BACKGROUND, 1, 1_000 * ONE, "b", 100_000));
+        }
+        long background = count(serve(840, MS), 'b');
+        assertTrue(background >= 38 && background <= 44, background + " of 840: a twentieth of what clients get");
+        serve(1_000 - 840 + (int) background, MS);
+        assertTrue(stages.size(0) > 0, "alone, it has all that is idle");
+    }
+
+    @Test
+    void oneTenantCannotFillTheQueueForOthers() {
+        int full = 0;
+        while (stages.add(0, Tier.USERS, 0, ONE, "a", 100)) {
+            full++;
+        }
+        assertEquals(100, full, "alone, it may fill the queue");
+        Stages<String> shared = new Stages<>(1, 1);
+        assertTrue(shared.add(0, Tier.USERS, 1, ONE, "b", 100));
+        full = 0;
+        while (shared.add(0, Tier.USERS, 0, ONE, "a", 100)) {
+            full++;
+        }
+        assertEquals(49, full);
+        for (int at = 0; at < 24; at++) {
+            assertTrue(shared.add(0, Tier.USERS, 1, ONE, "b", 100), "others go on: " + at);
+        }
+        assertFalse(shared.add(0, Tier.USERS, 1, ONE, "b", 100));
+    }
+
+    @Test
+    void nothingIsLostOrDoubledWithManyThreads() throws Exception {
+        Stages<Integer> busy = new Stages<>(1, 1);
+        int producers = 4;
+        int each = 20_000;
+        AtomicLong sum = new AtomicLong();
+        CountDownLatch taken = new CountDownLatch(producers * each);
+        List<Thread> threads = new ArrayList<>();
+        for (int number = 0; number < producers; number++) {
+            int tenant = number;
+            threads.add(new Thread(() -> {
+                for (int item = 1; item <= each; item++) {
+                    busy.add(0, Tier.values()[tenant % 2], tenant, ONE, item, Integer.MAX_VALUE);
+                }
+            }));
+            Thread consumer = new Thread(() -> {
+                try {
+                    while (true) {
+                        Stages.Taken<Integer> one = busy.take(0);
+                        sum.addAndGet(one.item);
+                        busy.done(one, new long[] {one.item});
+                        taken.countDown();
+                    }
+                } catch (InterruptedException end) {
+                    // The test is over.
+                }
+            });
+            consumer.setDaemon(true);
+            threads.add(consumer);
+        }
+        threads.forEach(Thread::start);
+        taken.await();
+        threads.forEach(Thread::interrupt);
+        assertEquals((long) producers * each * (each + 1) / 2, sum.get());
+        assertEquals(0, busy.size(0));
+    }
+}
