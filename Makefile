@@ -23,7 +23,7 @@ setup-bench: ## Install what most of `headworks bench run` needs beyond the demo
 	@scripts/setup bench
 	@scripts/setup guest || echo "split-qemu needs a kernel for its guests: HEADWORKS_GUEST_KERNEL=PATH names one"
 
-setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node
+setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node, HBase and HDFS
 	@scripts/setup java
 
 build: ## Build the programs and the preloaded library (target/release)

@@ -149,6 +149,16 @@ public final class Stages<T> {
         }
     }
 
+    /** Takes what is next, or {@code null} if there is nothing. */
+    public Taken<T> poll(int stage) {
+        lock.lock();
+        try {
+            return next(stage);
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** What was taken is over, and cost this much: for each resource, the time for which all of it would be busy. */
     public void done(Taken<T> taken, long[] costNs) {
         if (taken.charged == null) {

@@ -25,7 +25,7 @@ class StagesTest {
     private String serve(int rounds, long... cost) throws InterruptedException {
         StringBuilder order = new StringBuilder();
         for (int round = 0; round < rounds; round++) {
-            Stages.Taken<String> taken = stages.poll(0, 0);
+            Stages.Taken<String> taken = stages.poll(0);
             order.append(taken.item);
             stages.done(taken, new long[] {cost[Math.min(cost.length - 1, taken.item.charAt(0) - 'a')], 0});
         }
@@ -42,11 +42,11 @@ class StagesTest {
             add(0, 7, ONE, "" + at);
         }
         for (int at = 0; at < 5; at++) {
-            Stages.Taken<String> taken = stages.poll(0, 0);
+            Stages.Taken<String> taken = stages.poll(0);
             assertEquals("" + at, taken.item);
             assertFalse(taken.counts());
         }
-        assertNull(stages.poll(0, 0));
+        assertNull(stages.poll(0));
     }
 
     @Test
@@ -79,7 +79,7 @@ class StagesTest {
         serve(20, MS);
         StringBuilder running = new StringBuilder();
         for (int at = 0; at < 10; at++) {
-            running.append(stages.poll(0, 0).item);
+            running.append(stages.poll(0).item);
         }
         assertEquals(5, count(running.toString(), 'a'), "ten handlers take before any ends: " + running);
     }
@@ -92,7 +92,7 @@ class StagesTest {
         }
         long[] given = new long[2];
         for (int at = 0; at < 4_000; at++) {
-            Stages.Taken<String> taken = stages.poll(0, 0);
+            Stages.Taken<String> taken = stages.poll(0);
             int tenant = taken.item.charAt(0) - 'a';
             long cost = tenant == 0 ? 2 * MS : at % 10 == 0 ? 11 * MS : MS;
             given[tenant] += cost;
@@ -111,7 +111,7 @@ class StagesTest {
         }
         serve(50, MS);
         for (int at = 0; at < 40; at++) {
-            Stages.Taken<String> taken = stages.poll(1, 0);
+            Stages.Taken<String> taken = stages.poll(1);
             assertEquals("b", taken.item);
             stages.done(taken, new long[] {MS, 0});
         }

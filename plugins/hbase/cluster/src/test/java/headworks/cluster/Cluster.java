@@ -1,0 +1,176 @@
+package headworks.cluster;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/**
+ * A small HBase on HDFS, each part a process: ZooKeeper, NameNode, DataNode, HMaster, HRegionServer.
+ *
+ * <p>Ports are fixed. A network namespace of the test keeps others away: see {@code scripts/test-hbase}.
+ * All files are below a temporary directory, which goes with the cluster.
+ */
+final class Cluster implements AutoCloseable {
+    private static final Path JAVA = Path.of(System.getProperty("java.home"), "bin", "java");
+    private static final List<String> QUICK_TO_START = List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto");
+    /** HBase reads and changes fields of the JDK. */
+    private static final List<String> OPENED = List.of(
+        "--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED");
+
+    private final Path directory = Files.createTempDirectory("headworks-hbase-");
+    private final Path conf = directory.resolve("conf");
+    private final List<Process> processes = new ArrayList<>();
+    private final Map<String, String> hbase = new TreeMap<>();
+
+    Cluster(Map<String, String> settings) throws IOException {
+        try {
+            hbase.put("hbase.rootdir", "hdfs://127.0.0.1:9000/hbase");
+            hbase.put("hbase.cluster.distributed", "true");
+            hbase.put("hbase.zookeeper.quorum", "127.0.0.1");
+            hbase.put("hbase.master.hostname", "127.0.0.1");
+            hbase.put("hbase.regionserver.hostname", "127.0.0.1");
+            hbase.put("hbase.master.info.port", "-1");
+            hbase.put("hbase.regionserver.info.port", "-1");
+            hbase.put("hbase.tmp.dir", directory.resolve("tmp").toString());
+            hbase.put("hbase.wal.dir", "hdfs://127.0.0.1:9000/wal");
+            hbase.putAll(settings);
+            configure();
+            start();
+        } catch (IOException | RuntimeException failed) {
+            close();
+            throw failed;
+        }
+    }
+
+    /** Where the configuration is: clients of the cluster read it too. */
+    Path hbaseSite() {
+        return conf.resolve("hbase-site.xml");
+    }
+
+    /** Changes settings in {@code hbase-site.xml}. Servers read it anew when they are told to. */
+    void set(String key, String value) {
+        hbase.put(key, value);
+        site("hbase-site.xml", hbase);
+    }
+
+    private void configure() throws IOException {
+        Files.createDirectories(conf);
+        for (String page : List.of("hdfs", "datanode", "static", "logs", "secondary")) {
+            // Hadoop looks for its web pages, which its jar does not have.
+            Files.createDirectories(conf.resolve("webapps").resolve(page));
+        }
+        site("core-site.xml", Map.of("fs.defaultFS", "hdfs://127.0.0.1:9000",
+            "hadoop.tmp.dir", directory.resolve("hadoop").toString()));
+        Map<String, String> hdfs = new TreeMap<>();
+        hdfs.put("dfs.replication", "1");
+        hdfs.put("dfs.namenode.http-address", "127.0.0.1:9870");
+        hdfs.put("dfs.datanode.address", "127.0.0.1:9866");
+        hdfs.put("dfs.datanode.http.address", "127.0.0.1:9864");
+        hdfs.put("dfs.datanode.ipc.address", "127.0.0.1:9867");
+        hdfs.put("dfs.datanode.hostname", "127.0.0.1");
+        hdfs.put("dfs.namenode.safemode.extension", "0");
+        hdfs.put("dfs.permissions.enabled", "false");
+        hdfs.put("dfs.namenode.datanode.registration.ip-hostname-check", "false");
+        site("hdfs-site.xml", hdfs);
+        site("hbase-site.xml", hbase);
+        Files.writeString(conf.resolve("zoo.cfg"), "tickTime=500\nclientPort=2181\nclientPortAddress=127.0.0.1\n"
+            + "admin.enableServer=false\ndataDir=" + directory.resolve("zookeeper") + "\n");
+        Files.writeString(conf.resolve("log4j.properties"), "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            + "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%d %p [%t] %c: %m%n\n");
+    }
+
+    private void start() throws IOException {
+        launch("zookeeper", 128, "org.apache.zookeeper.server.quorum.QuorumPeerMain", conf.resolve("zoo.cfg").toString());
+        String nameNode = "org.apache.hadoop.hdfs.server.namenode.NameNode";
+        Process format = launch("format", 256, nameNode, "-format", "-nonInteractive");
+        try {
+            if (!format.waitFor(60, TimeUnit.SECONDS) || format.exitValue() != 0) {
+                throw new IOException("the NameNode's directory was not made:\n" + tail("format"));
+            }
+        } catch (InterruptedException stop) {
+            throw new IOException(stop);
+        }
+        launch("namenode", 256, nameNode);
+        launch("datanode", 256, "org.apache.hadoop.hdfs.server.datanode.DataNode");
+        launch("master", 384, "org.apache.hadoop.hbase.master.HMaster", "start");
+        launch("regionserver", 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", "start");
+        await("master", "Master has completed initialization");
+    }
+
+    private Process launch(String name, int heapMb, String main, String... arguments) throws IOException {
+        List<String> command = new ArrayList<>(List.of(JAVA.toString(), "-Xmx" + heapMb + "m"));
+        command.addAll(QUICK_TO_START);
+        command.addAll(OPENED);
+        command.addAll(List.of("-cp", conf + File.pathSeparator + System.getProperty("java.class.path"), main));
+        command.addAll(Arrays.asList(arguments));
+        Process process = new ProcessBuilder(command).directory(directory.toFile()).redirectErrorStream(true)
+            .redirectOutput(log(name).toFile()).start();
+        processes.add(process);
+        return process;
+    }
+
+    /** Waits until a server says something. Two minutes: on two busy processors a cluster needs half a minute. */
+    void await(String name, String text) throws IOException {
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        while (!Files.readString(log(name)).contains(text)) {
+            boolean died = processes.stream().anyMatch(process -> !process.isAlive() && process.exitValue() != 0);
+            if (died || System.nanoTime() > end) {
+                throw new IOException(name + " has not said \"" + text + "\":\n" + tail(name));
+            }
+            try {
+                Thread.sleep(100);
+            } catch (InterruptedException stop) {
+                throw new IOException(stop);
+            }
+        }
+    }
+
+    private Path log(String name) {
+        return directory.resolve(name + ".log");
+    }
+
+    String tail(String name) throws IOException {
+        List<String> lines = Files.readAllLines(log(name));
+        return String.join("\n", lines.subList(Math.max(0, lines.size() - 40), lines.size()));
+    }
+
+    private void site(String file, Map<String, String> settings) {
+        StringBuilder text = new StringBuilder("<configuration>\n");
+        settings.forEach((key, value) -> text.append("<property><name>").append(key).append("</name><value>")
+            .append(value).append("</value></property>\n"));
+        try {
+            // A server may read it at any time: it sees the old text or the whole of the other.
+            Path written = conf.resolve(file + ".part");
+            Files.writeString(written, text.append("</configuration>\n"));
+            Files.move(written, conf.resolve(file), java.nio.file.StandardCopyOption.ATOMIC_MOVE);
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    /** Ends all processes at once, and removes the files. */
+    @Override
+    public void close() throws IOException {
+        processes.forEach(Process::destroyForcibly);
+        processes.forEach(process -> process.onExit().join());
+        String kept = System.getenv("HEADWORKS_KEEP");
+        if (kept != null) {
+            System.err.println("kept: " + directory);
+            return;
+        }
+        try (Stream<Path> files = Files.walk(directory)) {
+            files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+package headworks.fair;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** The tenants that a process has seen, by name. Their numbers are the same at each stage. */
+public final class Tenants {
+    /** Tenants that are told apart. All later ones share one queue. */
+    public static final int MOST = 32_768;
+
+    /** A tenant, with its weight in thousandths. */
+    public static final class Tenant {
+        public final String name;
+        public final int number;
+        private volatile int weight;
+
+        private Tenant(String name, int number, int weight) {
+            this.name = name;
+            this.number = number;
+            this.weight = weight;
+        }
+
+        public int weight() {
+            return weight;
+        }
+    }
+
+    private final Map<String, Tenant> byName = new ConcurrentHashMap<>();
+    /** Calls that cannot be told apart: no name, or too many names. */
+    private final Tenant others = new Tenant("(others)", 0, Fair.WEIGHT_ONE);
+    private volatile Map<String, Integer> weights = Map.of();
+
+    /** The tenant of this name. */
+    public Tenant of(String name) {
+        if (name == null || name.isEmpty()) {
+            return others;
+        }
+        Tenant known = byName.get(name);
+        return known != null ? known : admit(name);
+    }
+
+    public Tenant others() {
+        return others;
+    }
+
+    private synchronized Tenant admit(String name) {
+        Tenant known = byName.get(name);
+        if (known != null) {
+            return known;
+        }
+        if (byName.size() >= MOST) {
+            return others;
+        }
+        Tenant tenant = new Tenant(name, byName.size() + 1, weights.getOrDefault(name, Fair.WEIGHT_ONE));
+        byName.put(name, tenant);
+        return tenant;
+    }
+
+    /** Sets the weights, in thousandths. Who is not among them has weight one. */
+    public synchronized void setWeights(Map<String, Integer> thousandths) {
+        weights = Map.copyOf(thousandths);
+        byName.values().forEach(tenant -> tenant.weight = weights.getOrDefault(tenant.name, Fair.WEIGHT_ONE));
+    }
+}
