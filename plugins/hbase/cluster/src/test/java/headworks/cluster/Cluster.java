@@ -28,6 +28,8 @@ final class Cluster implements AutoCloseable {
         "--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
         "--add-opens=java.base/java.nio=ALL-UNNAMED");
 
+    private static final Path AGENT = Path.of("..", "agent", "target", "headworks-hbase-agent-1.jar").toAbsolutePath().normalize();
+
     private final Path directory = Files.createTempDirectory("headworks-hbase-");
     private final Path conf = directory.resolve("conf");
     private final List<Process> processes = new ArrayList<>();
@@ -87,7 +89,9 @@ final class Cluster implements AutoCloseable {
         Files.writeString(conf.resolve("zoo.cfg"), "tickTime=500\nclientPort=2181\nclientPortAddress=127.0.0.1\n"
             + "admin.enableServer=false\ndataDir=" + directory.resolve("zookeeper") + "\n");
         Files.writeString(conf.resolve("log4j.properties"), "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
-            + "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%d %p [%t] %c: %m%n\n");
+            + "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%d %p [%t] %c: %m%n\n"
+            // Each read, with the name of its client.
+            + "log4j.logger.org.apache.hadoop.hdfs.server.datanode.DataNode.clienttrace=DEBUG\n");
     }
 
     private void start() throws IOException {
@@ -112,6 +116,9 @@ final class Cluster implements AutoCloseable {
         List<String> command = new ArrayList<>(List.of(JAVA.toString(), "-Xmx" + heapMb + "m"));
         command.addAll(QUICK_TO_START);
         command.addAll(OPENED);
+        if (name.equals("datanode") || name.equals("regionserver")) {
+            command.add("-javaagent:" + AGENT);
+        }
         command.addAll(List.of("-cp", conf + File.pathSeparator + System.getProperty("java.class.path"), main));
         command.addAll(Arrays.asList(arguments));
         Process process = new ProcessBuilder(command).directory(directory.toFile()).redirectErrorStream(true)

@@ -81,7 +81,7 @@ class NeighboursTest {
 
     @Test
     void aSmallClientIsServedBesideAHundredScans() throws Exception {
-        reload(Map.of("headworks.enabled", "true"));
+        reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
         long byUser = neighbours("many", "few");
         reload(Map.of("headworks.enabled", "false"));
         long off = neighbours("many", "few");
@@ -93,6 +93,29 @@ class NeighboursTest {
         assertTrue(off >= SCANS / 2, "each call waits for all that were queued before: " + all);
         assertTrue(byUser <= 3 * HANDLERS, "a get waits for the next handler: " + all);
         assertTrue(byAttribute <= 3 * HANDLERS, "a get waits for the next handler: " + all);
+    }
+
+    @Test
+    void theDataNodeKnowsForWhomItReads() throws Exception {
+        reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
+        try (Connection root = connect("root"); Admin admin = root.getAdmin()) {
+            admin.flush(TABLE);
+            for (String user : List.of("alice", "bob", "alice")) {
+                try (Connection connection = connect(user); Table table = connection.getTable(TABLE)) {
+                    Get get = new Get(key(1));
+                    assertTrue(!table.get(get.setCacheBlocks(false)).isEmpty());
+                }
+            }
+            cluster.await("datanode", "#t=alice");
+            cluster.await("datanode", "#t=bob");
+            cluster.await("datanode", "headworks: several tenants read");
+            try (Table table = root.getTable(TABLE)) {
+                table.put(new Put(key(1)).addColumn(FAMILY, FAMILY, new byte[50]));
+            }
+            admin.flush(TABLE);
+            admin.majorCompact(TABLE);
+            cluster.await("datanode", "#t=(compaction)");
+        }
     }
 
     /** Settings reach the running region server: it is not started again. */

@@ -48,6 +48,11 @@ public final class Stages<T> {
             this.charged = charged;
         }
 
+        /** The tenant's number. */
+        public int tenant() {
+            return flow.tenant;
+        }
+
         /** Whether {@link Stages#done} needs the cost. */
         public boolean counts() {
             return charged != null;
@@ -83,6 +88,17 @@ public final class Stages<T> {
         order = new Nested(stages, resources);
         for (Tier tier : Tier.values()) {
             flows.add(new ArrayList<>());
+        }
+    }
+
+    /** Whether a second tenant was ever seen. This one counts as seen. */
+    public boolean shared(Tier tier, int tenant) {
+        lock.lock();
+        try {
+            flow(tier.ordinal(), tenant);
+            return seen > 1;
+        } finally {
+            lock.unlock();
         }
     }
 

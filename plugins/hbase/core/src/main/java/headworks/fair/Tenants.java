@@ -1,5 +1,6 @@
 package headworks.fair;
 
+import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -28,6 +29,8 @@ public final class Tenants {
     private final Map<String, Tenant> byName = new ConcurrentHashMap<>();
     /** Calls that cannot be told apart: no name, or too many names. */
     private final Tenant others = new Tenant("(others)", 0, Fair.WEIGHT_ONE);
+    /** By number. A longer copy takes its place. */
+    private volatile Tenant[] byNumber = {others};
     private volatile Map<String, Integer> weights = Map.of();
 
     /** The tenant of this name. */
@@ -37,6 +40,11 @@ public final class Tenants {
         }
         Tenant known = byName.get(name);
         return known != null ? known : admit(name);
+    }
+
+    /** The tenant of this number. */
+    public Tenant of(int number) {
+        return byNumber[number];
     }
 
     public Tenant others() {
@@ -52,6 +60,12 @@ public final class Tenants {
             return others;
         }
         Tenant tenant = new Tenant(name, byName.size() + 1, weights.getOrDefault(name, Fair.WEIGHT_ONE));
+        Tenant[] all = byNumber;
+        if (tenant.number == all.length) {
+            all = Arrays.copyOf(all, all.length * 2);
+        }
+        all[tenant.number] = tenant;
+        byNumber = all;
         byName.put(name, tenant);
         return tenant;
     }

@@ -1,5 +1,6 @@
 package headworks.hbase;
 
+import headworks.fair.Here;
 import headworks.fair.Resource;
 import headworks.fair.Stages;
 import headworks.fair.Tenants;
@@ -80,6 +81,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         if (taken == null) {
             return null;
         }
+        Here.set(TENANTS.of(taken.tenant()).name);
         if (taken.counts()) {
             // The runner forgets its call when it is over.
             running.set(new Running(taken, taken.item.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));

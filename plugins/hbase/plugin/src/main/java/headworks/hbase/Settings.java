@@ -32,7 +32,8 @@ final class Settings {
 
     Settings(Configuration conf) {
         enabled = conf.getBoolean(ENABLED, true);
-        attribute = conf.get(ATTRIBUTE, conf.get(HBASE_ATTRIBUTE));
+        String key = conf.getTrimmed(ATTRIBUTE, conf.getTrimmed(HBASE_ATTRIBUTE, ""));
+        attribute = key.isEmpty() ? null : key;
         weights = weights(conf.get(WEIGHTS, ""));
         networkBytesPerSecond = rate(conf, NETWORK);
         diskBytesPerSecond = rate(conf, DISK);
