@@ -8,6 +8,8 @@ import headworks.fair.Tier;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -20,7 +22,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 public final class Xceiver {
     private static final int CHUNK = 1 << 16;
     private static final Tenants TENANTS = new Tenants();
-    private static final ThreadLocal<ByteBuffer> BUFFER = ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(CHUNK));
+    /** As many as there are permits: a DataNode has thousands of threads, and each reads under a permit. */
+    private static final Queue<ByteBuffer> BUFFERS = new ConcurrentLinkedQueue<>();
     private static final AtomicBoolean SAID = new AtomicBoolean();
 
     private static volatile int permits = 4;
@@ -60,7 +63,16 @@ public final class Xceiver {
     }
 
     private static void read(FileChannel file, long position, int count) throws IOException {
-        ByteBuffer buffer = BUFFER.get();
+        ByteBuffer free = BUFFERS.poll();
+        ByteBuffer buffer = free != null ? free : ByteBuffer.allocateDirect(CHUNK);
+        try {
+            read(file, position, count, buffer);
+        } finally {
+            BUFFERS.add(buffer);
+        }
+    }
+
+    private static void read(FileChannel file, long position, int count, ByteBuffer buffer) throws IOException {
         for (long at = position; at < position + count; ) {
             buffer.clear().limit((int) Math.min(CHUNK, position + count - at));
             int got = file.read(buffer, at);

@@ -51,16 +51,13 @@ public final class Gate {
         long end = System.nanoTime() + longestWaitNs;
         while (waiter.state.get() == Waiter.QUEUED) {
             long left = end - System.nanoTime();
-            if (left <= 0 && waiter.state.compareAndSet(Waiter.QUEUED, Waiter.GONE)) {
+            // A server interrupts threads when it stops: they go on, and keep the mark.
+            boolean over = left <= 0 || Thread.currentThread().isInterrupted();
+            if (over && waiter.state.compareAndSet(Waiter.QUEUED, Waiter.GONE)) {
                 passed.incrementAndGet();
                 return null;
             }
-            // A thread that is interrupted does not sleep: it waits for its turn awake, and keeps its mark.
-            if (Thread.currentThread().isInterrupted()) {
-                Thread.onSpinWait();
-            } else {
-                LockSupport.parkNanos(this, left);
-            }
+            LockSupport.parkNanos(this, left);
         }
         return waiter;
     }
@@ -74,7 +71,7 @@ public final class Gate {
         }
     }
 
-    /** Threads that went on without a permit because they had waited too long. */
+    /** Threads that went on without a permit because they had waited too long, or were interrupted. */
     public long passed() {
         return passed.get();
     }

@@ -31,6 +31,9 @@ class GateTest {
         Gate.Waiter held = gate.enter(Tier.USERS, tenants.of("b"));
         assertNull(gate.enter(Tier.USERS, tenants.of("a")), "the only permit is held: it goes on without one");
         assertEquals(1, gate.passed());
+        Thread.currentThread().interrupt();
+        assertNull(gate.enter(Tier.USERS, tenants.of("a")));
+        assertTrue(Thread.interrupted(), "the mark of an interrupted thread is kept");
         gate.leave(held, COST);
         Gate.Waiter next = gate.enter(Tier.USERS, tenants.of("a"));
         assertNotNull(next, "who went on without a permit did not take one with it");
