@@ -51,7 +51,7 @@ class NeighboursTest {
 
     @BeforeAll
     static void start() throws Exception {
-        assumeTrue(System.getenv("HEADWORKS_CLUSTER") != null, "a cluster needs a network of its own: run scripts/test-hbase");
+        assumeTrue(System.getenv("HEADWORKS_CLUSTER") != null, "a cluster needs a network namespace: run scripts/test-hbase");
         cluster = new Cluster(Map.of(
             "hbase.regionserver.handler.count", "" + HANDLERS,
             "hbase.ipc.server.callqueue.handler.factor", "0.34",

@@ -8,7 +8,7 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * One instance of a scheduler that several stages share. Each stage has queues of its own, by tenant.
+ * One instance of a scheduler that several stages share. Each stage has queues, by tenant.
  * What a tenant uses at one stage counts at all of them, so no stage hides contention from another.
  *
  * <p>Each instance has one lock. A server has several instances: upstream puts a request into a random
