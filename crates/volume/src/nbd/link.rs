@@ -342,7 +342,7 @@ impl Link {
     }
 
     /// The client's end is closed.
-    fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         let wire = self.terms.wire.as_ref().unwrap_or(&self.socket);
         let mut fds = [PollFd::new(wire, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

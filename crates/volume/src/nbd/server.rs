@@ -287,8 +287,8 @@ impl Shared {
     }
 
     /// The connection has begun its transmission phase. Earlier ones to the same export that are
-    /// over give way to it. False if they do not in time, or if a later one of the same session is
-    /// there already.
+    /// over give way to it. False if they do not in time, or if a later one is there already and
+    /// this one is over, or of the same session: its client went on there.
     pub(super) fn register(&self, id: u64, link: &Arc<Link>) -> bool {
         let same = |other: &Link| other.terms.export == link.terms.export;
         let session = &link.terms.session;
@@ -300,8 +300,8 @@ impl Shared {
                 if *at < id && same(other) {
                     earlier.push(Arc::clone(other));
                 }
-                if *at > id && same(other) && !session.is_empty() && other.terms.session == *session
-                {
+                let same_session = !session.is_empty() && other.terms.session == *session;
+                if *at > id && same(other) && (same_session || link.is_broken()) {
                     return false;
                 }
             }
