@@ -15,7 +15,7 @@ const FRAMES_MAX: usize = 128;
 /// Functions of a stack, the innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// Names, or `file!offset` where there is none.
+    /// Names; `file!offset` for a function without a name.
     pub names: Vec<String>,
     /// They go down to the thread's or the program's beginning.
     pub whole: bool,

@@ -200,7 +200,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Why a configuration is none.
+/// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.

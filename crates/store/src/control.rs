@@ -184,7 +184,7 @@ pub fn serve(mut stream: UnixStream, answer: impl FnOnce(Request) -> Response) -
     stream.set_write_timeout(Some(TIMEOUT))?;
     let response = match receive(&stream) {
         Ok(request) => answer(request),
-        Err(error) => Response::Error(format!("the request is none: {error}")),
+        Err(error) => Response::Error(format!("cannot read the request: {error}")),
     };
     send(&mut stream, &response)
 }

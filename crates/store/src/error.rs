@@ -6,7 +6,7 @@ use std::io;
 /// See the module.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The configuration is none.
+    /// The configuration is refused.
     #[error(transparent)]
     Config(#[from] config::ConfigError),
     /// TLS cannot be set up.

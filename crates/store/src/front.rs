@@ -167,7 +167,7 @@ impl Backend for Bound {
     fn note(&self, note: &[u8]) -> Vec<u8> {
         let own = |name: &str| self.front.apps.named(name, &self.volume.name, &self.client);
         let Ok(told) = serde_json::from_slice::<Told>(note) else {
-            return br#"{"error":"the note is none"}"#.to_vec();
+            return br#"{"error":"cannot read the note"}"#.to_vec();
         };
         if !told.tags.is_empty() {
             let known = told.tags.iter().filter_map(|(tag, name)| Some((*tag, own(name)?)));

@@ -58,7 +58,7 @@ pub struct IoControl {
     /// Nothing but a guess tells the kind of device: `fsync`s may correct it.
     pub(super) learns_device: AtomicU32,
     _pad2: AtomicU32,
-    /// Calls that passed because the region's lock was not to be had.
+    /// Calls that passed because the region's lock was busy.
     pub lock_busy: AtomicU64,
     /// Until this time, calls wait for the lock for 2 ms at most.
     lock_busy_until_ns: AtomicU64,
@@ -299,7 +299,7 @@ headworks_policy::layout!(IoRegion {
 unsafe impl Sync for IoRegion {}
 
 impl IoRegion {
-    /// Everything under the lock; `None` if it is not to be had.
+    /// Runs `work` on everything under the lock; `None` if the lock is busy.
     pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Guarded) -> T) -> Option<T> {
         let busy = &self.control.lock_busy_until_ns;
         let was_busy = |now: Nanos| now < Nanos(busy.load(Relaxed));
@@ -312,7 +312,7 @@ impl IoRegion {
         // SAFETY: the lock is held, and every byte pattern is a valid `Guarded`: integers only.
         let guarded = unsafe { &mut *self.guarded.get() };
         if held.inherited {
-            // Whoever had the lock died: nothing under it is trusted.
+            // The lock's owner died. What it left half done is not trusted.
             self.control.restarted.fetch_add(1, Relaxed);
             self.restart(guarded);
         }

@@ -1,7 +1,8 @@
 //! Who may open what.
 
 use crate::raw::Raw;
-use crate::rig::{Rig, has, run, until};
+use crate::rig::{Rig, has, own_address, run, until};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -49,23 +50,25 @@ fn a_mistake_in_the_configuration_is_said_and_changes_nothing() {
 }
 
 /// Certificates of an authority, a store and two clients, by openssl.
-fn certificates(dir: &Path) {
+fn certificates(dir: &Path, address: &SocketAddr) {
     let script = "set -e
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca-cert.pem 2>/dev/null
 for name in store alice mallory; do
-  host=$name.example; [ $name != store ] || host=localhost
+  host=DNS:$name.example; [ $name != store ] || host=IP:$1
   mkdir -p $name; cp ca-cert.pem $name/
   openssl req -newkey rsa:2048 -nodes -subj /CN=$name -keyout $name.key -out $name.csr 2>/dev/null
-  printf 'subjectAltName=DNS:%s' $host > $name.ext
+  printf 'subjectAltName=%s' $host > $name.ext
   openssl x509 -req -in $name.csr -CA ca-cert.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem 2>/dev/null
   cp $name.key $name/client-key.pem; cp $name.pem $name/client-cert.pem
 done";
-    let made = Command::new("sh").arg("-c").arg(script).current_dir(dir).status().unwrap();
+    let made = Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .args(["sh", &address.ip().to_string()])
+        .current_dir(dir)
+        .status()
+        .unwrap();
     assert!(made.success());
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
@@ -74,17 +77,17 @@ fn over_tls_a_client_is_who_its_certificate_says() {
         return;
     }
     let mut rig = Rig::new("");
-    certificates(&rig.dir);
-    let port = free_port();
+    let address = own_address();
+    certificates(&rig.dir, &address);
     rig.configure(&format!(
-        "listen = [\"unix:DIR/socket\", \"tcp:127.0.0.1:{port}\"]\n\
+        "listen = [\"unix:DIR/socket\", \"tcp:{address}\"]\n\
          [tls]\ncertificate = \"DIR/store.pem\"\nkey = \"DIR/store.key\"\nclients = \"DIR/ca-cert.pem\"\n\
          [[client]]\nname = \"alice\"\ncertificate = \"alice.example\"\n\
          [[volume]]\nname = \"data\"\npath = \"memory\"\nsize = \"8MiB\"\nclients = [\"alice\"]\n"
     ));
     rig.serve();
     let dir = rig.dir.display().to_string();
-    let uri = |who: &str| format!("nbds://localhost:{port}/data?tls-certificates={dir}/{who}");
+    let uri = |who: &str| format!("nbds://{address}/data?tls-certificates={dir}/{who}");
     let info = run("nbdinfo", &[&uri("alice")]);
     assert!(info.contains("with TLS") && info.contains("8M"), "{info}");
     let refused = |uri: &str| {
@@ -92,7 +95,7 @@ fn over_tls_a_client_is_who_its_certificate_says() {
         assert!(!output.status.success(), "{uri}: {}", crate::rig::text(&output));
     };
     refused(&uri("mallory"));
-    refused(&format!("nbd://localhost:{port}/data"));
+    refused(&format!("nbd://{address}/data"));
     if has("nbdcopy") {
         let file = rig.file("noise", 8 << 20);
         std::fs::write(&file, (0..8_u32 << 20).map(|n| (n / 4097) as u8).collect::<Vec<u8>>())
@@ -105,7 +108,7 @@ fn over_tls_a_client_is_who_its_certificate_says() {
     // A client without TLS, by the tunnel.
     let tunnel = rig.dir.join("tunnel");
     let mut child = Command::new(env!("CARGO_BIN_EXE_headworks-store"))
-        .args(["tunnel", &format!("localhost:{port}"), "--socket"])
+        .args(["tunnel", &address.to_string(), "--socket"])
         .arg(&tunnel)
         .args(["--certificate", &format!("{dir}/alice.pem"), "--key", &format!("{dir}/alice.key")])
         .args(["--servers", &format!("{dir}/ca-cert.pem")])

@@ -1,6 +1,6 @@
 //! Stores of one name, by a real etcd.
 
-use crate::rig::{Rig, has, run, until};
+use crate::rig::{Rig, has, own_address, run, until};
 use std::process::{Child, Command, Stdio};
 
 struct Etcd {
@@ -11,11 +11,10 @@ struct Etcd {
 
 impl Etcd {
     fn start() -> Etcd {
-        let port =
-            || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (client, peer) = (port(), port());
-        let dir = std::env::temp_dir().join(format!("hw-etcd-{}-{client}", std::process::id()));
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let (client, peer) = (own_address(), own_address());
+        let name = format!("hw-etcd-{}-{}", std::process::id(), client.port());
+        let dir = std::env::temp_dir().join(name);
+        let url = |address| format!("http://{address}");
         let child = Command::new("etcd")
             .args(["--data-dir", dir.to_str().unwrap(), "--listen-client-urls", &url(client)])
             .args(["--advertise-client-urls", &url(client), "--listen-peer-urls", &url(peer)])
@@ -25,7 +24,7 @@ impl Etcd {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let etcd = Etcd { child, address: format!("127.0.0.1:{client}"), dir };
+        let etcd = Etcd { child, address: client.to_string(), dir };
         until("etcd answers", || etcd.ctl(&["endpoint", "health"]).status.success());
         etcd
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A folder with a configuration, and perhaps the store that runs by it.
@@ -111,6 +111,15 @@ impl Rig {
         let apps = status["applications"].as_array().unwrap();
         apps.iter().find(|app| app["name"] == name).unwrap().clone()
     }
+}
+
+/// An address that no other test has: each process has a loopback address, and the port is none of
+/// those that the kernel gives to connections.
+pub fn own_address() -> std::net::SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(9_100);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let port = NEXT.fetch_add(1, Ordering::Relaxed);
+    (std::net::Ipv4Addr::new(127, 64 | high, middle, low), port).into()
 }
 
 impl Drop for Rig {
