@@ -29,7 +29,7 @@ setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's prot
 build: ## Build the programs and the preloaded library (target/release)
 	$(CARGO) build --release --workspace
 
-demo: setup-demo build ## Three scenes on real databases, as they are and behind Headworks (about 9 minutes with the build)
+demo: setup-demo build ## Three scenes on real databases, as they are and behind Headworks (3 minutes after the build)
 	target/release/headworks bench run demo --out $(OUT) $(ARGS)
 
 demo-quick: setup-demo build ## The same in a minute: shows that it works, measures nothing well

@@ -11,7 +11,7 @@ use headworks_policy::split::{ACCOUNTS, Account, USUAL_LEVEL};
 /// The first account of a thread.
 const FIRST_THREAD: usize = RULES + 1;
 
-/// When all accounts are in use, nobody looks for one of a dead thread for so long.
+/// How long no search for a dead thread's account is made once all accounts are in use.
 const FULL_FOR: Nanos = Nanos::from_millis(1_000);
 
 impl IoRegion {

@@ -53,7 +53,7 @@ pub struct IoControl {
     _pad: AtomicU32,
     /// Whether the gate tells which threads serve clients, so that all others are background.
     gate_knows: AtomicU32,
-    /// Nobody inherits who holds what a client waits for.
+    /// A thread that holds what a client waits for does not inherit its urgency.
     pub(super) without_inheritance: AtomicU32,
     /// Nothing but a guess tells the kind of device: `fsync`s may correct it.
     pub(super) learns_device: AtomicU32,
@@ -70,7 +70,7 @@ pub struct IoControl {
     pub files_full: AtomicU64,
     /// Times that all accounts were found to be in use. Threads without one share account 0 then.
     pub accounts_full: AtomicU64,
-    /// Until then nobody looks for a free account.
+    /// No search for a free account is made before this time.
     pub(super) accounts_full_until_ns: AtomicU64,
     /// Times the scheduler restarted because a thread died with the lock.
     pub restarted: AtomicU64,
@@ -252,7 +252,7 @@ pub(super) struct Guarded {
 
 headworks_policy::layout!(Guarded { split, tally, learner, next_task, next_account });
 
-/// See the module. All zero bytes, but for the header, are a region that holds nobody.
+/// See the module. A region of zero bytes behind its header holds no call.
 #[derive(Debug)]
 #[repr(C)]
 pub struct IoRegion {

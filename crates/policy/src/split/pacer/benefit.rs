@@ -1,4 +1,4 @@
-//! Whether holding brings those anything for whom tasks are held.
+//! Decides whether held calls still make commits shorter.
 //!
 //! # Problem
 //! A held call takes longer, so that commits are shorter. They are not if what makes them slow is
@@ -26,10 +26,10 @@
 
 use crate::Nanos;
 
-/// Tasks are held for so long before it is tried what that brings.
+/// How long tasks are held before a trial begins.
 pub const HELD_FOR: Nanos = Nanos::from_millis(3_000);
 
-/// Tasks of which holding has brought nothing are not held for so long.
+/// How long no task is held after a trial in which commits stayed as short.
 pub const FREE_FOR: Nanos = Nanos::from_millis(30_000);
 
 /// Trials without success are at most so far apart. After such a time they are forgotten.
@@ -41,7 +41,7 @@ const PAUSE: Nanos = Nanos::from_millis(2_000);
 /// Commits that decide on a step.
 pub const STAGE: u32 = 8;
 
-/// Slowdowns up to so many hundredths of the held one are no gain of holding.
+/// A trial fails if slowdowns exceed the held one by more than this, in hundredths of it.
 const SAME: u64 = 150;
 
 /// The level at which no task is held.
