@@ -106,7 +106,7 @@ pub struct Request {
     pub sync: bool,
     /// Who is charged: a process, a connection or an interned set of causes. Zero is nobody known.
     pub cause: u32,
-    /// Urgency of the cause.
+    /// Whether a client waits for the cause.
     pub class: IoClass,
     /// Level within the class, 0 (highest) to 7.
     pub level: u8,
@@ -205,11 +205,11 @@ pub trait BlockScheduler: Send {
     /// Requests that wait: added, not merged, not dispatched.
     fn waiting(&self) -> usize;
 
-    /// Somebody waits now for requests of causes that are `urgent` (RCP, section 4.2.2). Those that
+    /// Somebody waits now for requests of causes that are `critical` (RCP, section 4.2.2). Those that
     /// are queued go as if they had come so. Returns how many: none if the scheduler knows no
-    /// urgency.
-    fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
-        let _ = (now, urgent);
+    /// criticality.
+    fn promote(&mut self, now: Nanos, critical: &mut dyn FnMut(u32) -> bool) -> usize {
+        let _ = (now, critical);
         0
     }
 

@@ -152,7 +152,7 @@ pub struct Call {
     /// Time within which the call should be over; zero for no matter.
     pub deadline: Nanos,
     /// Whether a client's request waits for it.
-    pub urgency: Urgency,
+    pub criticality: Criticality,
     /// Not zero: the call is a write to the device itself (`O_DIRECT`, `O_DSYNC`).
     pub direct: u32,
 }
@@ -167,7 +167,7 @@ impl Call {
 /// Whether a client's request waits for a call (RCP, section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Urgency {
+pub enum Criticality {
     /// It does: the call is critical.
     #[default]
     Critical = 0,
@@ -177,22 +177,22 @@ pub enum Urgency {
     Guessed = 2,
 }
 
-impl crate::layout::Layout for Urgency {
-    const HASH: u64 = crate::layout::start(size_of::<Urgency>(), align_of::<Urgency>());
+impl crate::layout::Layout for Criticality {
+    const HASH: u64 = crate::layout::start(size_of::<Criticality>(), align_of::<Criticality>());
 }
 
-impl Urgency {
+impl Criticality {
     /// From the word in memory.
-    pub fn from_word(word: u32) -> Urgency {
+    pub fn from_word(word: u32) -> Criticality {
         match word {
-            1 => Urgency::Background,
-            2 => Urgency::Guessed,
-            _ => Urgency::Critical,
+            1 => Criticality::Background,
+            2 => Criticality::Guessed,
+            _ => Criticality::Critical,
         }
     }
 }
 
-crate::layout!(Call { account, file, bytes, pieces, deadline, urgency, direct });
+crate::layout!(Call { account, file, bytes, pieces, deadline, criticality, direct });
 
 /// Pages that a write made dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -396,8 +396,8 @@ pub trait Scheduler: Send {
     /// client went on soon after the call.
     fn guessed(&mut self, now: Nanos, file: u32, right: bool) {}
 
-    /// How urgent calls on this file are because of such guesses; none if they tell nothing.
-    fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
+    /// How critical calls on this file are because of such guesses; none if they tell nothing.
+    fn trusts(&self, now: Nanos, file: u32) -> Option<Criticality> {
         None
     }
 

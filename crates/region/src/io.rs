@@ -8,7 +8,7 @@
 //! # Reading order
 //! [`layout`] says what there is. [`calls`] is the life of a call: it enters, waits, is admitted
 //! and leaves. Below it are the scheduler's tasks ([`tasks`]), the thread's account ([`claim`]) and
-//! whether a client waits for it ([`urgency`], [`inherit`], [`guess`]). [`files`] and [`pages`] are
+//! whether a client waits for it ([`criticality`], [`inherit`], [`guess`]). [`files`] and [`pages`] are
 //! what calls work on.
 //!
 //! # No call is held for ever
@@ -20,6 +20,7 @@
 mod account;
 mod calls;
 mod claim;
+mod criticality;
 mod files;
 pub mod gone;
 mod guess;
@@ -33,7 +34,6 @@ mod rules;
 pub mod tally;
 mod tasks;
 mod unheld;
-mod urgency;
 pub mod waits;
 
 pub use account::AccountSlot;
@@ -43,7 +43,7 @@ pub use headworks_policy::split::CallKind;
 pub use layout::{IoControl, IoRegion};
 pub use map::IoMapping;
 pub use notes::{BLOCKER_NAMES, Blocker, Inheritance};
-pub use places::Awaited;
+pub use places::CriticalFiles;
 pub use rules::{Foreground, IoRule, Names, RULES, Subject};
 pub use tally::{CHUNK_BYTES, FILES, Piece};
 pub use unheld::Unheld;

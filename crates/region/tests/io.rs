@@ -1,7 +1,7 @@
 //! The I/O region: whoever waits goes on at last, whatever happens to the others.
 
 use headworks_policy::Nanos;
-use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS, Urgency};
+use headworks_policy::split::{ACCOUNTS, Account, Criticality, SplitKind, TASKS};
 use headworks_region::clock;
 use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
@@ -506,13 +506,13 @@ fn a_call_goes_on_when_clients_wait_for_nobody_knows_whom_and_none_of_them_does_
 fn a_server_that_nobody_knows_shows_that_it_has_clients() {
     let region = region(SplitKind::Rcp);
     let own = account(region, "flusher");
-    assert_eq!(region.urgency(own), Urgency::Critical);
+    assert_eq!(region.criticality(own), Criticality::Critical);
     region.control.gate_learns();
-    assert_eq!(region.urgency(own), Urgency::Background);
+    assert_eq!(region.criticality(own), Criticality::Background);
     // One of its threads serves two clients.
     region.control.gate_cannot_know();
     region.control.gate_learns();
-    assert_eq!(region.urgency(own), Urgency::Critical);
+    assert_eq!(region.criticality(own), Criticality::Critical);
 }
 
 #[test]

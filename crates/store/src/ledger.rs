@@ -313,8 +313,8 @@ impl BlockScheduler for Watched {
         self.inner.waiting()
     }
 
-    fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
-        self.inner.promote(now, urgent)
+    fn promote(&mut self, now: Nanos, critical: &mut dyn FnMut(u32) -> bool) -> usize {
+        self.inner.promote(now, critical)
     }
 
     fn set_cause_deadlines(&mut self, cause: u32, read: Nanos, write: Nanos) -> bool {

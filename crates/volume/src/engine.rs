@@ -110,14 +110,14 @@ impl Submission {
 /// Tells whose requests are, where a front end cannot: those of a file system come by threads of
 /// the kernel. Called with the queue locked, so each call takes microseconds at most.
 pub trait Causes: Send {
-    /// A request enters the queue: fills in its cause, level and urgency (`sync`), if known.
+    /// A request enters the queue: fills in its cause, level and criticality (`sync`), if known.
     fn complete(&mut self, now: Nanos, request: &mut Request);
 
-    /// Whether causes may have become urgent since the last call.
+    /// Whether causes may have become critical since the last call.
     fn have_changed(&mut self, now: Nanos) -> bool;
 
     /// Whether somebody waits for requests of this cause.
-    fn is_urgent(&self, cause: u32) -> bool;
+    fn is_critical(&self, cause: u32) -> bool;
 }
 
 /// The parts of an engine.

@@ -72,7 +72,7 @@ pub struct Files {
     pub accounts_full: u64,
     pub restarted: u64,
     pub panics: u64,
-    /// With `rcp`: which waits passed on a client's urgency.
+    /// With `rcp`: which waits passed on a client's criticality.
     pub inheritance: Inheritance,
     /// What clients waited for, by cause.
     pub waits: BTreeMap<&'static str, waits::Sum>,
@@ -87,7 +87,7 @@ pub struct Files {
 /// What clients waited for.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Inheritance {
-    /// Times a thread inherited urgency, by the cause of the wait.
+    /// Times a thread inherited criticality, by the cause of the wait.
     pub by_cause: BTreeMap<&'static str, u64>,
     /// Held calls that went on because a client waited for them.
     pub promoted: u64,

@@ -17,7 +17,7 @@ use crate::instance::Instance;
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request, SECTOR_BYTES, SchedulerKind};
 use headworks_region::clock;
-use headworks_region::io::{Awaited, IoMapping};
+use headworks_region::io::{CriticalFiles, IoMapping};
 use headworks_volume::engine::Causes;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
@@ -42,15 +42,15 @@ pub struct Figures {
     /// Other writes.
     pub unknown: u64,
     /// Writes for which clients waited when they came.
-    pub awaited: u64,
+    pub critical: u64,
 }
 
 #[derive(Default)]
 struct State {
     region: Option<IoMapping>,
     looked: Nanos,
-    awaited: Awaited,
-    /// `awaited` has changed since the queue last asked.
+    critical: CriticalFiles,
+    /// `critical` has changed since the queue last asked.
     changed: bool,
     figures: Figures,
 }
@@ -135,21 +135,21 @@ impl State {
         if now.since(self.looked) >= LOOK_EVERY {
             self.looked = now;
             let region = self.region().filter(|region| region.control.kind().puts_clients_first());
-            self.see(region.map(|region| region.awaited()).unwrap_or_default());
+            self.see(region.map(|region| region.critical_files()).unwrap_or_default());
         }
     }
 
-    fn see(&mut self, awaited: Awaited) {
-        self.changed |= awaited != self.awaited;
-        self.awaited = awaited;
+    fn see(&mut self, critical: CriticalFiles) {
+        self.changed |= critical != self.critical;
+        self.critical = critical;
     }
 
     /// Whether clients wait for writes of this cause.
-    fn is_awaited(&self, cause: u32) -> bool {
+    fn is_critical(&self, cause: u32) -> bool {
         match cause {
-            UNMARKED => self.awaited.any(),
+            UNMARKED => self.critical.any(),
             // Below FILES.
-            file => file > 0 && self.awaited.has((file - 1) as u16),
+            file => file > 0 && self.critical.has((file - 1) as u16),
         }
     }
 }
@@ -170,8 +170,8 @@ impl Causes for Link {
         match self.scheduler {
             SchedulerKind::Rcp if region.control.kind().puts_clients_first() => {
                 request.cause = owner.map_or(UNMARKED, |owner| u32::from(owner.file) + 1);
-                request.sync = state.is_awaited(request.cause);
-                state.figures.awaited += u64::from(request.sync);
+                request.sync = state.is_critical(request.cause);
+                state.figures.critical += u64::from(request.sync);
             }
             SchedulerKind::Afq => {
                 if let Some(owner) = owner {
@@ -189,8 +189,8 @@ impl Causes for Link {
         std::mem::take(&mut state.changed)
     }
 
-    fn is_urgent(&self, cause: u32) -> bool {
-        lock(&self.state).is_awaited(cause)
+    fn is_critical(&self, cause: u32) -> bool {
+        lock(&self.state).is_critical(cause)
     }
 }
 
@@ -201,14 +201,14 @@ mod tests {
     #[test]
     fn a_change_that_a_request_has_seen_is_still_told() {
         let mut state = State::default();
-        let awaited = Awaited::of([7]);
-        state.see(awaited);
-        assert!(state.is_awaited(8) && !state.is_awaited(7) && state.is_awaited(UNMARKED));
-        state.see(awaited);
+        let critical = CriticalFiles::of([7]);
+        state.see(critical);
+        assert!(state.is_critical(8) && !state.is_critical(7) && state.is_critical(UNMARKED));
+        state.see(critical);
         assert!(std::mem::take(&mut state.changed));
-        state.see(awaited);
+        state.see(critical);
         assert!(!state.changed);
-        state.see(Awaited::default());
-        assert!(state.changed && !state.is_awaited(8) && !state.is_awaited(UNMARKED));
+        state.see(CriticalFiles::default());
+        assert!(state.changed && !state.is_critical(8) && !state.is_critical(UNMARKED));
     }
 }

@@ -228,7 +228,7 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     if let Some(causes) = &figures.causes {
         println!(
             "  causes     of instance {}: {} writes with an owner, {} without, clients waited for {}",
-            causes.instance, causes.known, causes.unknown, causes.awaited
+            causes.instance, causes.known, causes.unknown, causes.critical
         );
         if let Some(trouble) = &causes.trouble {
             println!("  causes     nothing is learned now: {trouble}");

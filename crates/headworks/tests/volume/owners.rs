@@ -82,16 +82,16 @@ fn the_queue_of_a_volume_knows_whose_the_writes_are_and_who_waits_for_them() {
     // A rule says that clients wait for the program. The volume looks for it each second.
     let rule = |foreground| format!("[[io.thread]]\nname = \"*\"\nforeground = {foreground}\n");
     let program = overwrites(&rig, "rcp", &rule(true), &file);
-    until(&|| count("known") > 0 && count("awaited") > 0);
+    until(&|| count("known") > 0 && count("critical") > 0);
     assert!(causes()["trouble"].is_null());
     drop(program);
     until(&|| !causes()["trouble"].is_null());
 
     // The same by a program for which nobody waits, in a new region.
-    let (known, awaited) = (count("known"), count("awaited"));
+    let (known, critical) = (count("known"), count("critical"));
     let program = overwrites(&rig, "rcp", &rule(false), &file);
     until(&|| count("known") > known + 10);
-    assert_eq!(count("awaited"), awaited);
+    assert_eq!(count("critical"), critical);
     drop(program);
     assert_eq!(fs::read(&file).unwrap()[16 * 4096], 1);
 }
@@ -114,7 +114,7 @@ fn the_queue_of_a_volume_charges_whoever_wrote() {
         assert!(begun.elapsed() < DEADLINE, "{}", causes());
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(causes()["awaited"], 0, "that is rcp's");
+    assert_eq!(causes()["critical"], 0, "that is rcp's");
     drop(program);
     assert_eq!(fs::read(&file).unwrap()[16 * 4096], 1);
 }

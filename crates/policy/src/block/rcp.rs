@@ -195,11 +195,11 @@ impl BlockScheduler for Rcp {
         self.table.waiting()
     }
 
-    fn promote(&mut self, now: Nanos, urgent: &mut dyn FnMut(u32) -> bool) -> usize {
+    fn promote(&mut self, now: Nanos, critical: &mut dyn FnMut(u32) -> bool) -> usize {
         let (mut promoted, mut at) = (0, self.background.first());
         while let Some(index) = at {
             at = self.links.next(index);
-            if urgent(self.table.entry(index).request.cause) {
+            if critical(self.table.entry(index).request.cause) {
                 self.links.remove(&mut self.background, index);
                 self.links.push_back(&mut self.critical, index);
                 self.table.set_mark(index, CRITICAL);

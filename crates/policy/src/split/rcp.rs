@@ -6,7 +6,7 @@
 //! that a client's request needs (RCP, section 3).
 //!
 //! # Terms
-//! * *critical*, *background*: of a call: a client waits for it, or not ([`Call::urgency`]).
+//! * *critical*, *background*: of a call: a client waits for it, or not ([`Call::criticality`]).
 //! * *quiet*: no critical I/O was seen for [`QUIET`], or for [`QUIET_ALONE`] if the last one was a
 //!   single one after such a pause.
 //! * *piece*, *batch*, *commit*: see [`super::pacer`]. *Slot*: see [`slots`].
@@ -50,8 +50,8 @@ pub use slots::READ_EVERY;
 use super::pacer::{self, DESERTED, Pacer, WRITER_PIECES, deadline_of};
 use super::trust::Trust;
 use super::{
-    ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, TASKS, Task, Urgency,
+    ACCOUNTS, Account, AccountSettings, Call, Cleaned, Criticality, DeviceCost, Dirtied, Entry,
+    Freed, Scheduler, Step, TASKS, Task,
 };
 use crate::Nanos;
 use crate::block::{IoClass, Operation, Request};
@@ -170,10 +170,10 @@ impl Default for Rcp {
 
 /// Whether an `fsync` goes at once. If it has much to write, that takes more than a guess.
 fn is_critical(call: &Call) -> bool {
-    match call.urgency {
-        Urgency::Critical => true,
-        Urgency::Background => false,
-        Urgency::Guessed => call.pieces <= WRITER_PIECES,
+    match call.criticality {
+        Criticality::Critical => true,
+        Criticality::Background => false,
+        Criticality::Guessed => call.pieces <= WRITER_PIECES,
     }
 }
 
@@ -334,7 +334,7 @@ impl Scheduler for Rcp {
 
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.background.writes(call);
-        if call.urgency != Urgency::Background {
+        if call.criticality != Criticality::Background {
             // One of them is enough: those that need the journal are blocked together.
             if self.write == 0 || self.write == u32::from(task) + 1 {
                 self.write = u32::from(task) + 1;
@@ -385,9 +385,9 @@ impl Scheduler for Rcp {
     }
 
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        match call.urgency {
-            Urgency::Background => self.fsync_entry(now, task, call),
-            Urgency::Critical | Urgency::Guessed => Entry::Go,
+        match call.criticality {
+            Criticality::Background => self.fsync_entry(now, task, call),
+            Criticality::Critical | Criticality::Guessed => Entry::Go,
         }
     }
 
@@ -526,7 +526,7 @@ impl Scheduler for Rcp {
         self.trust.guessed(now, file, right);
     }
 
-    fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
+    fn trusts(&self, now: Nanos, file: u32) -> Option<Criticality> {
         self.trust.trusts(now, file)
     }
 

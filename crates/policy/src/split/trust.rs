@@ -16,7 +16,7 @@
 //! short calls on the file are not held for [`TRUST_FOR`]. A big `fsync` still is: clients may wait
 //! for something else, and all of them would wait for its pieces.
 
-use super::Urgency;
+use super::Criticality;
 use crate::Nanos;
 
 /// Right guesses in a row after which a file is trusted.
@@ -66,13 +66,13 @@ pub(super) struct Trust {
 crate::layout!(Trust { files });
 
 impl Trust {
-    /// How urgent calls on the file are, if they are not to be held.
-    pub(super) fn trusts(&self, now: Nanos, file: u32) -> Option<Urgency> {
+    /// How critical calls on the file are, if they are not to be held.
+    pub(super) fn trusts(&self, now: Nanos, file: u32) -> Option<Criticality> {
         let wanted = file.wrapping_add(1);
         let known = self.files.iter().find(|known| known.file == wanted)?;
         match (known.until > now, known.short_until > now) {
-            (true, _) => Some(Urgency::Critical),
-            (false, true) => Some(Urgency::Guessed),
+            (true, _) => Some(Criticality::Critical),
+            (false, true) => Some(Criticality::Guessed),
             (false, false) => None,
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         trust.guessed(now, 7, true);
         assert_eq!(trust.trusts(now, 7), None, "it may have been chance");
         trust.guessed(now, 7, true);
-        assert_eq!(trust.trusts(now, 7), Some(Urgency::Critical));
+        assert_eq!(trust.trusts(now, 7), Some(Criticality::Critical));
         assert_eq!(trust.trusts(now, 8), None);
         now += TRUST_FOR;
         assert_eq!(trust.trusts(now, 7), None);
@@ -159,7 +159,7 @@ mod tests {
             now += Nanos::from_millis(200);
             trust.guessed(now, 7, false);
         }
-        assert_eq!(trust.trusts(now, 7), Some(Urgency::Guessed));
+        assert_eq!(trust.trusts(now, 7), Some(Criticality::Guessed));
         now += TRUST_FOR;
         assert_eq!(trust.trusts(now, 7), None);
         // Now and then a client waits: that is no reason.

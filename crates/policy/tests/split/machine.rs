@@ -3,8 +3,8 @@
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request};
 use headworks_policy::split::{
-    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Entry, PAGE_BYTES, Scheduler, Step,
-    Task, Urgency,
+    Account, Call, CauseSet, Cleaned, Criticality, DeviceCost, Dirtied, Entry, PAGE_BYTES,
+    Scheduler, Step, Task,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +24,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub account: Account,
-    pub urgency: Urgency,
+    pub criticality: Criticality,
     pub work: Work,
     pub deadline: Nanos,
     /// Time between an answer and the next call.
@@ -134,8 +134,8 @@ impl Machine<'_> {
 
     fn read(&self, at: usize) -> Request {
         let caller = &self.callers[at];
-        let class = match caller.urgency {
-            Urgency::Background => IoClass::Idle,
+        let class = match caller.criticality {
+            Criticality::Background => IoClass::Idle,
             _ => IoClass::BestEffort,
         };
         Request {
@@ -166,7 +166,7 @@ impl Machine<'_> {
             bytes: u64::from(pieces) * PAGE_BYTES,
             pieces,
             deadline: caller.deadline,
-            urgency: caller.urgency,
+            criticality: caller.criticality,
             direct: 0,
         };
         let number = self.states[at].number + 1;

@@ -5,7 +5,7 @@ mod machine;
 use headworks_policy::Nanos;
 use headworks_policy::split::pacer::OVERDUE_MAX;
 use headworks_policy::split::{
-    Account, AccountSettings, Afq, Deadline, DeviceCost, Rcp, Scheduler, Token, Urgency, afq,
+    Account, AccountSettings, Afq, Criticality, Deadline, DeviceCost, Rcp, Scheduler, Token, afq,
 };
 use machine::{Caller, Work, page, run, times};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn caller() -> impl Strategy<Value = Caller> {
     (0..5 as Account, background, work(), 20u64..3_000, 1u64..200).prop_map(
         |(account, background, work, deadline, thinks)| Caller {
             account: account + 1,
-            urgency: if background { Urgency::Background } else { Urgency::Critical },
+            criticality: if background { Criticality::Background } else { Criticality::Critical },
             work,
             deadline: Nanos::from_millis(deadline),
             thinks: Nanos::from_millis(thinks),
@@ -39,7 +39,7 @@ fn callers() -> impl Strategy<Value = Vec<Caller>> {
 }
 
 fn is_critical(caller: &Caller) -> bool {
-    caller.urgency == Urgency::Critical
+    caller.criticality == Criticality::Critical
 }
 
 /// Each call ends. One that is held for its writeback ends after its periods.
@@ -92,7 +92,7 @@ proptest! {
         }
         let caller = |account: usize| Caller {
             account: account as Account,
-            urgency: Urgency::Critical,
+            criticality: Criticality::Critical,
             work: Work::Fsync(pieces[account]),
             deadline: SECOND,
             thinks: Nanos::from_micros(50),
@@ -128,7 +128,7 @@ proptest! {
             .filter(|work| !background || !matches!(work, Work::Fsync(_)))
             .map(|work| Caller {
                 account: 1,
-                urgency: if background { Urgency::Background } else { Urgency::Critical },
+                criticality: if background { Criticality::Background } else { Criticality::Critical },
                 work: *work,
                 deadline: SECOND,
                 thinks: Nanos::from_millis(5),

@@ -12,7 +12,7 @@ use crate::{clock, futex};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::split::{
-    Account, Call, CallKind, DeviceCost, Entry, PAGE_BYTES, TASKS, Task, Urgency,
+    Account, Call, CallKind, Criticality, DeviceCost, Entry, PAGE_BYTES, TASKS, Task,
 };
 
 /// A sleeper asks again after this time at the latest.
@@ -81,9 +81,10 @@ impl IoRegion {
         then: impl FnOnce(&mut Guarded, &mut Ticket),
     ) -> Ticket {
         let now = clock::now();
-        let urgency = self.urgency(account);
+        let criticality = self.criticality(account);
         let direct = kind.is_direct().into();
-        let call = Call { account, file: file.into(), bytes, urgency, direct, ..Call::default() };
+        let call =
+            Call { account, file: file.into(), bytes, criticality, direct, ..Call::default() };
         let mut ticket =
             Ticket { task: None, kind, call, entered: now, admitted: now, flushed: None };
         self.locked(|guarded| {
@@ -110,10 +111,10 @@ impl IoRegion {
         let begin = guarded.next_task as usize;
         let in_turn = |step: usize| (begin + step) % TASKS;
         let is_free = |at: &usize| self.tasks[*at].state() == FREE;
-        if ticket.call.urgency != Urgency::Critical
-            && let Some(urgency) = guarded.split.scheduler().trusts(now, ticket.call.file)
+        if ticket.call.criticality != Criticality::Critical
+            && let Some(criticality) = guarded.split.scheduler().trusts(now, ticket.call.file)
         {
-            ticket.call.urgency = urgency;
+            ticket.call.criticality = criticality;
         }
         let Some(at) = (0..TASKS).map(in_turn).find(is_free) else {
             self.control.tasks_full.fetch_add(1, Relaxed);
@@ -125,7 +126,7 @@ impl IoRegion {
         slot.kind.store(ticket.kind as u32, Relaxed);
         slot.account.store(ticket.call.account.into(), Relaxed);
         slot.file.store(ticket.call.file, Relaxed);
-        slot.urgency.store(ticket.call.urgency as u32, Relaxed);
+        slot.criticality.store(ticket.call.criticality as u32, Relaxed);
         slot.pieces.store(ticket.call.pieces, Relaxed);
         slot.orders.store(0, Relaxed);
         slot.since_ns.store(now.0, Relaxed);
@@ -153,7 +154,7 @@ impl IoRegion {
             return;
         }
         let Some(slot) = self.accounts.get(usize::from(call.account)) else { return };
-        let background = call.urgency == Urgency::Background;
+        let background = call.criticality == Criticality::Background;
         slot.foreground.store(self.is_foreground(call.account).into(), Relaxed);
         if held.is_some() && call.account != 0 {
             // Another thread's number may have taken its place in the table.

@@ -1,12 +1,12 @@
 //! Governed files: which slot each has, what its rules say, and for which of them clients wait.
 
 use super::layout::{FREE, IoRegion, PASSED, RUNNING};
-use super::places::Awaited;
+use super::places::CriticalFiles;
 use super::tally;
 use crate::clock;
 use crate::text::TEXT_BYTES;
 use core::sync::atomic::Ordering::Relaxed;
-use headworks_policy::split::{CallKind, Urgency};
+use headworks_policy::split::{CallKind, Criticality};
 
 /// A file, looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl IoRegion {
     /// Files for which clients wait at this moment, one bit for each slot, with `rcp`: they write
     /// them or make them durable. A call that passed counts as a client's, and so does one whose
     /// thread inherits. Does not lock.
-    pub fn awaited(&self) -> Awaited {
-        let mut awaited = Awaited::default();
+    pub fn critical_files(&self) -> CriticalFiles {
+        let mut critical = CriticalFiles::default();
         let now = clock::now();
         let inherits = |account: u32| {
             let account = self.accounts.get(account as usize);
@@ -142,12 +142,12 @@ impl IoRegion {
                     | CallKind::Create
                     | CallKind::MakeDirectory
             );
-            let urgency = Urgency::from_word(slot.urgency.load(Relaxed));
+            let criticality = Criticality::from_word(slot.criticality.load(Relaxed));
             let goes_on = state == RUNNING && inherits(slot.account.load(Relaxed));
-            if writes && (state == PASSED || urgency == Urgency::Critical || goes_on) {
-                awaited.insert(slot.file.load(Relaxed) as usize);
+            if writes && (state == PASSED || criticality == Criticality::Critical || goes_on) {
+                critical.insert(slot.file.load(Relaxed) as usize);
             }
         }
-        awaited
+        critical
     }
 }

@@ -24,7 +24,7 @@ use super::waits::PROMOTED;
 use crate::lock::{thread_exists, thread_id};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, Task, Urgency};
+use headworks_policy::split::{Account, Criticality, Task};
 
 /// A client's thread that waits for so long for an unknown holder is stuck.
 pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
@@ -53,7 +53,7 @@ impl IoRegion {
                 && thread_exists(slot.tid.load(Relaxed))
         };
         let client = self.accounts.iter().find(|slot| waits_for_me(slot));
-        if (client.is_some() || self.urgency(account) == Urgency::Critical)
+        if (client.is_some() || self.criticality(account) == Criticality::Critical)
             && self.resume_if(now, task, |scheduler| scheduler.promote(now, task, true))
         {
             if let Some(client) = client {

@@ -30,7 +30,7 @@ use crate::text::Text;
 use crate::{clock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, Scheduler, Task, Urgency};
+use headworks_policy::split::{Account, Criticality, Scheduler, Task};
 
 /// Links of a chain that are followed (at most four were seen: RCP, section 4.4).
 const CHAIN_MAX: usize = 16;
@@ -61,7 +61,8 @@ impl IoRegion {
         slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
         slot.done.store(0, Relaxed);
-        let critical = self.urgency(account) != Urgency::Background && !self.idles(slot, on);
+        let critical =
+            self.criticality(account) != Criticality::Background && !self.idles(slot, on);
         let known = exact && holder.is_some();
         let flags = if critical { CRITICAL } else { 0 } | if known { KNOWN } else { 0 };
         slot.blocked.store(on as u32 | flags, Relaxed);
@@ -251,15 +252,15 @@ mod tests {
 
     #[test]
     fn a_file_is_awaited_while_its_writer_inherits() {
-        let region = region("awaited");
+        let region = region("critical");
         let (client, _) = of_another_thread(region);
         let (file, ticket) = held(region, 7);
-        assert!(!region.awaited().has(file));
+        assert!(!region.critical_files().has(file));
         region.blocks(client, Blocker::Mutex, Some(thread_id()), true);
         assert!(region.is_admitted(&ticket));
-        assert!(region.awaited().has(file));
+        assert!(region.critical_files().has(file));
         region.unblocks(client);
-        assert!(!region.awaited().has(file));
+        assert!(!region.critical_files().has(file));
         region.leave(ticket);
     }
 

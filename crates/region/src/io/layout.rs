@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::split::learn::Learner;
 use headworks_policy::split::{
-    ACCOUNTS, Account, Call, CallKind, SplitKind, SplitState, TASKS, Urgency,
+    ACCOUNTS, Account, Call, CallKind, Criticality, SplitKind, SplitState, TASKS,
 };
 
 /// A call could not get the lock. During this time after it, other calls wait for the lock for 2 ms
@@ -53,7 +53,7 @@ pub struct IoControl {
     _pad: AtomicU32,
     /// Whether the gate tells which threads serve clients, so that all others are background.
     gate_knows: AtomicU32,
-    /// A thread that holds what a client waits for does not inherit its urgency.
+    /// A thread that holds what a client waits for does not inherit its criticality.
     pub(super) without_inheritance: AtomicU32,
     /// Nothing but a guess tells the kind of device: `fsync`s may correct it.
     pub(super) learns_device: AtomicU32,
@@ -184,7 +184,7 @@ pub(super) struct TaskSlot {
     pub kind: AtomicU32,
     pub account: AtomicU32,
     pub file: AtomicU32,
-    pub urgency: AtomicU32,
+    pub criticality: AtomicU32,
     pub pieces: AtomicU32,
     _pad: AtomicU32,
     pub since_ns: AtomicU64,
@@ -198,7 +198,7 @@ headworks_policy::layout!(TaskSlot {
     kind,
     account,
     file,
-    urgency,
+    criticality,
     pieces,
     _pad,
     since_ns,
@@ -229,7 +229,7 @@ impl TaskSlot {
         let call = Call {
             account: self.account.load(Relaxed) as Account,
             file: self.file.load(Relaxed),
-            urgency: Urgency::from_word(self.urgency.load(Relaxed)),
+            criticality: Criticality::from_word(self.criticality.load(Relaxed)),
             pieces: self.pieces.load(Relaxed),
             direct: kind.is_direct().into(),
             ..Call::default()

@@ -166,8 +166,8 @@ impl IoRegion {
 
     /// A read went to the device without having asked.
     pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
-        let urgency = self.urgency(account);
-        let call = Call { account, bytes, urgency, ..Call::default() };
+        let criticality = self.criticality(account);
+        let call = Call { account, bytes, criticality, ..Call::default() };
         let now = clock::now();
         if let Some(slot) = self.accounts.get(usize::from(account)) {
             slot.reads.fetch_add(1, Relaxed);

@@ -9,7 +9,7 @@
 //! A volume says that it [watches](Places::watch). From then on each write that makes pages dirty
 //! [marks](Places::mark) where they lie on the device, for which the kernel is asked. The volume
 //! looks its requests up by their place ([`Places::of`]). Whether somebody waits for them is a
-//! question of the moment: [`super::IoRegion::awaited`].
+//! question of the moment: [`super::IoRegion::critical_files`].
 //!
 //! # Invariants
 //! A mark is one word, so that it is never torn. Marks overwrite each other, and outlive the file
@@ -117,25 +117,25 @@ fn slot_of(place: u64) -> usize {
 
 /// Files for which clients wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct CriticalFiles {
     files: [u64; FILES / 64],
     any: bool,
 }
 
-impl Default for Awaited {
+impl Default for CriticalFiles {
     fn default() -> Self {
-        Awaited { files: [0; FILES / 64], any: false }
+        CriticalFiles { files: [0; FILES / 64], any: false }
     }
 }
 
-impl Awaited {
+impl CriticalFiles {
     /// These files.
     pub fn of(files: impl IntoIterator<Item = u16>) -> Self {
-        let mut awaited = Awaited::default();
+        let mut critical = CriticalFiles::default();
         for file in files {
-            awaited.insert(file.into());
+            critical.insert(file.into());
         }
-        awaited
+        critical
     }
 
     pub(super) fn insert(&mut self, file: usize) {

@@ -5,7 +5,7 @@ use crate::futex;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
-use headworks_policy::split::{Call, CallKind, Entry, Scheduler, Step, TASKS, Task, Urgency};
+use headworks_policy::split::{Call, CallKind, Criticality, Entry, Scheduler, Step, TASKS, Task};
 
 /// Asks the scheduler whether a call may run.
 pub(super) fn ask(
@@ -61,9 +61,9 @@ fn read_request(call: &Call) -> Request {
         fua: false,
         sync: true,
         cause: call.account.into(),
-        class: match call.urgency {
-            Urgency::Background => IoClass::Idle,
-            Urgency::Critical | Urgency::Guessed => IoClass::BestEffort,
+        class: match call.criticality {
+            Criticality::Background => IoClass::Idle,
+            Criticality::Critical | Criticality::Guessed => IoClass::BestEffort,
         },
         level: 4,
         deadline: None,

@@ -170,7 +170,7 @@ impl Queue {
         if let Some(causes) = &mut self.causes
             && causes.have_changed(now)
         {
-            self.scheduler.promote(now, &mut |cause| causes.is_urgent(cause));
+            self.scheduler.promote(now, &mut |cause| causes.is_critical(cause));
         }
         let index = match self.scheduler.dispatch(now) {
             Dispatch::Request(index) => index,
@@ -238,7 +238,7 @@ mod tests {
     /// have the lowest.
     const BORDER_MIB: u64 = 500;
 
-    /// With the causes that are urgent.
+    /// With the causes that are critical.
     #[derive(Clone, Default)]
     struct Halves(Arc<Mutex<Vec<u32>>>);
 
@@ -252,7 +252,7 @@ mod tests {
             true
         }
 
-        fn is_urgent(&self, cause: u32) -> bool {
+        fn is_critical(&self, cause: u32) -> bool {
             self.0.lock().unwrap().contains(&cause)
         }
     }

@@ -16,8 +16,8 @@ use super::super::strides::Strides;
 use super::super::token::Token;
 use super::super::waiting::{Waiter, Waiting};
 use super::super::{
-    ACCOUNTS, Account, AccountSettings, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed,
-    Scheduler, Task, USUAL_LEVEL, Urgency,
+    ACCOUNTS, Account, AccountSettings, Call, CauseSet, Cleaned, Criticality, DeviceCost, Dirtied,
+    Freed, Scheduler, Task, USUAL_LEVEL,
 };
 use crate::Nanos;
 
@@ -158,7 +158,7 @@ impl Background {
 
     /// An account writes.
     pub(super) fn writes(&mut self, call: &Call) {
-        self.writers.set(call.account, call.urgency == Urgency::Background);
+        self.writers.set(call.account, call.criticality == Criticality::Background);
     }
 
     /// Bytes that are dirty by the background.

@@ -12,7 +12,11 @@ fn call(account: Account, pieces: u32) -> Call {
         account,
         pieces,
         bytes: u64::from(pieces) * 4096,
-        urgency: if account == CHECKPOINTER { Urgency::Background } else { Urgency::Critical },
+        criticality: if account == CHECKPOINTER {
+            Criticality::Background
+        } else {
+            Criticality::Critical
+        },
         ..Call::default()
     }
 }
@@ -341,8 +345,8 @@ fn what_an_account_dirtied_in_the_background_is_taken_back_after_it_has_become_c
     let dirtied = Dirtied { account: CHECKPOINTER, new_bytes: 1 << 20, ..Dirtied::default() };
     rcp.buffer_dirty(now, &dirtied);
     // A client waits for it for one write.
-    let urgent = Call { urgency: Urgency::Critical, ..call(CHECKPOINTER, 0) };
-    assert_eq!(rcp.write_entry(now, 0, &urgent), Entry::Go);
+    let critical = Call { criticality: Criticality::Critical, ..call(CHECKPOINTER, 0) };
+    assert_eq!(rcp.write_entry(now, 0, &critical), Entry::Go);
     let causes = CauseSet::of(CHECKPOINTER);
     rcp.buffer_clean(now, &Cleaned { causes, bytes: 1 << 20, ..Cleaned::default() });
     assert_eq!(rcp.write_entry(now, 0, &call(CHECKPOINTER, 1)), Entry::Go, "nothing is dirty");
@@ -418,7 +422,7 @@ fn direct_writes_of_the_background_take_turns_with_commits() {
     let mut now = Nanos(1_000 * MS);
     let write = Call { bytes: 16 << 10, direct: 1, ..call(CHECKPOINTER, 0) };
     for task in 10..40 {
-        let direct = Call { urgency: Urgency::Critical, ..write };
+        let direct = Call { criticality: Criticality::Critical, ..write };
         assert_eq!(rcp.write_entry(now, task, &direct), Entry::Go, "a client's never waits");
         rcp.write_return(now, task, &direct);
     }

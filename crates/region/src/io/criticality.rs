@@ -10,30 +10,30 @@ use crate::text::Text;
 use crate::{clock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, Urgency};
+use headworks_policy::split::{Account, Criticality};
 
 impl IoRegion {
     /// Whether a client waits for what the calling thread does, whose account this is.
-    pub fn urgency(&self, account: Account) -> Urgency {
+    pub fn criticality(&self, account: Account) -> Criticality {
         if !self.control.kind().puts_clients_first() {
-            return Urgency::Critical;
+            return Criticality::Critical;
         }
         if self.is_foreground(account) {
-            return Urgency::Critical;
+            return Criticality::Critical;
         }
         let slot = self.accounts.get(usize::from(account));
         let until = slot.map_or(0, |slot| slot.inherits_until_ns.load(Relaxed));
         match (until > clock::now().0, until & GUESSED != 0) {
-            (true, false) => Urgency::Critical,
-            (true, true) => Urgency::Guessed,
-            (false, _) => Urgency::Background,
+            (true, false) => Criticality::Critical,
+            (true, true) => Criticality::Guessed,
+            (false, _) => Criticality::Background,
         }
     }
 
     /// Whether the scheduler may hold calls of the calling thread, whose account this is, since no
     /// client waits for them.
     pub fn is_background(&self, account: Account) -> bool {
-        self.urgency(account) == Urgency::Background
+        self.criticality(account) == Criticality::Background
     }
 
     /// Whether the calling thread, whose account this is, serves a client itself.
