@@ -68,6 +68,7 @@ impl Disk {
         let (program, work) = (program.to_owned(), work.to_owned());
         let mut disk = Disk { program, work, guard: None };
         fs::create_dir_all(disk.dir())?;
+        fs::create_dir_all(disk.work.join("run"))?;
         if stack.device == OWN {
             return Ok(disk);
         }

@@ -15,6 +15,10 @@
 //! The [pacer](super::pacer) does that in small batches. Then the real `fsync` runs.
 //!
 //! * **Commits** go at once.
+//! * **Logs.** A file with a deadline below [`WHOLE`] is a log, and so is one in which others
+//!   commit. An `fsync` of much in it goes at once, too: what others commit lies behind the same
+//!   data, and in a database behind the same lock. So a bulk load, whose log is large, does not
+//!   hold the commits beside it.
 //! * **Dirty files.** The kernel's flusher visits each file 30 s after it first became dirty, and
 //!   writes all that is dirty in it at once. So a file with a long deadline has
 //!   [`Settings::pieces_max`] dirty pieces at most while others commit, and for
@@ -40,6 +44,9 @@ use crate::Nanos;
 
 /// Writes are held to files whose deadline is this long or longer: the file of a log is not.
 const LONG: Nanos = Nanos::from_millis(1_000);
+
+/// An `fsync` that is due sooner is not written in parts: there is time for one or two batches.
+const WHOLE: Nanos = Nanos::from_millis(50);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -119,8 +126,11 @@ impl Scheduler for Deadline {
     }
 
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        if self.pacer.is_small(call) {
-            self.pacer.begin_commit(now, call.account);
+        let is_commit = self.pacer.is_small(call)
+            || deadline_of(call) < WHOLE
+            || self.pacer.is_of_a_log(now, call);
+        if is_commit {
+            self.pacer.begin_commit(now, call.account, Some(call.file));
             return Entry::Go;
         }
         if self.pacer.goes_as_a_whole(now, call) {

@@ -264,15 +264,20 @@ impl Pacer {
         goes
     }
 
-    /// A commit of this account begins. Everything else is paced by commits until it
+    /// Whether others commit in the file of this call. They need the same pages to be durable.
+    pub(super) fn is_of_a_log(&self, now: Nanos, call: &Call) -> bool {
+        self.commits.are_of(now, call.account, call.file)
+    }
+
+    /// A commit of this account begins, if it is an `fsync` of this file. Everything else is paced by commits until it
     /// [ends](Pacer::end_commit).
-    pub(super) fn begin_commit(&mut self, now: Nanos, account: Account) {
+    pub(super) fn begin_commit(&mut self, now: Nanos, account: Account, file: Option<u32>) {
         let behind = self.backlog(now);
         // An idle device had room for more direct writes than may run beside this commit.
         if !self.benefit.is_tried() {
             self.open = self.open.min(self.batch / QUARTERS);
         }
-        self.commits.begin(now, account, behind);
+        self.commits.begin(now, account, file, behind);
     }
 
     /// A commit has ended. If `took` is given, the batch learns from it. Says whether the commit

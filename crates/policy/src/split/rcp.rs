@@ -363,7 +363,7 @@ impl Scheduler for Rcp {
             self.begin_critical(now);
             // A long one paces the background, too: clients wait for it, and a log is long after
             // they have waited.
-            self.pacer.begin_commit(now, call.account);
+            self.pacer.begin_commit(now, call.account, Some(call.file));
             return Entry::Go;
         }
         self.write_back_in_turn(now, task, call)
@@ -420,7 +420,7 @@ impl Scheduler for Rcp {
         }
         if request.class != IoClass::Idle {
             self.begin_critical(now);
-            self.pacer.begin_commit(now, reader(request.cause as Account));
+            self.pacer.begin_commit(now, reader(request.cause as Account), None);
             return Entry::Go;
         }
         let call = Call { account: request.cause as Account, ..Call::default() };

@@ -50,9 +50,12 @@ struct Caller {
     account: u32,
     /// Backlog, in quarters of a piece, when the last one began.
     behind: u32,
+    /// File of the last one plus one; zero for none.
+    file: u32,
+    unused: u32,
 }
 
-crate::layout!(Caller { last, alone, probed, probes, running, account, behind });
+crate::layout!(Caller { last, alone, probed, probes, running, account, behind, file, unused });
 
 impl Caller {
     fn runs(&self, now: Nanos) -> bool {
@@ -104,6 +107,11 @@ impl Commits {
         self.others(now, account).next().is_some()
     }
 
+    /// Whether the last commit of another active account was of this file.
+    pub(super) fn are_of(&self, now: Nanos, account: Account, file: u32) -> bool {
+        self.others(now, account).any(|caller| caller.file == file.saturating_add(1))
+    }
+
     /// Whether a commit of another account runs.
     pub(super) fn run(&self, now: Nanos, account: Account) -> bool {
         self.others(now, account).any(|caller| caller.runs(now))
@@ -130,9 +138,9 @@ impl Commits {
         self.callers.iter_mut().find(|caller| caller.account == number(account))
     }
 
-    /// A commit begins behind so much backlog. If its account has no place, it takes the one that
-    /// was used longest ago.
-    pub(super) fn begin(&mut self, now: Nanos, account: Account, behind: u32) {
+    /// A commit of a file, if it is one of a file, begins behind so much backlog. If its account has
+    /// no place, it takes the one that was used longest ago.
+    pub(super) fn begin(&mut self, now: Nanos, account: Account, file: Option<u32>, behind: u32) {
         let found = self.callers.iter().position(|caller| caller.account == number(account));
         let at = found.unwrap_or_else(|| {
             let oldest = |at: &usize| (self.callers[*at].running > 0, self.callers[*at].last);
@@ -145,6 +153,7 @@ impl Commits {
         caller.last = now;
         caller.running = caller.running.saturating_add(1);
         caller.behind = behind;
+        caller.file = file.map_or(0, |file| file.saturating_add(1));
     }
 
     /// A commit has ended. Says whether it had begun: it had not if it was a big call, or if its
