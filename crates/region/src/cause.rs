@@ -3,10 +3,10 @@
 //!
 //! # Problem
 //! A storage engine that orders its I/O by session must know at each miss and at each change of a
-//! page whose request the calling thread serves. The gate knows: whoever serves a connection writes
-//! its thread's number into the connection's slot when a request comes ([`SessionSlot::thread`]),
-//! and the slot's state says whether that request is still in hand. What is missing is the way
-//! back, from the thread to the slot.
+//! page whose request the calling thread serves. The gate knows. The thread that serves a
+//! connection writes its number into the connection's slot when a request comes
+//! ([`SessionSlot::thread`]), and the slot's state says whether that request is still in hand. What
+//! is missing is the way back, from the thread to the slot.
 //!
 //! # The primitive
 //! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still
@@ -30,7 +30,7 @@ use headworks_policy::{CLASSES, SESSIONS};
 
 /// Bits of a slot's number.
 const SLOT_BITS: u32 = SESSIONS.trailing_zeros();
-/// Generations told apart: the rest of the number, less the one for "nobody".
+/// Generations told apart: the rest of the number, less the one for "no session".
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 const _: () = assert!(SESSIONS.is_power_of_two());
 
@@ -108,8 +108,8 @@ impl Causes {
     }
 
     /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8)
-    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that
-    /// nobody knows any more weigh as the first class, which is everybody's who has no other.
+    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. A cause whose
+    /// session has left weighs as the first class, which sessions have that no rule puts elsewhere.
     ///
     /// Where the sessions of a class share its weight, each weighs as the class: the schedulers
     /// have no groups.

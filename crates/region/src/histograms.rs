@@ -1,10 +1,10 @@
 //! Latency histograms of each class.
 //!
 //! A histogram is 1.7 KiB, too much to have for each connection, and only the classes' are ever
-//! asked for. But two threads that count in the same cache line slow each other down, so each
-//! class has [`SHARDS`] of them and a session counts in the one of its own number: the first
-//! [`SHARDS`] sessions write no line that another writes, and of those beyond, only those inside at
-//! the same time could meet. A class that is not used costs no memory: nobody touches its pages.
+//! asked for. But two threads that count in the same cache line slow each other down. So each class
+//! has [`SHARDS`] of them, and the session's number chooses one. The first [`SHARDS`] sessions
+//! share no line. Of those beyond, only sessions inside at the same time could meet. A class that
+//! is not used costs no memory, since its pages are never touched.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::histogram::{BUCKETS, bucket_of};

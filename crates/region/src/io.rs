@@ -1,7 +1,7 @@
 //! The I/O region: where the calls of governed processes meet their scheduler.
 //!
-//! A region of its own, beside the gate's, because it serves programs that have no clients, too.
-//! It holds the scheduler's state (`headworks_policy::split`), our tally of dirty pages, the calls
+//! It is separate from the gate's region, because it also serves programs that have no clients. It
+//! holds the scheduler's state (`headworks_policy::split`), our tally of dirty pages, the calls
 //! that wait, and an account for each thread. What is here is mechanism: which call goes next is
 //! decided by the scheduler.
 //!

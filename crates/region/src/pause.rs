@@ -27,7 +27,7 @@ const SAMPLE_WEIGHT: u32 = 4;
 /// A client that sends or reads a part of its request within this time is not worth lending for.
 const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 
-/// A thread that sleeps for longer, nobody says on what, waits for something else than storage.
+/// A thread that sleeps for longer, on a thing that is not known, does not wait for storage.
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// A session whose sleeps usually are longer than this lends its permit when it falls asleep. Most

@@ -154,7 +154,7 @@ impl Region {
         });
         match queued {
             Some((first, due)) => {
-                // While others need a permit, none is free: see "Nobody is forgotten".
+                // While others need a permit, none is free: see "No session is forgotten".
                 if first {
                     self.scan_permits();
                 }
@@ -337,7 +337,7 @@ mod tests {
             Check::Sleep(time) => assert!(time <= Nanos::from_millis(51), "{time}"),
             // On a machine that took so long.
             Check::Pass(reason) => assert_eq!(reason, PassReason::Stale),
-            Check::Granted => panic!("nobody has granted it"),
+            Check::Granted => panic!("no permit was granted"),
         }
         assert_eq!(
             MAX_SLEEP,

@@ -1,6 +1,6 @@
-//! A region whose bytes somebody else wrote: whatever they are, no operation crashes the process,
-//! hangs, or holds for longer than its limit. A panic is allowed (the library catches it and
-//! stands aside); a wild access, an endless loop or an abort is not.
+//! A region full of nonsense. Whatever its bytes are, no operation crashes the process, hangs, or
+//! holds a request for longer than its limit. A panic is allowed: the library catches it and stands
+//! aside. A wild access, an endless loop or an abort is not.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
