@@ -69,7 +69,7 @@ mod tests {
         }
         assert!(!reads.leave_out());
         reads.made(false);
-        assert!(!reads.leave_out(), "something was there: the count begins anew");
+        assert!(!reads.leave_out(), "something was there: the count restarts");
         for _ in 0..EMPTY_READS_BEFORE_SKIP {
             assert!(!reads.leave_out());
             reads.made(true);

@@ -60,7 +60,7 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     // The library reads a record by its head and its body.
     assert_eq!(backend::received(&[23, 3, 3, 0, 4]), Receipt::Go, "no data yet");
     let begun = Instant::now();
-    assert_eq!(backend::received(&[9; 4]), Receipt::Go, "there is nobody who would come back");
+    assert_eq!(backend::received(&[9; 4]), Receipt::Go, "the server would not come back for it");
     assert!(begun.elapsed() >= HELD - Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(backend::deliver(&mut [0; 8]), None, "nothing is kept");
     owner.join().unwrap();

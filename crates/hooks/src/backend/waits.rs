@@ -34,7 +34,7 @@ pub(super) fn pause() -> Option<Pause> {
         return Some(Pause::Asleep);
     }
     // SAFETY: the server's variable, which only this thread writes; it points to a word of the
-    // server's shared memory, or of its own, for as long as the process lives.
+    // server's shared or private memory for as long as the process lives.
     let word =
         unsafe { variable.read().as_ref().map(|word| core::ptr::from_ref(word).read_volatile()) };
     of_word(word?)

@@ -1,5 +1,5 @@
-//! A server that reads and writes by the same calls as an event loop, but serves each connection by
-//! a thread of its own: mongod.
+//! A server that reads and writes by the same calls as an event loop, but has a thread for each
+//! connection: mongod.
 //!
 //! Its threads may block in the gate. A request begins for us with the last byte of its message,
 //! and ends with the last byte of its answer: the thread reads the next message only then. Its

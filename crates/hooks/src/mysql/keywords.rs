@@ -12,7 +12,7 @@ pub(super) enum Word {
     /// The first word of a statement that changes many rows and takes no session lock: INSERT,
     /// REPLACE, UPDATE, LOAD.
     Write,
-    /// The first word of any other statement that takes no session lock by itself.
+    /// The first word of any other statement that takes no session lock unless its text names one.
     Plain,
     Select,
     Do,
