@@ -1,8 +1,8 @@
 //! Scheduling at the block level: which of the requests that wait goes to the device next.
 //!
 //! # Problem
-//! A device takes a few requests at a time and orders them by its own lights. Whatever is to be
-//! earlier, later, or never than the device would have it must wait in a queue before it.
+//! A device takes a few requests at a time and serves them in an order that it chooses itself. So a
+//! request that is to go later than others must wait in a queue before the device.
 //!
 //! # The primitive
 //! A [`BlockScheduler`] is told of every event in the life of a request ([`Request`]) and asked for
@@ -58,7 +58,7 @@ use crate::Nanos;
 /// Bytes of a sector, the unit of addresses and lengths here and in the kernel's block layer.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Requests that one queue can hold at a time. Whoever comes beyond waits before the queue.
+/// Requests that one queue can hold at a time. Further ones wait before the queue.
 pub const REQUESTS: usize = 1024;
 
 /// Names a request in its queue: below [`REQUESTS`], used again after the request is completed.
@@ -87,7 +87,7 @@ pub enum IoClass {
     /// In proportion to the level.
     #[default]
     BestEffort,
-    /// Only when nobody else wants the device.
+    /// Only when no other class wants the device.
     Idle,
 }
 
@@ -102,9 +102,9 @@ pub struct Request {
     pub sectors: u32,
     /// The write is durable when it completes (forced unit access).
     pub fua: bool,
-    /// Somebody waits for it: a read, or a write of a synchronous call.
+    /// Its program waits for it: a read, or a write of a synchronous call.
     pub sync: bool,
-    /// Who is charged: a process, a connection or an interned set of causes. Zero is nobody known.
+    /// Who is charged: a process, a connection or an interned set of causes. Zero: unknown.
     pub cause: u32,
     /// Whether a client waits for the cause.
     pub class: IoClass,
@@ -142,7 +142,7 @@ pub enum Added {
     /// It waits.
     Queued,
     /// It was joined to the one named, which waits and now covers both: its range grew at the back.
-    /// Whoever completes that one completes both.
+    /// To complete that one completes both.
     MergedBack(Index),
     /// The same, at the front.
     MergedFront(Index),
@@ -205,9 +205,9 @@ pub trait BlockScheduler: Send {
     /// Requests that wait: added, not merged, not dispatched.
     fn waiting(&self) -> usize;
 
-    /// Somebody waits now for requests of causes that are `critical` (RCP, section 4.2.2). Those that
-    /// are queued go as if they had come so. Returns how many: none if the scheduler knows no
-    /// criticality.
+    /// Requests of causes that are `critical` are waited for from here on (RCP, section 4.2.2).
+    /// Those that are queued go as if they had come so. Returns how many: none if the scheduler
+    /// knows no criticality.
     fn promote(&mut self, now: Nanos, critical: &mut dyn FnMut(u32) -> bool) -> usize {
         let _ = (now, critical);
         0

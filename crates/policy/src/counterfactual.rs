@@ -2,8 +2,8 @@
 //!
 //! # The problem
 //! A dry run must say what P and the weights would change, from a record of what happened without
-//! them. Replaying the observed service times would be wrong: they are long *because* everybody
-//! was inside at once.
+//! them. Replaying the observed service times would be wrong: they are long *because* all sessions
+//! were inside at once.
 //!
 //! # The model
 //! The database runs `capacity` turns at full speed; with n turns inside, each advances at the

@@ -18,7 +18,7 @@ pub struct Drr<const FLOWS: usize> {
 }
 
 impl<const FLOWS: usize> Drr<FLOWS> {
-    /// Nobody waits; everybody has this quantum.
+    /// No flow waits; each has this quantum.
     pub const fn new(quantum_ns: u32) -> Self {
         assert!(FLOWS <= 64);
         Drr { deficit_ns: [0; FLOWS], quantum_ns: [quantum_ns; FLOWS], waiting: 0, turn: 0 }

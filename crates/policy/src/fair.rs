@@ -1,5 +1,5 @@
-//! Fair queueing over several resources: who is served next, so that everybody's *dominant* share
-//! follows the weights.
+//! Fair queueing over several resources: which flow is served next, so that each flow's *dominant*
+//! share follows its weight.
 //!
 //! # Problem
 //! Requests use several resources in different amounts: one client mostly the CPU, another mostly
@@ -42,7 +42,7 @@ pub const DOVETAIL_NS: u64 = 100_000_000;
 pub struct Fair<const FLOWS: usize, const RESOURCES: usize> {
     /// Work given so far, in nanoseconds of the whole resource per unit of weight.
     time: [[u64; RESOURCES]; FLOWS],
-    /// Largest virtual time at which anybody was served.
+    /// Largest virtual time at which a flow was served.
     reached: [u64; RESOURCES],
     weight: [u32; FLOWS],
     waiting: u64,
@@ -55,7 +55,7 @@ impl<const FLOWS: usize, const RESOURCES: usize> Default for Fair<FLOWS, RESOURC
 }
 
 impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
-    /// Nobody waits, everybody has weight one.
+    /// No flow waits, each has weight one.
     pub const fn new() -> Self {
         assert!(FLOWS <= 64);
         Fair {
@@ -143,7 +143,7 @@ impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
     }
 
     /// The flow was given something that counts on top of whatever it has most of, and not as a
-    /// resource of its own: what it did not use of that before is no credit.
+    /// separate resource: what it did not use of that before is no credit.
     pub fn charge_most(&mut self, flow: usize, cost_ns: u64) {
         let Some(times) = self.time.get(flow) else { return };
         let most = (0..RESOURCES).max_by_key(|resource| times[*resource]);

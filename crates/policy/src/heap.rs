@@ -5,7 +5,7 @@
 //! whose client vanished can be withdrawn in O(log n).
 //!
 //! Invariants: `entries[position[u] - 1].session == u` for each member `u`; `position[u] == 0` for
-//! everybody else; no entry is smaller than its parent.
+//! every other session; no entry is smaller than its parent.
 
 use crate::SESSIONS;
 
@@ -59,7 +59,7 @@ impl Heap {
         (self.len as usize).min(SESSIONS)
     }
 
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! # Solving for γ and B
-//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear by itself,
-//! and B is unknown there). Derived from Eq. 2: write
+//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear alone, and B
+//! is unknown there). Derived from Eq. 2: write
 //!
 //! ```text
 //! yᵢ = Pᵢ·λ(P₀)/λ(Pᵢ) − P₀          what the sample lost against perfect scaling

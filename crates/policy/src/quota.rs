@@ -6,9 +6,9 @@
 //! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
 //! control).
 //!
-//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse:
-//! in 0.06 of the windows of `tests/together.rs`. So ζ keeps a distance from the value at which a
-//! bound was broken last, and forgets that value slowly: 0.04.
+//! That alone breaks a bound once in each cycle of growth and halving: in 0.06 of the windows of
+//! `tests/together.rs`. So ζ keeps a distance from the value at which a bound was broken last, and
+//! forgets that value slowly. That breaks a bound in 0.04 of the windows.
 
 use crate::Nanos;
 

@@ -21,12 +21,12 @@
 //! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the
 //! weight goes back to what it was, unless the percentile fell by the square root of the factor by
 //! which the weight grew, at least (100 ms that become 90 ms are not worth eight times the weight;
-//! 400 ms that become 70 ms are). What it keeps is still there for a class whose target can be
-//! held.
+//! 400 ms that become 70 ms are). What the class keeps in that case is taken back for a class whose
+//! target can be held.
 //!
-//! It is tried again after an interval that doubles each time, and also when its latencies fall by
-//! themselves: loads change. After three windows in a row within the target it counts as never
-//! missed; a single one may be chance.
+//! The class is tried again after an interval that doubles each time, and also when its latencies
+//! fall without more weight: loads change. After three windows in a row within the target it counts
+//! as never missed; a single one may be chance.
 //!
 //! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
 //! back into shares.
@@ -115,8 +115,8 @@ struct Class {
     floor: f64,
     /// Share with which the target was missed last, less what was forgotten of it.
     missed: f64,
-    /// Windows above the target, since it was held, in which more weight was not to be had or did
-    /// not help.
+    /// Windows above the target, since it was last met, in which more weight was not available or
+    /// did not help.
     stuck: u32,
     /// The percentile when the share was first raised, and the share before.
     tried: Option<(f64, f64)>,

@@ -13,7 +13,7 @@
 //! [`Scheduler::dispatch`] names it. Writes at the block level are never held, because a journal
 //! may need them for another account's `fsync`.
 //!
-//! # Rules for whoever drives a scheduler
+//! # Rules for the driver of a scheduler
 //! * After each hook, [`dispatch`](Scheduler::dispatch) is called until it answers
 //!   [`Step::Wait`] or [`Step::Idle`], and again at the time that it names.
 //! * Each admitted task is followed by its return hook, whatever the call's result.
@@ -325,8 +325,8 @@ pub trait Scheduler: Send {
     }
     /// System call: an `fsync` has returned; `took` is the time since it was admitted.
     fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {}
-    /// System call: before the writeback of a range begins, which makes nothing durable. Nobody is
-    /// told of its return.
+    /// System call: before the writeback of a range begins, which makes nothing durable. The
+    /// scheduler is not told of its return.
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go
     }

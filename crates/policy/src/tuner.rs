@@ -8,7 +8,7 @@
 //! enough, not after a fixed time. A slow load, whose turns take seconds, gets slices of up to 20
 //! s.
 //!
-//! # Nobody is worse off than without the gate
+//! # No load is worse off than without the gate
 //! The gate is open at first, and stays open until a P has beaten it: the largest P queues no
 //! request. The open gate is sampled like any P, and is taken again whenever it turns out to be as
 //! good. A sample ends as soon as it is surely worse than a known P. What samples lose is paid from
@@ -270,7 +270,7 @@ impl Tuner {
     }
 
     /// Forgets the slice under way and begins another: for a while this P was in force instead, and
-    /// nobody looked.
+    /// nothing was observed.
     pub fn resume(&mut self, now: Nanos, instead: u32) {
         let (were, inside) = (self.inside(instead), self.inside(self.current));
         self.slice.begin(now, None, u64::from(were), inside);

@@ -19,7 +19,7 @@
 //!
 //! The parts of a round matter: a session with a large quota that used little of it is due soon,
 //! not after all others of the round. A small account beside one with 200 busy connections waits
-//! for a permit, not for 200 turns. Each session begins at a position of its own in the round, so
+//! for a permit, not for 200 turns. Each session begins at a different position in the round, so
 //! that due times are spread. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with
 //! rounds as virtual time.
 //!

@@ -1,4 +1,4 @@
-//! The tuner on ordinary days: whatever the load is, nobody is worse off than with the open gate,
+//! The tuner on ordinary days: whatever the load is, it is no worse off than with the open gate,
 //! from the first second on.
 //!
 //! Simulated turn by turn: those inside share the database's speed, which depends on their number.

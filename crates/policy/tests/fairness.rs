@@ -240,7 +240,7 @@ fn one_outlier_does_not_make_newcomers_wait() {
     for _ in 0..255 * 20 {
         sim.step(4);
     }
-    // Somebody ends a transaction of 100,000 requests, and somebody else connects.
+    // One session ends a transaction of 100,000 requests, and another connects.
     sim.gate.wrr.end_turn(300, 100_000);
     sim.gate.wrr.join(301, 0);
     sim.gate.wrr.arrive(301);

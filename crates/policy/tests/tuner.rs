@@ -1,4 +1,4 @@
-//! The tuner against a simulated database: thousands of seeds, each a database of its own.
+//! The tuner against a simulated database: thousands of seeds, each a different database.
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
@@ -7,7 +7,7 @@ use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
     random: Random,
-    /// Rising part: requests a second of each session while nobody is in the way, and capacity.
+    /// Rising part: requests a second of each session while no other is in the way, and capacity.
     each: f64,
     capacity: f64,
     /// Where sessions begin to be in each other's way, and how much.
@@ -162,7 +162,7 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
         let seconds = together(&mut tuner, &mut database, 90, 210);
         let after: f64 = seconds[60..].iter().sum::<f64>() / 60.0;
         good += u32::from(after >= 0.95);
-        // Of what P gave when the workload changed, which nobody can help.
+        // Of what P gave when the workload changed: no tuner could avoid that.
         halved += u32::from(seconds.iter().any(|second| *second < 0.5 * start.min(1.0)));
     }
     println!(
@@ -393,9 +393,9 @@ fn nobody_is_held_for_the_sake_of_a_search_among_few() {
     }
 }
 
-/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back
-/// finds P as it was. (Now and then throughput tells of a shift before the sessions are missed;
-/// then there is a search.)
+/// Most sessions leave while P is held: the others are not held by probes, and those that come back
+/// find P as it was. (Now and then throughput tells of a shift before the sessions are missed; then
+/// there is a search.)
 #[test]
 fn those_that_stay_are_not_held_by_probes() {
     let mut good = 0;

@@ -1,8 +1,8 @@
 //! What a request will probably cost a disk: seek and transfer.
 //!
 //! # Problem
-//! A scheduler that shares device time must charge a request when it is dispatched, before anybody
-//! knows how long it takes, and must tell a random request of 4 KiB from a sequential one.
+//! A scheduler that shares device time must charge a request when it is dispatched, before its
+//! duration is known. It must tell a random request of 4 KiB from a sequential one.
 //!
 //! # The primitive
 //! `cost = request + |sector − head| · seek + sectors · transfer`, where head is the sector after

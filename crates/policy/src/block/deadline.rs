@@ -1,9 +1,9 @@
-//! Sorted by sector, unless somebody is due: the deadline scheduler of Linux, with deadlines of
+//! Sorted by sector, unless a request is due: the deadline scheduler of Linux, with deadlines of
 //! each process.
 //!
 //! # Problem
 //! In the order of sectors a disk does most, but a request at the far end may wait forever. In the
-//! order of arrival nobody waits long, and the disk does little.
+//! order of arrival no request waits long, and the disk does little.
 //!
 //! # The primitive
 //! Reads and writes (with discards) each stand in two orders: by sector and by deadline. They are
@@ -29,7 +29,7 @@
 //! # Worked example
 //! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due: 10 and 20 are a batch (after an
 //! earlier one that ended at 8), 30 goes alone, and 5 begins the next, as the one due first. If the
-//! read of 30 is due before the first batch: 30, then (upwards there is nobody) 10, 20, ...
+//! read of 30 is due before the first batch: 30, then (upwards there is none) 10, 20, ...
 
 use super::expiry::Expiry;
 use super::plug::{self, Plug};

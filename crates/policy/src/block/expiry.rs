@@ -8,7 +8,7 @@
 //! the one due at 20.
 //!
 //! Invariants: `entries[position[i] - 1].index == i` for each member `i`, `position[i] == 0` for
-//! everybody else, and no entry is smaller than its parent.
+//! every other index, and no entry is smaller than its parent.
 
 use super::{Index, REQUESTS};
 use crate::Nanos;
@@ -29,13 +29,13 @@ pub struct Expiry {
 
 impl Default for Expiry {
     fn default() -> Self {
-        const NOBODY: Entry = Entry { key: (Nanos(0), 0), index: 0 };
-        Expiry { len: 0, position: [0; REQUESTS], entries: [NOBODY; REQUESTS] }
+        const UNUSED: Entry = Entry { key: (Nanos(0), 0), index: 0 };
+        Expiry { len: 0, position: [0; REQUESTS], entries: [UNUSED; REQUESTS] }
     }
 }
 
 impl Expiry {
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -28,10 +28,10 @@ pub struct List {
 }
 
 impl List {
-    /// Nobody in it.
+    /// An empty list.
     pub const EMPTY: List = List { first: NONE, last: NONE };
 
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.first == NONE
     }

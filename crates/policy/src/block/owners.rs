@@ -7,7 +7,7 @@ use crate::Nanos;
 /// Whose requests a queue has.
 pub trait Owner: Copy + Eq + core::fmt::Debug {
     /// The owner of a queue that is not in use.
-    const NOBODY: Self;
+    const UNUSED: Self;
 
     /// Different for any two owners.
     fn word(self) -> u64;
@@ -73,7 +73,7 @@ pub struct Owners<O, S> {
 
 impl<O: Owner, S: Copy + Default> Default for Owners<O, S> {
     fn default() -> Self {
-        Owners { queues: [Queue::of(O::NOBODY); REQUESTS], buckets: [NONE; REQUESTS], hand: 0 }
+        Owners { queues: [Queue::of(O::UNUSED); REQUESTS], buckets: [NONE; REQUESTS], hand: 0 }
     }
 }
 

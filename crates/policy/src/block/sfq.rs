@@ -122,7 +122,7 @@ const LATER: Nanos = Nanos::from_millis(100);
 struct Application(u32);
 
 impl owners::Owner for Application {
-    const NOBODY: Application = Application(0);
+    const UNUSED: Application = Application(0);
 
     fn word(self) -> u64 {
         self.0.into()

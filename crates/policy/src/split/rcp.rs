@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A commit or a read waits seconds behind a checkpoint, a vacuum or a backup. Neither the kind of
-//! an I/O nor its issuer tells whether somebody waits for it: a background task may hold the lock
+//! an I/O nor its issuer tells whether a client waits for it: a background task may hold the lock
 //! that a client's request needs (RCP, section 3).
 //!
 //! # Terms
@@ -17,7 +17,7 @@
 //! 8: writes at the system call, reads at the block level):
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
-//!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
+//!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of the same
 //!   file back, as a writer does that the kernel throttles. While critical I/O is active, and for
 //!   [`DESERTED`] after, a file has [`pacer::Settings::pieces_max`] dirty pieces at most.
 //! * **`fsync`s** write their data back first, in the [pacer](super::pacer)'s batches. To the
@@ -182,7 +182,7 @@ fn reader(account: Account) -> Account {
 }
 
 impl Rcp {
-    /// Nobody waits.
+    /// No task waits.
     pub fn new(settings: Settings) -> Self {
         Rcp {
             settings,

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(trust.trusts(now, 7), None);
         trust.guessed(now, 7, false);
         trust.guessed(now, 7, true);
-        assert_eq!(trust.trusts(now, 7), None, "it begins anew");
+        assert_eq!(trust.trusts(now, 7), None, "it starts from nothing");
     }
 
     #[test]

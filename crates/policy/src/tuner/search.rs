@@ -38,7 +38,7 @@ impl Tuner {
         self.doubted = None;
         self.again = RETRY_INTERVAL;
         if why == Why::Grown {
-            // What the held P gives is measured anew before anything else.
+            // What the held P gives is measured again before anything else.
             self.held_rate = 0.0;
             self.slice.again(observation);
         }

@@ -38,7 +38,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// P is another one: what depends on it is learnt anew. `throughput_per_s` is what others have
+    /// P is another one: what depends on it is learnt again. `throughput_per_s` is what others have
     /// measured there.
     pub(super) fn moved(&mut self, throughput_per_s: f64) {
         self.throughput = Watch::expecting(throughput_per_s);

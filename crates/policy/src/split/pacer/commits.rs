@@ -1,7 +1,7 @@
 //! Who commits, and how long a commit takes undisturbed.
 //!
 //! # Terms
-//! * *commit*: a small operation for which somebody waits: a small `fsync`, a small durable write,
+//! * *commit*: a small operation that its caller waits for: a small `fsync`, a small durable write,
 //!   or under `rcp` any critical `fsync` or read.
 //! * *active*: of an account: one of its commits runs, or ended less than [`ACTIVE`] ago.
 //! * *probe*: a few commits during which nothing is ordered, so that it becomes known what they
