@@ -82,7 +82,7 @@ mod tests {
                     .arg(Arg::new("parallelism").long("parallelism")),
             )
             .subcommand(Command::new("bench").subcommand(Command::new("list")))
-            .subcommand(Command::new("tad").about("A program of its own"))
+            .subcommand(Command::new("tad").about("A separate program"))
             .subcommand(Command::new("secret").hide(true));
         let dir = std::env::temp_dir().join(format!("headworks-man-{}", std::process::id()));
         let written = write_all(command, &dir, &["tad"]).unwrap();

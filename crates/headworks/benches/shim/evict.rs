@@ -43,7 +43,7 @@ fn long_code() -> Option<extern "C" fn()> {
     let mut block = [0x90_u8; 16];
     block[..4].copy_from_slice(&[0x84, 0xC0, 0x74, 0x00]);
     // SAFETY: asks for fresh private memory, writes no more than its size to it, and makes it
-    // executable instead of writable before anybody runs it.
+    // executable instead of writable before it is run.
     unsafe {
         let place = libc::mmap(
             std::ptr::null_mut(),

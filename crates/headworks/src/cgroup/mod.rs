@@ -91,7 +91,7 @@ impl Companion {
                 let before = reports.latest().state.clone();
                 reports.read();
                 let latest = reports.latest();
-                // The root helper has no log of its own.
+                // The root helper has no log.
                 if latest.state == "off" && before != "off" {
                     let reason = latest.reason.as_deref().unwrap_or("for a reason unknown");
                     crate::log::line(&format!("no CPU weights: {reason}"));

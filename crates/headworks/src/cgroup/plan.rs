@@ -117,7 +117,7 @@ mod tests {
         of.settings.parallelism = 2;
         assert_eq!(short(&wanted(&of))[1].1, 120, "two places are 200");
         of.settings.mode = Mode::DryRun;
-        assert_eq!(short(&wanted(&of))[1].1, 180, "nobody is held");
+        assert_eq!(short(&wanted(&of))[1].1, 180, "no request is held");
     }
 
     #[test]

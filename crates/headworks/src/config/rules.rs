@@ -50,7 +50,7 @@ fn reachable(
     let nth = at + 1;
     let what = match unconditional(&before[at]) {
         true => {
-            format!("this rule is never reached: rule {nth} has no condition and fits everybody")
+            format!("this rule is never reached: rule {nth} has no condition and fits every connection")
         }
         false => format!("this rule is never reached: rule {nth} has the same conditions"),
     };
@@ -94,7 +94,7 @@ fn rule(
     if let (Some(port), b"local") = (&written.port, rule.address.bytes()) {
         return Err(place.at_key(
             port.span(),
-            "a rule with `address = \"local\"` and `port` fits nobody".to_owned(),
+            "a rule with `address = \"local\"` and `port` fits no connection".to_owned(),
             "\"local\" is the Unix socket, which has no port. Remove one of the two.".to_owned(),
         ));
     }

@@ -128,7 +128,8 @@ pub(super) struct GateSection {
     /// control groups. Default false. Only read when the database is started.
     pub cpu_weights: Option<Spanned<bool>>,
     /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
-    /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.
+    /// the instance's Unix socket. Every program that reaches the address can read the names of
+    /// classes and all figures.
     pub metrics: Words,
 }
 
@@ -179,7 +180,7 @@ pub(super) struct ClassSection {
     /// Percentile for which the target holds, 50 to 99.99. Default 99.9. Smaller: fewer of the slow
     /// requests count.
     pub percentile: Option<Spanned<f64>>,
-    /// With the I/O scheduler `rcp`: whether somebody waits for what these sessions read and write.
+    /// With the I/O scheduler `rcp`: whether clients wait for what these sessions read and write.
     /// Default true; false for backups and reports, whose I/O then waits for that of others.
     pub foreground: Option<bool>,
 }
