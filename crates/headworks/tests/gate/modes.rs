@@ -14,7 +14,7 @@ fn holds_nobody(gate: &Gate) {
     }
     let status = gate.status();
     assert_eq!(status.state(&occupant.name), state::PASSING);
-    assert_eq!(status.class("default")["queued"], 0, "nobody has waited");
+    assert_eq!(status.class("default")["queued"], 0, "no request has waited");
     leave(users);
     gate.release(occupant);
     gate.wait_empty();

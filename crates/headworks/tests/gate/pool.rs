@@ -34,7 +34,8 @@ fn held_users_take_no_thread() {
     gate.wait_empty();
 }
 
-/// What may end the wait of others goes through, although nobody knows it before it was read.
+/// A statement that may end the wait of others goes through, although it is not known before it was
+/// read.
 #[test]
 fn a_kill_of_an_ordinary_user_passes() {
     let Some(gate) = Setup::places(1).start() else {

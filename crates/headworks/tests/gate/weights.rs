@@ -36,7 +36,7 @@ fn ratio(gate: &Gate, load: &Load) -> f64 {
         }
         let served: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
         let (gold, default) = served.split_at(USERS);
-        assert!(default.iter().all(|count| *count > 0), "nobody starves: {served:?}");
+        assert!(default.iter().all(|count| *count > 0), "no user starves: {served:?}");
         let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
         return sum(gold) / sum(default);
     }

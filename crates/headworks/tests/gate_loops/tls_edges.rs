@@ -407,8 +407,8 @@ fn a_replica_by_tls_is_left_alone() {
     it.nothing_went_wrong();
 }
 
-/// Nobody can look into its record; but a server that polls within a script has come back from its
-/// user, whose turn is over.
+/// The gate cannot look into its TLS record. But a server that polls within a script has come back
+/// from its user, whose turn is over.
 #[test]
 fn a_script_without_an_end_can_be_ended_by_an_encrypted_client() {
     let Some(it) = redis(Setup::redis(1).options(["--busy-reply-threshold", "200"])) else {
@@ -431,7 +431,7 @@ fn a_client_of_tls_1_2_that_asks_for_new_keys_disturbs_nobody() {
     for round in 1..=3 {
         let mut user = Tunnel::to(it.address, &["-tls1_2", "-brief"]);
         user.ask(&["ECHO", "hi"], "$2\r\nhi\r\n");
-        // What `s_client` takes for the command to negotiate anew.
+        // What `s_client` takes for the command to negotiate again.
         user.send(b"R\n");
         user.tell(&["ECHO", "hi"]);
         other.ask(&["INCR", "n"], &format!(":{round}\r\n"));
