@@ -125,7 +125,7 @@ fn options_for_tls(subject: Subject) -> &'static str {
     match subject.database {
         database if database.is_mariadb() && subject.tls => "--ssl --skip-ssl-verify-server-cert",
         Database::Redis if subject.tls => "--tls --insecure",
-        // Of `openssl s_client`: says nothing of its own, and stays until the server hangs up.
+        // Of `openssl s_client`: it adds no text, and stays until the server hangs up.
         Database::Memcached if subject.tls => "-quiet",
         _ => "",
     }

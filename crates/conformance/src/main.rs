@@ -6,7 +6,8 @@
 //! gate, where a crowd keeps every place busy, so that the script's requests are held. What the
 //! client prints must be equal, and for protocols that are deterministic also every byte that the
 //! server sent. Beyond that, `cut` ends connections after every byte of a conversation, and `kills`
-//! kills daemons, backends and clients in a loop; afterwards nobody may be stuck and no place lost.
+//! kills daemons, backends and clients in a loop; afterwards no client may be stuck and no permit
+//! lost.
 
 mod asker;
 mod behaviour;

@@ -23,7 +23,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 type Record = Arc<Mutex<Vec<Conversation>>>;
 
-/// Listens on a port of its own until it is dropped.
+/// Listens on its own port until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,

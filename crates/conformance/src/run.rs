@@ -26,8 +26,8 @@ use crate::running::Running;
 const PLACES: u32 = 2;
 const CROWD: usize = 6;
 
-/// Nobody is let pass by a limit, whatever differs is the gate's doing; and the crowd is a class of
-/// its own, by name or, where the protocol has none, by address.
+/// No limit lets a request pass, so whatever differs is the gate's doing. The crowd is a separate
+/// class, by name or, where the protocol has none, by address.
 fn settings() -> String {
     format!(
         "hold_ms_max = 600000
@@ -212,7 +212,7 @@ fn really_gated(
     Ok(())
 }
 
-/// Everybody goes; nobody may be left.
+/// All clients leave; no session may be left.
 fn leave(database: Database, pair: Pair) -> Result<()> {
     for crowd in pair.crowds {
         crowd.leave()?;
@@ -225,7 +225,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
             sleep(Duration::from_millis(50));
         }
     }
-    pair.gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
+    pair.gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = pair.gated.status()?;
     for name in ["panic", "hold_limit", "concurrent_use"] {
         ensure!(status.counter(name) == 0, "{name}: {:#}", status.0);
