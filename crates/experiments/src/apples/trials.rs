@@ -4,7 +4,7 @@
 //! between a good P and the best one. So once a run's window is over, its clients go on, and fixed
 //! P take turns with the server's own (`headworks set --parallelism P --for S`): two of them, a
 //! moment with its own, two others, until each has had its turn, and so on for several passes, each
-//! in an order of its own. All see the same server, data and age.
+//! in a different order. All see the same server, data and age.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

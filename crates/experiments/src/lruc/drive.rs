@@ -19,7 +19,7 @@ use super::device::DeviceKind;
 use super::queues::{PolicyQueue, by_user, foreground_first};
 use headworks_policy::metrics::percentile;
 
-/// A sync of the log, which has a device of its own, as in the paper. A SATA drive's, with nothing
+/// A sync of the log, which has a separate device, as in the paper. A SATA drive's, with nothing
 /// else to do.
 const LOG_SYNC: Duration = Duration::from_micros(500);
 

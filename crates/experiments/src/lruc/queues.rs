@@ -21,8 +21,8 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     }
 }
 
-/// Every user gets of the device what its class weighs, whatever it does there: misses of its own,
-/// and writes of pages that it dirtied. For
+/// Every user gets the share of the device that its class weighs, whatever it does there: its
+/// misses, and writes of pages that it dirtied. For
 /// [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
 ///
 /// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are
@@ -298,7 +298,7 @@ mod tests {
     ///
     /// `others` threads miss all the time, and so do `own` of the writer's, each for whom `enter`
     /// makes it. The writer's pages are dirtied on one more thread, and written by another that
-    /// works for nobody.
+    /// works for no user.
     fn shares_ms(
         scheduler: Box<dyn IoScheduler>,
         causes: Option<Arc<dyn CauseSource>>,

@@ -199,7 +199,7 @@ pub(super) const QUEUE: Figure = Figure {
             pages that it changed most.",
     sweep: &Sweep {
         name: "queues",
-        axis: ("queue", "0: none; 1: in order of arrival; 2: whoever waits goes first; 3: by user"),
+        axis: ("queue", "0: none; 1: in order of arrival; 2: what a user waits for goes first; 3: by user"),
         arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
         points: &[NONE, ARRIVAL, RANKED, BY_USER],
         quick_points: &[NONE, ARRIVAL, RANKED, BY_USER],

@@ -2,8 +2,8 @@
 //! accounts.
 //!
 //! The second half is the set-up of a long-standing wish of PgBouncer's users (its issue 131):
-//! three accounts of fifteen clients each on ten server connections, and nobody should get more
-//! than the others.
+//! three accounts of fifteen clients each on ten server connections, and none should get more than
+//! the others.
 
 mod client;
 mod collect;
