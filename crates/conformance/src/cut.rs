@@ -1,5 +1,5 @@
 //! Connections that end after every byte of a conversation, in an orderly way or not: afterwards no
-//! place is lost.
+//! permit is lost.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! The databases, and who asks them how.
+//! The databases, and the client that asks each of them.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,10 +1,10 @@
 //! Other P on the same server, each for moments.
 //!
 //! Two servers with the same P differ by up to 7 % on a small machine, which is more than there is
-//! between a good P and the best one. So once a run's window is over, its clients go on, and fixed
-//! P take turns with the server's own (`headworks set --parallelism P --for S`): two of them, a
-//! moment with its own, two others, until each has had its turn, and so on for several passes, each
-//! in a different order. All see the same server, data and age.
+//! between a good P and the best one. So once a run's window is over, its clients go on. Fixed P
+//! then take turns with the P that the server has found (`headworks set --parallelism P --for S`):
+//! two fixed ones, the found one for a moment, two others, until each has had its turn. Several
+//! passes follow, each in a different order. All P see the same server, data and age.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

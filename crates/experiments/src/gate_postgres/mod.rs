@@ -2,8 +2,8 @@
 //!
 //! Five arms for each workload and protocol, run in turn on the same data: 256 clients on
 //! PostgreSQL as it is, behind PgBouncer in transaction mode with as many server connections as the
-//! gate has places, and behind the gate; and 16 clients with and without the gate. PgBouncer before
-//! 1.21 cannot serve prepared statements in that mode, so it has no arm there.
+//! gate has permits, and behind the gate; and 16 clients with and without the gate. PgBouncer
+//! before 1.21 cannot serve prepared statements in that mode, so it has no arm there.
 
 mod collect;
 mod pgbench;

@@ -1,4 +1,4 @@
-//! Cassandra, hidden contention: stages with fair queues of their own use the same network.
+//! Cassandra, hidden contention: stages with separate fair queues use the same network.
 
 use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::found::largest;

@@ -7,7 +7,7 @@
 //! * needs a processor for D; c cores are one fast processor and a delay of D (c−1)/c (Seidmann's
 //!   approximation),
 //! * waits for disk and client for Z, and for others' row locks for ρ (P−1) (D + Z),
-//! * passes one latch that everybody needs (log, lock table, free list) for S.
+//! * passes one latch that all transactions need (log, lock table, free list) for S.
 //!
 //! What makes throughput fall beyond the matching point, as AppleS finds (section 2.1):
 //!
