@@ -5,22 +5,22 @@
 //! request that is to go later than others must wait in a queue before the device.
 //!
 //! # The primitive
-//! A [`BlockScheduler`] is told of every event in the life of a request ([`Request`]) and asked for
-//! the next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are the
-//! block-level hooks of the split framework (Split, Table 2.3): a request is added, merged into
-//! another, activated (its turn at the device began to count), completed, deactivated (it went back
-//! to the queue). The scheduler keeps indices of requests, never data, and has no clock: time comes
-//! in with every call.
+//! A [`BlockScheduler`] is told of every event in the life of a [`Request`]. It is asked for the
+//! next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are block-level
+//! hooks of the split framework (Split, Table 2.3): a request is added, merged into another,
+//! activated, completed or deactivated. Activated means that its time at the device began to count;
+//! deactivated, that it went back to the queue. The scheduler keeps indices of requests, never
+//! data, and has no clock: time comes in with every call.
 //!
 //! # Invariants
 //! Every request that was added is dispatched exactly once, or was merged into one that is. A
 //! scheduler that holds requests back says until when ([`Dispatch::Wait`]).
 //!
 //! # Building blocks
-//! All schedulers keep their requests in a [`table`], which joins neighbours; order them by arrival
-//! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]), or have a queue for each owner
-//! ([`owners`]); and can hold a burst back ([`plug`]). Everything has room for [`REQUESTS`] and
-//! allocates nothing on a call.
+//! All schedulers keep their requests in a [`table`], which joins neighbours. They order them by
+//! arrival ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]), or have a queue for each
+//! owner ([`owners`]). They can hold a burst back ([`plug`]). Everything has room for [`REQUESTS`]
+//! and allocates nothing on a call.
 
 pub mod afq;
 pub mod bucket;

@@ -7,11 +7,11 @@
 //! weights, where one ordinary thread counts [`ONE_THREAD`].
 //!
 //! # Two wishes
-//! 1. Classes get time as their weights say: a class whose sessions have the weight each counts its
-//!    weight times its sessions, one whose sessions share it counts it once (as in [`crate::wrr`]).
+//! 1. Classes get time as their weights say, as in [`crate::wrr`]. If each session of a class has
+//!    the weight, the class counts it for each session. If they share it, the class counts it once.
 //! 2. Threads that serve no session (flushers, purge) keep what they have. Without groups each of
-//!    them stands beside as many threads as run, so all groups together weigh as much as that:
-//!    sessions, but at most P of them.
+//!    them stands beside as many threads as run. So all groups together weigh as much as these: as
+//!    many as there are sessions, but at most P.
 //!
 //! With equal weights the groups therefore change nothing, and that is the test of a companion.
 //!

@@ -8,18 +8,18 @@
 //! uses most.
 //!
 //! # The primitive
-//! Each flow has a virtual time for each resource: the work that it was given there, in
-//! nanoseconds of the whole resource, divided by its weight. The flow whose *largest* virtual time
-//! is smallest goes next. A flow that comes back from idleness starts at the virtual time that the
-//! others have reached: it has no claim on what it did not ask for, and owes nothing.
+//! Each flow has a virtual time for each resource: the work that it was given there, in nanoseconds
+//! of the whole resource, divided by its weight. The flow whose *largest* virtual time is smallest
+//! goes next. A flow that was idle starts at the virtual time that the others have reached. It has
+//! no claim on what it did not ask for, and owes nothing.
 //!
 //! With one resource this is start-time fair queueing.
 //!
-//! A flow that has used mostly one resource has a low virtual time at the others. That it may use
-//! some of them for free is right: a request that needs the CPU and one that needs the disk keep
-//! both busy, and only one of them is dominant. But it must not save that up: a flow that turns
-//! from the CPU to the disk after a minute has no claim on a minute of the disk. So no virtual time
-//! of a flow is more than [`DOVETAIL_NS`] behind its largest one.
+//! A flow that has used mostly one resource has a low virtual time at the others. It may use some
+//! of them for free, and that is right. A request that needs the CPU and one that needs the disk
+//! keep both busy, and only one of them is dominant. But the flow must not save that up. One that
+//! turns from the CPU to the disk after a minute has no claim on a minute of the disk. So no
+//! virtual time of a flow is more than [`DOVETAIL_NS`] behind its largest one.
 //!
 //! # Example
 //! Two flows of equal weight. A's requests take 3 ns of the CPU and 1 of the disk, B's 1 of the CPU

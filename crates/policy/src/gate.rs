@@ -5,14 +5,14 @@
 //!
 //! A session with an open transaction is never queued: a session that may own a lock always goes
 //! on. If its client thinks, its permit is lent to another session. If no permit is free when its
-//! next request comes, it runs without one and is **owed** a permit: it gets the next free permit,
+//! next request comes, it runs without one and is **owed** a permit. It gets the next free one,
 //! before all queued sessions. So at most as many sessions run beyond P as permits were lent, and
 //! this excess drains first.
 //!
 //! One more session may run beyond P: one whose turn is due while no session of its class runs.
 //! With few permits, a small account beside a large one would wait for one of the other's requests
-//! to end, which takes about as long as its own request. The order and frequency of service stay
-//! the same. Only the wait for a permit is saved.
+//! to end. That takes about as long as its own request. The order and frequency of service stay the
+//! same. Only the wait for a permit is saved.
 
 use crate::SESSIONS;
 use crate::wrr::{Turn, Wrr};

@@ -1,8 +1,8 @@
 //! An indexed binary min-heap of sessions, of fixed capacity, for shared memory.
 //!
 //! The key is `(round, sequence)`: earliest round first, and within a round in order of arrival.
-//! Every session is in the heap at most once, and `position` finds it in O(1), so that a session
-//! whose client vanished can be withdrawn in O(log n).
+//! Every session is in the heap at most once, and `position` finds it in O(1). So a session whose
+//! client vanished is withdrawn in O(log n).
 //!
 //! Invariants: `entries[position[u] - 1].session == u` for each member `u`; `position[u] == 0` for
 //! every other session; no entry is smaller than its parent.

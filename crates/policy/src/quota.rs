@@ -2,9 +2,8 @@
 //!
 //! A larger ζ lets each session issue more requests in a row, whose data is then still in the
 //! cache. It also makes other sessions wait longer, and unequally. So ζ grows by a little while
-//! unfairness and latency variability are clearly below their bounds, and halves when one is above
-//! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
-//! control).
+//! unfairness and latency variability are clearly below their bounds, and halves when one is above.
+//! That is AppleS's Algorithm 2, the additive increase and multiplicative decrease of TCP.
 //!
 //! That alone breaks a bound once in each cycle of growth and halving: in 0.06 of the windows of
 //! `tests/together.rs`. So ζ keeps a distance from the value at which a bound was broken last, and

@@ -2,8 +2,8 @@
 //!
 //! After a pause of the machine, without a daemon, or by an operator's word, every session that
 //! waits may go on. Thousands at one moment would hit a server that had P of them inside. So they
-//! leave over a short ramp: P at once, and P more with each step, or quicker if the ramp would
-//! take too long for so many.
+//! leave over a short ramp: P at once, and P more with each step. They leave faster if the ramp
+//! would take too long.
 //!
 //! An event loop needs no ramp: each of its threads takes one request at a time.
 

@@ -1,4 +1,4 @@
-//! Automatic tuning of P: measures the database at a few values of P, fits the model of the
+//! Automatic tuning of P. It measures the database at a few values of P, fits the model of the
 //! matching point, climbs to the peak, and stays near it while the workload changes.
 //!
 //! # Slices
@@ -35,10 +35,11 @@
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! A search ends without a result if sessions leave, if requests stop, if too few turns end, or if
-//! long requests run that a smaller P would hand processors to. The P that was held before is then
-//! in force, never one that was just tried. This happens at once when sessions have left, and as
-//! long as requests pause. If no P is held, or if too little happens to judge it, the gate is open.
+//! A search ends without a result if sessions leave, if requests stop, or if too few turns end. It
+//! also ends if long requests run, which a smaller P would hand processors to. The P that was held
+//! before is then in force, never one that was just tried. This happens at once when sessions have
+//! left, and as long as requests pause. If no P is held, or if too little happens to judge it, the
+//! gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.

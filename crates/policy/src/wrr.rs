@@ -17,7 +17,7 @@
 //! future. Debts, weights, unequal transactions and skipped rounds all follow from this one
 //! division, and each decision costs O(log n).
 //!
-//! The parts of a round matter: a session with a large quota that used little of it is due soon,
+//! The parts of a round matter. A session with a large quota that used little of it is due soon,
 //! not after all others of the round. A small account beside one with 200 busy connections waits
 //! for a permit, not for 200 turns. Each session begins at a different position in the round, so
 //! that due times are spread. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with

@@ -1,5 +1,5 @@
 //! P, ζ and the weights of a target at once, each found by its own controller, on one simulated
-//! database: they change what the others measure, and must not chase each other.
+//! database. Each changes what the others measure, and they must not chase each other.
 //!
 //! The gate is the policy itself, request by request. Inside, turns share the database's speed,
 //! which depends on their number; a session that goes on with the next transaction of its quota

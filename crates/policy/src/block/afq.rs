@@ -7,9 +7,9 @@
 //!
 //! # The primitive
 //! Each cause has a *pass*. A request that goes to the device advances the pass of its cause by
-//! `cost / (8 − level)`, where the cost is that of the seek and transfer model ([`SeekCost`]); the
-//! cause with the least pass goes next. A cause that had nothing to ask for comes back at the pass
-//! that the others have reached: it has no claim on what it did not use.
+//! `cost / (8 − level)`. The cost is that of the seek and transfer model ([`SeekCost`]). The cause
+//! with the least pass goes next. A cause that was idle comes back at the pass that the others have
+//! reached: it has no claim on what it did not use.
 //!
 //! * **Quantum.** The chosen cause keeps its turn for [`Settings::quantum`] of model time. After
 //!   its oldest request it goes upwards by sector. Else a disk would seek between causes for each
@@ -22,14 +22,14 @@
 //! * **Classes.** Real time goes before best effort, each with separate passes. The idle class has
 //!   the device, one request at a time, when no other class had anything there for
 //!   [`Settings::idle_grace`].
-//! * **Writes.** Under a journal a write of a low priority may be what a high one waits for, so AFQ
-//!   schedules writes where they are called, and sends them to the device at once, charged to their
-//!   causes ([`Settings::beneath_calls`]). Standing alone, as by default, it schedules them here
-//!   as it does reads.
+//! * **Writes.** Under a journal a request of a high priority may wait for a write of a low one. So
+//!   AFQ schedules writes where they are called. Here it sends them to the device at once, and
+//!   charges their causes ([`Settings::beneath_calls`]). Standing alone, as by default, it
+//!   schedules them here as it does reads.
 //!
 //! # Invariants
-//! While two causes of a class have requests waiting, and Wᵢ is the model time that cause i was
-//! given and wᵢ its weight, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one
+//! Let Wᵢ be the model time that cause i was given, and wᵢ its weight. While two causes of a class
+//! have requests waiting, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one
 //! request c of each. So a best-effort cause that waits is passed over by each other one for at
 //! most `(q + cᵢ)·wⱼ/wᵢ + 2(q + cⱼ)`. Without the idle class and anticipation the device is never
 //! left empty while a request waits.

@@ -6,16 +6,16 @@
 //!
 //! # The primitive
 //! Each cause has a queue for its synchronous and one for its asynchronous requests. One queue at a
-//! time has the device, for a *slice* of device time that depends on its level; then the next of
+//! time has the device, for a *slice* of device time that depends on its level. Then the next of
 //! the same class has its turn. Within a slice requests go upwards by sector.
 //!
 //! * **Slices.** `base · (9 − level) / 5`: 180 ms for level 0, 100 ms for level 4, 40 ms for level
 //!   7, if synchronous; 40 % of that if not.
 //! * **Accounts.** While n requests are with the device, each is charged 1/n of the time that
-//!   passes: the charges add up to the time during which the device was busy, at any depth. What a
-//!   queue used beyond its slice is a debt, taken from its next slices. So over any time in which
-//!   two queues always have work, their device times differ from the proportion of their slices by
-//!   at most one slice and what was with the device at its end.
+//!   passes. So at any depth the charges add up to the time during which the device was busy. What
+//!   a queue used beyond its slice is a debt, taken from its next slices. So while two queues
+//!   always have work, their device times follow the proportion of their slices. The error is at
+//!   most one slice and what was with the device at its end.
 //! * **Anticipation.** A synchronous queue whose requests are all completed keeps the device for
 //!   [`Settings::slice_idle`]: the reader's next request is probably near. A queue whose mean think
 //!   time is longer is not waited for.
@@ -27,9 +27,9 @@
 //!
 //! Sources: the kernel's `Documentation/block/cfq-iosched` (Linux up to 4.20) for rules and
 //! defaults; Split, sections 2.2.1 and 2.5.1, for what it is compared with. It differs from Linux
-//! where causes are known: asynchronous requests have a queue for each cause, not one for each
-//! level; a synchronous request does not interrupt an asynchronous slice of the same class; there
-//! are no control groups; and two causes that read the same region are not joined into one queue.
+//! in four ways. Asynchronous requests have a queue for each cause, not one for each level. A
+//! synchronous request does not interrupt an asynchronous slice of the same class. There are no
+//! control groups. Two causes that read the same region are not joined into one queue.
 //!
 //! # Invariants
 //! A best-effort queue with requests has its turn after at most one slice, and one overrun, of each

@@ -1,8 +1,8 @@
 //! Requests in the order of their deadlines.
 //!
-//! With one time limit for all, deadlines come in the order of arrival and a list would do. As soon
-//! as each process has its own (Split, section 2.5.2 adds that to the deadline scheduler of Linux),
-//! a late comer may be due first: an indexed binary min-heap, O(log n) to add and to take out.
+//! With one time limit for all, deadlines come in the order of arrival and a list would do. With a
+//! limit for each process (Split, section 2.5.2) a late comer may be due first. So this is an
+//! indexed binary min-heap: O(log n) to add and to take out.
 //!
 //! Worked example: add requests due at 30, 10 and 20: the first is the one due at 10. Take it out:
 //! the one due at 20.

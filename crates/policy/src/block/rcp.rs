@@ -10,9 +10,9 @@
 //! [`Settings::slots`] are on the device at a time, and at least one starts every
 //! [`Settings::starved_after`].
 //!
-//! Beyond the paper, which always has one slot and loses a third of a device's throughput by it
-//! (Figure 11): while no critical request was seen for [`Settings::quiet`], the slots double with
-//! each further `starved_after`, up to [`Settings::slots_max`]. They fall back at the next critical
+//! The paper always has one slot, and loses a third of a device's throughput by it (Figure 11).
+//! Here, while no critical request was seen for [`Settings::quiet`], the slots double with each
+//! further `starved_after`, up to [`Settings::slots_max`]. They fall back at the next critical
 //! request, so that at most what is on the device by then delays it.
 //!
 //! A client may turn out to need what a background request reads or writes. [`Rcp::promote`] makes

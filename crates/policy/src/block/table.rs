@@ -11,12 +11,12 @@
 //! for the back and a search in the sorted tree for the front.
 //!
 //! # Rules
-//! Both are reads, both writes or both discards; equal in FUA, class and level; the union has at
-//! most [`Limits::sectors`]; and the scheduler agrees (one that keeps accounts joins no requests of
-//! different accounts). The union is due when the first of its parts is, and is synchronous when a
-//! part is. Two requests that wait already are never joined, even when a third closes the gap
-//! between them: the owner of the queue hears of a merge as the answer to its `add` and at no other
-//! time.
+//! Two requests may be joined if both are reads, both writes or both discards, and equal in FUA,
+//! class and level. The union has at most [`Limits::sectors`]. The scheduler must agree: one that
+//! keeps accounts joins no requests of different accounts. The union is due when the first of its
+//! parts is, and is synchronous when a part is. Two requests that wait already are never joined,
+//! even when a third closes the gap between them. The owner of the queue hears of a merge only as
+//! the answer to its `add`.
 //!
 //! # Worked example
 //! [0, 8) waits. A write of [8, 16) joins at the back: [0, 16). One of [16, 24) again: [0, 24). A

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A commit or a read waits seconds behind a checkpoint, a vacuum or a backup. Neither the kind of
-//! an I/O nor its issuer tells whether a client waits for it: a background task may hold the lock
+//! an I/O nor its issuer tells whether a client waits for it. A background task may hold the lock
 //! that a client's request needs (RCP, section 3).
 //!
 //! # Terms
@@ -24,8 +24,8 @@
 //!   pacer, all critical `fsync`s and reads are commits.
 //! * **Reads** that miss the cache need one of [`Settings::slots`] slots while critical I/O is
 //!   active. While it is quiet, the slots double every 10 ms.
-//! * **Order.** Of tasks that wait for the same, the one of the account with the least pass goes
-//!   first, once rules give accounts different priorities; else the first that came.
+//! * **Order.** Tasks that wait for the same go first come, first served. Once rules give accounts
+//!   different priorities, the task of the account with the least pass goes first.
 //! * **Limits.** Writes and reads of an account whose tokens are used up wait for tokens first. An
 //!   `fsync` does not: what it writes was charged when it became dirty.
 //!

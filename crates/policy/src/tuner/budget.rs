@@ -5,8 +5,8 @@
 //! gives more than the held one puts the gain back in. A sample begins only if the bucket has the
 //! loss that is expected of it. Until then the best known P is in force.
 //!
-//! In any 10 s a search therefore loses what the bucket holds and what runs in: 0.25 + 10 x 0.02 =
-//! 0.45 s, 4.5 %.
+//! In any 10 s a search therefore loses what the bucket holds and what flows in. That is 0.25 + 10
+//! x 0.02 = 0.45 s, 4.5 %.
 
 use super::Observation;
 use crate::Nanos;

@@ -17,10 +17,10 @@
 //!
 //! # Leaving early
 //! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
-//! once: after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet
-//! the rate of this P, and only half of the other's throughput ends the sample then: the surplus
-//! that leaves after P was lowered, and the first turnover after P was raised, when many have come
-//! in and few can have ended.
+//! once. That is after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are
+//! not yet the rate of this P. One is the surplus that leaves after P was lowered. The other is the
+//! first turnover after P was raised, in which few turns can have ended. Meanwhile the sample ends
+//! only at less than half of the other's throughput.
 //!
 //! # Silence
 //! If hardly a turn ends although the running ones should have turned over several times, nothing

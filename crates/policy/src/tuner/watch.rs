@@ -1,7 +1,7 @@
 //! Watches throughput, service time and mix for a lasting change.
 //!
-//! CUSUM: deviations from the mean, in units of their usual size and less a bit that is forgiven,
-//! are summed up in both directions; noise takes the sums back to zero, a shift does not.
+//! CUSUM sums up deviations from the mean in both directions, in units of their usual size and less
+//! a bit that is forgiven. Noise takes the sums back to zero, a shift does not.
 
 /// Slices after which the mean is trusted.
 const LEARN: u32 = 10;
