@@ -9,7 +9,7 @@
 //! # No session is forgotten
 //! A session that finds no permit enqueues under the lock and raises `pending`. The first session
 //! to raise it from zero then scans all permits (`scan_permits`). A session that leaves frees its
-//! permit and then reads `pending`. Both pairs are sequentially consistent: either the first sees
+//! permit and then reads `pending`. Both pairs are sequentially consistent. Either the first sees
 //! the free permit, or the second sees `pending` above zero, takes the lock and grants the permit
 //! that it freed (`hand_over`). The scan itself takes no lock; only granting a permit does. So
 //! nothing under the lock grows with P.
@@ -24,9 +24,9 @@
 //!
 //! The first waiter finishes its scan even if it is granted a permit meanwhile.
 //!
-//! Three things can cut this short: the first waiter is killed or stopped during its scan, an owner
-//! is stopped between freeing its permit and reading `pending`, or a session does not get the lock.
-//! Therefore the daemon scans all permits at each heartbeat while any session is queued
+//! Three things can cut this short. The first waiter may be killed or stopped during its scan. An
+//! owner may be stopped between freeing its permit and reading `pending`. A session may not get the
+//! lock. Therefore the daemon scans all permits at each heartbeat while any session is queued
 //! ([`Region::dispatch_all`]). Without a daemon no session is queued. `tests/forgotten.rs` tries
 //! all orders of these steps on a model.
 //!

@@ -2,22 +2,21 @@
 //! dirties.
 //!
 //! # Problem
-//! A storage engine that orders its I/O by session must know at each miss and at each change of a
-//! page whose request the calling thread serves. The gate knows. The thread that serves a
+//! A storage engine may order its I/O by session. At each miss and at each change of a page it must
+//! know whose request the calling thread serves. The gate knows. The thread that serves a
 //! connection writes its number into the connection's slot when a request comes
-//! ([`SessionSlot::thread`]), and the slot's state says whether that request is still in hand. What
-//! is missing is the way back, from the thread to the slot.
+//! ([`SessionSlot::thread`]). The slot's state says whether that request is still in hand. What is
+//! missing is the way back, from the thread to the slot.
 //!
 //! # The primitive
 //! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still
 //! names the thread and a request is in hand, it costs loads of one cache line which the thread
-//! itself wrote. Else it looks through the slots that were ever used. A thread for which nothing is
-//! found (a flusher, a thread of a pool, whose slots name none) is not looked for again until 50
-//! times the duration of that search has passed, so that such threads spend 2 % of their time here
-//! at most.
+//! itself wrote. Else it looks through the slots that were ever used. Nothing is found for a
+//! flusher, or for a thread of a pool, whose slots name none. Such a thread searches again only
+//! after 50 times the duration of its search. So it spends 2 % of its time here at most.
 //!
 //! # What a cause is
-//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied
+//! Slot and generation in one number, never 0. A dirty page may outlive the connection that dirtied
 //! it, and must not be charged to the next one in that slot.
 
 use crate::clock;

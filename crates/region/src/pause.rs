@@ -5,9 +5,9 @@
 //! need its permit. It lends the permit, and another session is admitted.
 //!
 //! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
-//!   is idle that others could use, else once the wait gets long. When the wait is over the
-//!   session goes on at once ([`Region::unblock`]): with a permit if one is free, else without,
-//!   and it is owed the next one. So no session that holds a lock ever waits for a permit.
+//!   is idle that others could use, else once the wait gets long. When the wait is over the session
+//!   goes on at once ([`Region::unblock`]), with a permit if one is free. Else it goes on without,
+//!   and is owed the next one. So no session that holds a lock ever waits for a permit.
 //! * *Thinking*: after the time for which anticipation pays ([`Region::keeps_for`]).
 //! * *Long* ([`Region::outgrow`], from the daemon): it goes on without a permit until its turn
 //!   ends, as in the lower queue of a multilevel feedback scheduler. The kernel's scheduler then

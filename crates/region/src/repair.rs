@@ -10,7 +10,7 @@
 //!   has permits in transfer, so all of them are free.
 //! * *A permit that is assigned to a session which was not woken*: its slot names the permit, and
 //!   its state says that it is queued or owed one. It is woken.
-//! * *A permit that no slot names*, or whose session does not need it: a thread was killed between
+//! * *A permit that no slot names*, or whose session does not need it. A thread was killed between
 //!   taking the permit and writing its slot, or between clearing its slot and freeing the permit. A
 //!   live thread may be at that very point, so the daemon checks twice ([`Region::reclaim`]).
 //!

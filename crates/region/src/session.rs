@@ -1,9 +1,9 @@
 //! One slot for each session: its state, what it holds, and what it was served.
 //!
-//! The thread that serves the connection writes its slot. Other threads write only `state` and
-//! `permit` (a granter, the daemon that lends a dead thread's permit), `closing` (a thread that
-//! shuts the socket down), `class` and `flags` (a reload). Counters have a single writer, so plain
-//! loads and stores suffice.
+//! The thread that serves the connection writes its slot. Other threads write only a few words.
+//! `state` and `permit` are written by a thread that grants a permit, and by the daemon that lends
+//! a dead thread's. `closing` is written by a thread that shuts the socket down, `class` and
+//! `flags` by a reload. Counters have a single writer, so plain loads and stores suffice.
 
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};

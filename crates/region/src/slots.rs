@@ -1,9 +1,9 @@
 //! Slots: who has which, and where a free one is.
 //!
-//! A slot's own words say whether it is in use. A bit for each slot tells a newcomer where to look:
-//! 256 words, in 32 cache lines, however many sessions there are, and also if all slots are taken.
-//! A thread that dies between writing a slot and its bit leaves a wrong bit. The daemon finds a
-//! free slot whose bit is set within a second; a missing bit costs one check.
+//! A slot's own words say whether it is in use. A bit for each slot tells a newcomer where to look.
+//! It reads 256 words, in 32 cache lines, however many sessions there are, and also if all slots
+//! are taken. A thread that dies between writing a slot and its bit leaves a wrong bit. The daemon
+//! finds a free slot whose bit is set within a second; a missing bit costs one check.
 
 use crate::layout::Region;
 use crate::session::State;

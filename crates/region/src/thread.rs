@@ -1,8 +1,8 @@
 //! A few words of each thread, reached without a call.
 //!
-//! In a preloaded library the usual thread-local variables cost a call into the dynamic loader
-//! each time. On x86-64 these lie at a fixed distance from the thread pointer (the initial-exec
-//! model, which a library that is loaded at the program's start may use) and cost two instructions.
+//! In a preloaded library the usual thread-local variables cost a call into the dynamic loader each
+//! time. On x86-64 these lie at a fixed distance from the thread pointer and cost two instructions.
+//! That is the initial-exec model, which a library may use if it is loaded at the program's start.
 
 use core::cell::Cell;
 

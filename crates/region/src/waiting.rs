@@ -1,10 +1,10 @@
 //! Waiting to be admitted: in one go, or in steps between which the server does other work.
 //!
 //! A thread that serves one connection has nothing else to do, and sleeps until its session is
-//! admitted. A process that serves one connection must react to signals: to end, to take part in
-//! something that all processes do, or to tell its client something. It waits in steps, and its
-//! server sees the signals after each step. Between two steps its session keeps its position in the
-//! queue. The next step finds whether it was admitted meanwhile.
+//! admitted. A process that serves one connection must react to signals. They end it, have it take
+//! part in something that all processes do, or have it tell its client something. It waits in
+//! steps, and its server sees the signals after each step. Between two steps its session keeps its
+//! position in the queue. The next step finds whether it was admitted meanwhile.
 
 use crate::clock;
 use crate::entered::{Entered, PassReason};

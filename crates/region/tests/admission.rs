@@ -1,5 +1,5 @@
-//! The gate in the region, with real threads: at most P inside, no session forgotten, everything
-//! given back, and no request held when there is a reason to pass.
+//! The gate in the region, with real threads. At most P are inside, no session is forgotten, and
+//! everything is given back. No request is held when there is a reason to pass.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod common;

@@ -7,8 +7,8 @@
 //!
 //! # The primitive
 //! A held thread polls. If a client waits for a lock that this thread holds, its call goes on. That
-//! finds what the note missed: a note written while the call was on its way to be held, or a lease
-//! that ended before the wait did. When a client's thread has waited for [`STUCK_AFTER`], or for
+//! covers a note that was written while the call was on its way to be held, and a lease that ended
+//! before the wait did. When a client's thread has waited for [`STUCK_AFTER`], or for
 //! [`STUCK_THOUGH_KNOWN`] for a holder that was known, the scheduler may let the held call go
 //! ([`Scheduler::may_block_clients`](headworks_policy::split::Scheduler::may_block_clients)).
 //!
