@@ -9,10 +9,10 @@
 //!
 //! # The one primitive
 //! A server registers its clients level-triggered: the kernel reports a ready socket again and
-//! again until it was read. To hide such a socket takes two more system calls for each request (out
-//! of the set, and back into it), or the loop would spin. So the socket's real registration is
-//! *edge-triggered*: the kernel reports each arrival once. The report is remembered here
-//! ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
+//! again until it was read. To hide such a socket takes two more system calls for each request: out
+//! of the set, and back into it. Without them the loop would spin. So the socket's real
+//! registration is *edge-triggered*: the kernel reports each arrival once. The report is remembered
+//! here ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
 //! session, its event is not passed on, and nothing has to be undone when it is admitted. However
 //! many sessions are queued, the loop does not spin.
 //!
@@ -36,8 +36,8 @@
 //! # Who wakes the loop
 //! The loop itself admits nearly all sessions, and passes their events on in the same call. If
 //! another thread of the process admits one, it makes the event come by a real `epoll_ctl`, which
-//! re-arms the edge. What happens outside the process (the daemon's grants, its death, the longest
-//! hold) is found by polling: while a session is queued, no sleep lasts longer than a fifth of a
+//! re-arms the edge. What happens outside the process is found by polling: the daemon's grants, its
+//! death, the longest hold. While a session is queued, no sleep lasts longer than a fifth of a
 //! second.
 
 use crate::process;

@@ -1,5 +1,5 @@
-//! A backend whose TLS is seen as records alone: its `recv` is called from within the server's TLS
-//! library, which takes an interruption for an empty socket, so the wait must end with the bytes in
+//! A backend whose TLS is seen as records alone. Its `recv` is called from within the server's TLS
+//! library, which takes an interruption for an empty socket. So the wait must end with the bytes in
 //! the server's hand.
 
 use headworks_hooks::backend::{self, Receipt, Stage};

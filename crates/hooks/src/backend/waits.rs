@@ -1,7 +1,7 @@
 //! Waits of this backend, as PostgreSQL reports them.
 //!
-//! Since version 14 the server exports `my_wait_event_info`: the address of a word whose high byte
-//! is the class of the wait and whose low bytes say which (PostgreSQL, `utils/wait_event.h`). A
+//! Since version 14 the server exports `my_wait_event_info`, the address of a word. Its high byte
+//! is the class of the wait, and its low bytes say which (PostgreSQL, `utils/wait_event.h`). A
 //! backend writes it before it sleeps. Older servers export nothing: whatever a backend sleeps for
 //! in the middle of a request is then taken for a wait of an unknown kind.
 
