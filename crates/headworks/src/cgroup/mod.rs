@@ -13,7 +13,7 @@
 //! `headworks status` says why. At the end, or if the daemon is killed, threads go back to their
 //! group and the class groups are removed. If both processes are killed, the threads stay in their
 //! groups with the last weights, which affects only processor time. The next daemon takes the
-//! groups over. Once the server is gone, the groups are empty and can be removed by hand.
+//! groups over. If the server is gone too, the groups are empty, and the next daemon removes them.
 
 mod groups;
 mod hierarchy;

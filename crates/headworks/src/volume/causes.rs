@@ -10,8 +10,8 @@
 //! charged. Others learn nothing.
 //!
 //! # Locks
-//! The queue asks under its own lock, so nothing that it asks may wait for a disk: the region stays
-//! in memory, and [`Link::look`] makes system calls without a lock that the queue takes.
+//! The queue asks under its own lock, so no answer may wait for a disk. The region stays in memory.
+//! [`Link::look`] makes system calls, and holds no lock that the queue takes.
 
 use crate::instance::Instance;
 use headworks_policy::Nanos;

@@ -1,5 +1,5 @@
-//! A server that is a container's command: its daemon's end, however it comes, is not the server's
-//! business, and the container looks like the server from outside.
+//! A server that is a container's command. However its daemon ends, the server goes on, and from
+//! outside the container looks like the server.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Encrypted connections where TLS and the event loop's readiness do not agree: records in pieces,
-//! writes that wait, ends at every byte, and many users at once.
+//! Encrypted connections where TLS and the event loop's readiness do not agree. Records come in
+//! pieces, writes wait, connections end at every byte, and many users come at once.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
