@@ -5,7 +5,7 @@
 //! repeats that, perhaps after a pause. The latency of a batch is that of its last answer.
 //!
 //! Each group has its own thread, as its account would have its own machine. An answer to one of
-//! four connections must not wait in the client behind those to two hundred others; that would
+//! four connections must not wait in the client behind those to two hundred others. That would
 //! count as the server's latency. For the same reason threads of groups that pause have priority
 //! over the others, if the process may set it.
 

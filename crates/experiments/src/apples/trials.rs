@@ -1,10 +1,10 @@
 //! Other P on the same server, each for moments.
 //!
-//! Two servers with the same P differ by up to 7 % on a small machine, which is more than there is
-//! between a good P and the best one. So once a run's window is over, its clients go on. Fixed P
-//! then take turns with the P that the server has found (`headworks set --parallelism P --for S`):
-//! two fixed ones, the found one for a moment, two others, until each has had its turn. Several
-//! passes follow, each in a different order. All P see the same server, data and age.
+//! Two servers with the same P differ by up to 7 % on a small machine. A good P and the best one
+//! differ by less. So once a run's window is over, its clients go on. Fixed P then take turns with
+//! the P that the server has found (`headworks set --parallelism P --for S`). After two fixed ones
+//! comes the found one for a moment, then two others, until each has had its turn. Several passes
+//! follow, each in a different order. All P see the same server, data and age.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,8 @@
 //! What a user notices of its neighbours: a small account beside a large one, and three equal
 //! accounts.
 //!
-//! The second half is the set-up of a long-standing wish of PgBouncer's users (its issue 131):
-//! three accounts of fifteen clients each on ten server connections, and none should get more than
-//! the others.
+//! The second half is what PgBouncer's users have long wished for (its issue 131). Three accounts
+//! have fifteen clients each on ten server connections, and none should get more than the others.
 
 mod client;
 mod collect;

@@ -1,8 +1,8 @@
 //! Figure 2.20: what checkpoints of SQLite do to its transactions.
 //!
-//! SQLite is Debian's `sqlite3`. One process writes: it gets each transaction by its standard
-//! input, and answers when it is over. Another one makes the checkpoints, as a separate thread did
-//! in the paper.
+//! SQLite is Debian's `sqlite3`. One process writes: it reads each transaction from its standard
+//! input, and prints a line when the transaction has ended. A second process makes the checkpoints;
+//! in the paper a thread did.
 
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named, shorter, sibling};

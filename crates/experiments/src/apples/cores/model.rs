@@ -17,8 +17,8 @@
 //! * *Latch contention.* Each of the waiters that run on other cores makes handing the latch over
 //!   slower by a part h of S, because its line moves between the cores.
 //!
-//! What the model leaves out: memory and socket boundaries (NUMA), a buffer pool that is too small,
-//! clients that are the limit themselves, and the cost of the gate.
+//! The model leaves out boundaries of memory and sockets (NUMA), a buffer pool that is too small,
+//! clients that are the limit, and the cost of the gate.
 
 use headworks_policy::random::Random;
 
