@@ -143,7 +143,7 @@ impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
     }
 
     /// The flow was given something that counts on top of whatever it has most of, and not as a
-    /// separate resource: what it did not use of that before is no credit.
+    /// separate resource. So what it did not use of that before is no credit.
     pub fn charge_most(&mut self, flow: usize, cost_ns: u64) {
         let Some(times) = self.time.get(flow) else { return };
         let most = (0..RESOURCES).max_by_key(|resource| times[*resource]);

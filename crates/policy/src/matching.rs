@@ -94,8 +94,9 @@ const STEPS_MAX: u32 = 200;
 /// Widest interval of a sample that a curve is fitted to.
 const INTERVAL_MAX: f64 = 0.3;
 
-/// Fits Eq. 2 to samples that are known with these intervals (half of the 95 % confidence interval,
-/// relative to the sample), unless they scatter so much that the curve would be one of chance.
+/// Fits Eq. 2 to samples that are known with these intervals: half of the 95 % confidence interval,
+/// relative to the sample. It refuses samples that scatter so much that the curve would be one of
+/// chance.
 pub fn fit_measured(samples: [Sample; 3], intervals: [f64; 3]) -> Result<Curve, Misfit> {
     let widest = intervals.into_iter().fold(0.0, f64::max);
     if widest > INTERVAL_MAX {

@@ -43,10 +43,10 @@ impl Default for QuotaLimits {
 }
 
 /// Turns of a mean session that a window should have, for a bound of one; with less than a part of
-/// them nothing is known. Turns come whole: with n turns each, one more or less is 1/n of
-/// unfairness, and there is one at each end of a window, larger or smaller than the mean. For a
-/// bound of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the
-/// bound whatever ζ is.
+/// them nothing is known. Turns come whole. With n turns each, one more or less is 1/n of
+/// unfairness. There is one at each end of a window, larger or smaller than the mean. For a bound
+/// of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the bound
+/// whatever ζ is.
 const TURNS: f64 = 4.0;
 const TURNS_PART: f64 = 0.75;
 
@@ -97,8 +97,8 @@ pub struct QuotaObservation {
     pub least: f64,
 }
 
-/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is
-/// held to be larger with each window since.
+/// ζ grows again up to this part of the ζ that broke a bound. With each window since, that ζ counts
+/// as larger by this factor.
 const DISTANCE: f64 = 0.8;
 const FORGETS: f64 = 1.01;
 

@@ -148,7 +148,7 @@ const FADES: f64 = 0.998;
 const DOUBLINGS: u32 = 5;
 
 /// Part of the usual percentile below which the load is another one, and windows that have to show
-/// it: one of few requests scatters by a fifth.
+/// it. The percentile of few requests scatters by a fifth.
 const LIGHTER: f64 = 0.7;
 const LIGHTER_WINDOWS: u32 = 2;
 
@@ -245,8 +245,8 @@ impl SloControl {
         self.classes.get(class).map_or(0.0, |class| class.share)
     }
 
-    /// Sets how little of all weight a class may come to while it is within its target: a quarter
-    /// of `own`, by class, which is what it would have without one.
+    /// Sets the least part of all weight that a class may come to while it is within its target. It
+    /// is a quarter of `own`, by class, which is the part that it would have without a target.
     pub fn keep(&mut self, own: &[f64]) {
         for (class, own) in self.classes.iter_mut().zip(own) {
             class.floor = own / 4.0;

@@ -252,7 +252,7 @@ pub enum Step {
     /// This task goes on.
     Admit(Task),
     /// The thread of this task, which waits in `fsync`, starts to write so many pieces of the
-    /// file's dirty data, and says so by [`Scheduler::written_back`] when they are on the device.
+    /// file's dirty data. When they are on the device, it says so by [`Scheduler::written_back`].
     Writeback {
         /// Whose file.
         task: Task,

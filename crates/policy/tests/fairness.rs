@@ -274,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(48) })]
 
     /// Between any two sessions, the requests served per unit of weight differ by no more than one
-    /// quantum: what a turn may cost at the most plus one round's quota, over the weight.
+    /// quantum. That is the largest cost of a turn plus one round's quota, over the weight.
     #[test]
     fn shares_stay_within_one_quantum_of_the_weights(
         weights in proptest::collection::vec(1u32..=8, 1..4),
@@ -303,12 +303,12 @@ proptest! {
             let w = f64::from(weights[session.class as usize]);
             let total: u32 = sim.sessions.iter().map(|session| weights[session.class as usize]).sum();
             let quota = (w * f64::from(zeta) / f64::from(total)).max(w / f64::from(least_weight));
-            // Both ends of the window can cut a turn and a round of each session, and with P places
-            // the rounds that pass during a turn, at most one more turn's worth, come later.
+            // Both ends of the window can cut a turn and a round of each session. With P permits,
+            // the rounds that pass during a turn come later: at most one more turn's worth.
             (3.0 * f64::from(most_cost) + 2.0 * quota) / w
         };
-        // A session holds one place at a time: who needs more than half of one all the time is
-        // limited by that and not by the weights.
+        // A session holds one permit at a time. A session that needs more than half of one all the
+        // time is limited by that, and not by the weights.
         let turns_wanted = |session: &Session| {
             let mean = session.costs.iter().sum::<u32>() as f64 / session.costs.len() as f64;
             f64::from(weights[session.class as usize]) / mean
@@ -326,7 +326,7 @@ proptest! {
     }
 
     /// Every waiting session is admitted within a bounded number of admissions, whatever the others
-    /// do: after its debt is paid, at most everybody else's turns of that debt lie before it.
+    /// do. Until its debt is paid, at most the others' turns of that debt come before it.
     #[test]
     fn nobody_starves(
         spec in proptest::collection::vec(proptest::collection::vec(1u32..60, 1..4), 2..24),
@@ -367,8 +367,8 @@ proptest! {
         prop_assert!(waiting.is_empty());
     }
 
-    /// A session's quota is its part of ζ, and at least as often one request as its weight is the
-    /// least one: exactly, rounded down, however far the weights lie apart.
+    /// A session's quota is its part of ζ, and at least its weight over the least one, in requests.
+    /// It is exact, rounded down, however far the weights lie apart.
     #[test]
     fn quotas_are_parts_of_zeta(
         classes in proptest::collection::vec((1u32..=1_000_000, any::<bool>(), 1u32..40), 1..7),

@@ -169,9 +169,9 @@ fn class(session: u32) -> usize {
     usize::from(session >= SMALL)
 }
 
-/// The large account comes and goes. While it is away rounds are short, since a round gives each of
-/// those who are there one request: when it comes back all its sessions were idle for longer than
-/// one.
+/// The large account comes and goes. While it is away rounds are short, since a round gives each
+/// session that is there one request. When it comes back, all its sessions were idle for longer
+/// than a round.
 #[test]
 fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
     for seed in 1..=5 {

@@ -278,8 +278,8 @@ fn it_does_not_swing_once_it_has_settled() {
     }
 }
 
-/// A cold server swings while its caches fill, and few P are far from the best: the first samples
-/// may say that everybody inside is best, and all that is measured from there on is a gentle slope.
+/// A cold server swings while its caches fill, and few P are far from the best. The first samples
+/// may say that the open gate is best, and all that is measured from there on is a gentle slope.
 #[test]
 fn a_misleading_begin_is_not_where_it_stays() {
     let seeds = 1_000;
@@ -302,7 +302,7 @@ fn a_misleading_begin_is_not_where_it_stays() {
     assert!(good >= seeds as u32 * 97 / 100, "{good} of {seeds}, the worst at {worst:.3}");
 }
 
-/// While a cold server waits for its disk many inside are best; once it is warm, few are, and
+/// While a cold server waits for its disk, many inside are best. Once it is warm, few are, and
 /// throughput has risen so slowly that nothing tells a shift.
 #[test]
 fn it_does_not_stay_where_a_cold_server_was_best() {
@@ -449,8 +449,8 @@ fn the_first_samples_leave_no_processor_idle() {
     assert_eq!(least, 16);
 }
 
-/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256: P is never below 100
-/// for longer than it takes to see that it loses, and the gate is open at the end.
+/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256. P is never below 100
+/// for longer than it takes to see that it loses. The gate is open at the end.
 #[test]
 fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
     let curve = |p: f64| {

@@ -310,8 +310,8 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         }
         let lasting = seed % 2 == 0;
         database.frozen = true;
-        // Two seconds, if everybody inside would have turned over four times in that; and the slice
-        // that was under way may have had turns enough for as long again.
+        // Two seconds, if all inside would have turned over four times in that. The slice that was
+        // under way may have had turns enough for as long again.
         let begun = database.now;
         let silent = database.until(&mut tuner, 30.0, |tuner| tuner.phase() == Phase::Silent);
         assert!(silent && tuner.parallelism() == OPEN, "seed {seed}: {}", tuner.parallelism());

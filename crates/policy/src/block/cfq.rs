@@ -108,8 +108,8 @@ impl Settings {
     }
 }
 
-/// Fractions of a nanosecond in the clock of charges: with a thousand requests at the device, each
-/// is charged a thousandth of a nanosecond for each that passes.
+/// Fractions of a nanosecond in the clock of charges. With a thousand requests at the device, each
+/// is charged a thousandth of a nanosecond for each nanosecond.
 const FRACTION_BITS: u32 = 20;
 
 /// See the module.
@@ -187,8 +187,8 @@ impl Cfq {
         }
     }
 
-    /// Ends the turn of the active queue. An interrupted one goes on where it was; one whose slice
-    /// is used up has its next turn after the others; one without requests forfeits the rest.
+    /// Ends the turn of the active queue. An interrupted one goes on where it was. One whose slice
+    /// is used up has its next turn after the others. One without requests loses the rest.
     fn end_turn(&mut self, interrupted: bool) {
         let Some(active) = self.active.take() else { return };
         self.kept = None;

@@ -15,7 +15,7 @@ use crate::Nanos;
 const CAPACITY_S: f64 = 0.25;
 
 /// What it holds at first. Nothing is known of the load by then, so the first samples are paid for
-/// one by one: a search among P that are alike takes about 2 % of the first 10 s.
+/// one by one. A search among P that are alike costs about 2 % of the first 10 s.
 const FIRST_S: f64 = 0.05;
 
 /// Largest debt. A single slice of a slow load may lose seconds, and nothing else must wait for

@@ -224,7 +224,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Everything that was added is dispatched exactly once, itself or as part of another that
-    /// covers exactly its parts; nothing is forgotten, and a wait always ends.
+    /// covers exactly its parts. Nothing is forgotten, and a wait always ends.
     #[test]
     fn every_request_is_dispatched_exactly_once(steps in steps()) {
         for scheduler in every_scheduler() {

@@ -147,7 +147,7 @@ impl Commits {
         caller.behind = behind;
     }
 
-    /// A commit has ended. Says whether it had begun: it had not if it was a big call, or if its
+    /// A commit has ended. Says whether it had begun. It had not if it was a big call, or if its
     /// account lost its place because there were too many.
     pub(super) fn end(&mut self, now: Nanos, account: Account) -> bool {
         let Some(caller) = self.find(account).filter(|caller| caller.running > 0) else {
