@@ -65,9 +65,9 @@ pub(crate) use turn::abandon;
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
 
-/// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`];
-/// or may come there while a thread of a pool sleeps in it, whose sleep must not be without an end
-/// then.
+/// Whether waits for this epoll set go through [`before_wait`]. They do if clients' sockets are in
+/// it. They also do if such sockets may come while a thread of a pool sleeps in it, since its sleep
+/// must then end.
 pub fn has_clients(set: i32) -> bool {
     let Some(found) = section::find(set) else { return false };
     found.in_use() || (found.is_made() && process::region().is_some_and(Region::pooled))
@@ -78,7 +78,7 @@ pub fn is_set(fd: i32) -> bool {
     section::find(fd).is_some_and(|found| found.is_made() || found.in_use())
 }
 
-/// Whether this is a child that shares the server's memory: the descriptors are its own, and what
+/// Whether this is a child that shares the server's memory. Its descriptors are separate, and what
 /// it does with them is not done to the server's connections.
 fn is_foreign() -> bool {
     if process::is_attached_process() {

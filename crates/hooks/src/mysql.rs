@@ -2,9 +2,10 @@
 //! ends, and whether the connection holds locks afterwards.
 //!
 //! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send`
-//! accepted, cut anywhere. From those it must know three things. A request begins, before the
-//! server works on it. The server came back for the next one. This connection owns a lock that
-//! others may wait for. An owner keeps its permit: queueing it could deadlock the whole server.
+//! accepted, cut anywhere. From those it must know that a request begins, before the server works
+//! on it, and that the server came back for the next one. It must also know whether this connection
+//! owns a lock that others may wait for. An owner keeps its permit: queueing it could deadlock the
+//! whole server.
 //!
 //! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes
 //! from both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it

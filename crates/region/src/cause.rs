@@ -106,9 +106,10 @@ impl Causes {
         (slot.state() != State::Free && cause_of(session, slot) == cause).then_some(session)
     }
 
-    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8)
-    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. A cause whose
-    /// session has left weighs as the first class, which sessions have that no rule puts elsewhere.
+    /// What a cause weighs among those connected, as a level of the block schedulers. Level 0
+    /// (weight 8) is for the classes that weigh most, level 7 (weight 1) for an eighth of that or
+    /// less. A cause whose session has left weighs as the first class, which sessions have that no
+    /// rule puts elsewhere.
     ///
     /// Where the sessions of a class share its weight, each weighs as the class: the schedulers
     /// have no groups.

@@ -234,8 +234,8 @@ impl Control {
 
     /// Writes all settings but two. Only `store_off` writes `off`. So a caller that opens the gate
     /// has the last word over one that writes settings at that time. P is kept if the search for it
-    /// was on before and is on afterwards, as it may have set another P since the settings were
-    /// read. The region's `apply` also wakes the sessions that the settings concern.
+    /// was on before and is on afterwards. The search may have set another P since the settings
+    /// were read. The region's `apply` also wakes the sessions that the settings concern.
     pub(crate) fn store(&self, settings: &Settings) {
         self.store_zeta(settings.zeta);
         self.unfairness_max_mille.store(settings.unfairness_max_mille, Ordering::Relaxed);

@@ -75,7 +75,7 @@ impl Histograms {
 
 /// A locked instruction waits until all that the server stored before has reached its cache, so it
 /// is left to those who need it. When the first session beyond [`SHARDS`] comes, one that counts at
-/// that moment may take back what the newcomer counts meanwhile: a statistic may be off by that.
+/// that moment may take back what the newcomer counts meanwhile. A statistic may be off by that.
 fn count(counts: &Counts, value: Nanos, times: u32, shared: bool) {
     let count = &counts[bucket_of(value)];
     if shared {

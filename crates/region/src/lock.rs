@@ -66,8 +66,8 @@ pub struct Held<'a> {
 }
 
 impl RobustLock {
-    /// Takes the lock, or gives up after a tenth of a second; much sooner if `stale` says that the
-    /// daemon sends no heartbeat, which is only asked when the lock is not free.
+    /// Takes the lock, or gives up after a tenth of a second. It gives up much sooner if `stale`
+    /// says that the daemon sends no heartbeat, which is only asked when the lock is not free.
     pub fn acquire(&self, stale: impl Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let me = thread_id();
         for _ in 0..SPINS {

@@ -66,9 +66,9 @@ impl Region {
         }
     }
 
-    /// A session is blocked in the middle of a request: it lends its permit, at once or, while the
-    /// processors are saturated, once the daemon finds that it takes long. It goes on through
-    /// [`Region::unblock`]. Only for the thread that serves the session.
+    /// A session is blocked in the middle of a request. It lends its permit at once. While the
+    /// processors are saturated, it does so once the daemon finds that the wait takes long. It goes
+    /// on through [`Region::unblock`]. Only for the thread that serves the session.
     pub fn block(&self, session: u32, why: Pause) {
         let Some(slot) = self.session(session) else { return };
         slot.begin_pause(why, clock::now());
@@ -82,9 +82,9 @@ impl Region {
     }
 
     /// The thread that serves a session falls asleep on a condition in the middle of a request. If
-    /// the server has not said for what, the session lends its permit: at once if its sleeps
-    /// usually are long, as those for a replica are, else once the daemon finds this one long. It
-    /// goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
+    /// the server has not said for what, the session lends its permit. It does so at once if its
+    /// sleeps usually are long, as those for a replica are, else once the daemon finds this one
+    /// long. It goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
     pub fn falls_asleep(&self, session: u32, now: Nanos) {
         let Some(slot) = self.session(session) else { return };
         if !matches!(slot.state(), State::Running | State::Owed) || slot.is_paused() {
@@ -126,8 +126,8 @@ impl Region {
         }
     }
 
-    /// A session waits for what belongs to its request, in a call that its hook cannot cut in two:
-    /// the daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
+    /// A session waits for what belongs to its request, in a call that its hook cannot cut in two.
+    /// The daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
     /// for the thread that serves the session.
     pub fn await_client(&self, slot: &SessionSlot, now: Nanos) {
         slot.begin_pause(Pause::Client, now);
@@ -263,8 +263,8 @@ impl Region {
         (0..self.high_water()).filter(|&session| outlasts(session)).count() as u32
     }
 
-    /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
-    /// session that is no longer than nine tenths of the others'. `None` if none has run any.
+    /// How long the requests of the quickest tenth of the sessions usually run. It is the mean of a
+    /// session, and nine tenths of the others have a longer one. `None` if none has run any.
     pub fn usual_run(&self) -> Option<Nanos> {
         let usual = |session| {
             let slot = self.session(session).filter(|slot| slot.state() != State::Free)?;

@@ -62,8 +62,8 @@ mod place {
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
-        // SAFETY: reads the word that the loader made for the symbol above (its distance from the
-        // thread pointer) and the thread pointer itself; both never change for a thread.
+        // SAFETY: reads the word that the loader made for the symbol above, which is its distance
+        // from the thread pointer, and the thread pointer itself. Neither changes for a thread.
         unsafe {
             core::arch::asm!(
                 "mov {place}, qword ptr [rip + headworks_thread_words@GOTTPOFF]",

@@ -84,8 +84,8 @@ fn no_bytes_crash_or_hang_an_operation() {
             let began = Instant::now();
             let result = catch_unwind(AssertUnwindSafe(|| operations(region, &mut random)));
             panics += u32::from(result.is_err());
-            // A scribbled limit or heartbeat may allow a long hold; each operation looks around
-            // every fifth of a second, and here there is always a reason to pass.
+            // A scribbled limit or heartbeat may allow a long hold. Each operation checks every
+            // fifth of a second, and here there is always a reason to pass.
             assert!(
                 began.elapsed() < Duration::from_secs(20),
                 "seed {seed} round {round} step {step}"

@@ -15,8 +15,8 @@ use headworks_hooks::tls::{self, Whose};
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, size_t};
 
-/// Names under which the library may be loaded where a look behind us does not find it: as a
-/// dependency of a plug-in that keeps its symbols to itself.
+/// Names under which the library may be loaded where a look behind us does not find it. It may be a
+/// dependency of a plug-in whose symbols are private.
 const LIBRARIES: &[&CStr] = &[c"libssl.so.3", c"libssl.so.1.1"];
 
 /// A function of the TLS library.

@@ -32,7 +32,7 @@ pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
 /// The same if the holder was known when it began to wait.
 pub const STUCK_THOUGH_KNOWN: Nanos = Nanos::from_millis(100);
 
-/// A guess was right if the client goes on within such a time after the call returned: the caller
+/// A guess was right if the client goes on within such a time after the call returned. The caller
 /// may have more to do before it releases the lock.
 pub const RIGHT_WITHIN: Nanos = Nanos::from_millis(100);
 
