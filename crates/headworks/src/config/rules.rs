@@ -12,9 +12,8 @@ use toml::Spanned;
 /// Rules that a profile may have of whom it never holds.
 pub(crate) const BYPASS_MAX: usize = 8;
 
-/// Rules that a file may have. Places of the region are left for the rule that lets the
-/// administrators' port pass, and for those of the profile, which the daemon puts before all
-/// others.
+/// Rules that a file may have. Room is left in the region for the rule that lets the
+/// administrators' port pass, and for the profile's rules. The daemon puts these before all others.
 pub(super) const RULES_MAX: usize = RULES - 1 - BYPASS_MAX;
 
 /// Checks all rules.

@@ -367,7 +367,7 @@ fn fresh_keys_are_no_requests() {
     it.nothing_went_wrong();
 }
 
-/// With one place and four loops, a turn is nearly always granted by another thread; and the first
+/// With one permit and four loops, a turn is nearly always granted by another thread. And the first
 /// command comes by the same call as the end of the handshake.
 #[test]
 fn encrypted_users_of_memcached_are_followed_too() {

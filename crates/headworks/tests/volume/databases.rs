@@ -113,8 +113,8 @@ impl Database for PostgresServer {
     }
 
     fn kill(mut self) {
-        // Its processes are several: the postmaster ends the others at once, and without it those
-        // that wait for a lock of a dead one would wait for ever.
+        // Its processes are several. The postmaster ends the others at once. Without it, those that
+        // wait for a lock of a dead one would wait for ever.
         self.end(libc::SIGQUIT, Duration::from_secs(60)).unwrap();
     }
 
