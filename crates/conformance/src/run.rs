@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all)
 }
 
-/// The two servers of a suite: as it is, and gated, each with its crowd, so that scripts meet the
+/// The two servers of a suite: as it is, and gated. Each has its crowd, so that scripts meet the
 /// same server but for the gate.
 struct Pair {
     // The crowds leave first, then the servers stop, then the certificate goes.
@@ -267,8 +267,8 @@ fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> R
     Ok((printed, relay.finish()))
 }
 
-/// A comparison that says nothing, because the server without a gate did not do the same twice, is
-/// made again: MariaDB's pool of threads, seen through the relay, now and then ends in the middle
+/// A comparison says nothing if the server without a gate did not do the same twice. It is then
+/// made again. MariaDB's pool of threads, seen through the relay, now and then ends in the middle
 /// of a large result by TLS.
 fn settled(mut compare: impl FnMut() -> Verdict) -> Verdict {
     let mut verdict = compare();

@@ -11,7 +11,7 @@ use crate::sweep::record::Run;
 use headworks_policy::metrics::{percentile, unfairness};
 
 /// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a
-/// mean user should have in one: with fewer, one more or less is most of what there is.
+/// mean user should have in one. With fewer, one more or less is most of the unfairness.
 const WINDOW_MS: u32 = 10_000;
 const REQUESTS: f64 = 40.0;
 

@@ -15,8 +15,8 @@ use headworks_workload::driver::{Answer, Report};
 use headworks_policy::metrics::{percentile, unfairness};
 use headworks_policy::random::Random;
 
-/// Length of a moment, the part of it that does not count (what is inside at its begin has been let
-/// in with another P), both in seconds, and passes: of full and of quick runs.
+/// Length of a moment and the part of it that does not count, in seconds, and passes: of full and
+/// of quick runs. What is inside at the moment's begin was admitted with another P.
 const FULL: (u64, u64, usize) = (5, 1, 3);
 const QUICK: (u64, u64, usize) = (3, 1, 1);
 

@@ -12,8 +12,8 @@ use crate::progress::Progress;
 use crate::running::Running;
 use crate::served::Client;
 
-/// Threads of pgbench. Each of them polls the sockets of all of its clients for every answer, which
-/// with few threads costs more than a select does, and favours a server that answers many at once.
+/// Threads of pgbench. For every answer, each of them polls the sockets of all of its clients. With
+/// few threads that costs more than a select does, and favours a server that answers many at once.
 /// Real clients are programs of their own.
 const CLIENT_THREADS: &str = "16";
 

@@ -26,7 +26,7 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
 /// [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
 ///
 /// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are
-/// for many users at once: each pays for its copies with the writes in place that follow
+/// for many users at once. Each user pays for its copies with the writes in place that follow
 /// ([`PolicyQueue::charging_writes`] with the cost of both).
 pub(crate) fn by_user(
     level: impl Fn(u32) -> u8 + Send + 'static,
@@ -374,11 +374,11 @@ mod tests {
     /// User 1 misses with eight threads. User 2 misses with four, and 24 pages that it dirtied are
     /// written back; a write takes 8 ms, a read 2.
     ///
-    /// Equal weights: for the 192 ms of its writes, and its own misses between them, user 1 gets as
-    /// much, but for a request of each at either end (AFQ's bound without a quantum: the longest
-    /// request of each). Weights 8 and 4: twice as much. Without causes the pool is one user, and
-    /// its requests go as they come: 8 misses of user 1 wait beside 17 writes, so that for a write
-    /// of 8 ms there is half a read of 2.
+    /// Weights are equal. User 1 gets as much as the writer: 192 ms of its writes, and its misses
+    /// between them. AFQ's bound without a quantum allows a difference of the longest request of
+    /// each at either end. Weights 8 and 4: twice as much. Without causes the pool is one user, and
+    /// its requests go as they come. 8 misses of user 1 wait beside 17 writes. So for each write of
+    /// 8 ms there is half a read of 2 ms.
     #[test]
     fn users_share_the_device_by_their_weights_whoever_writes_their_pages() {
         let (bound_ms, late_ms) = (2 * (READ_MS + WRITE_MS), 6 * READ_MS);
@@ -394,8 +394,8 @@ mod tests {
         );
     }
 
-    /// The same with four users of a region's file: the writer's pages are charged to it although
-    /// the thread that dirtied them is gone, and with its misses it gets a quarter of the device.
+    /// The same with four users of a region's file. The writer's pages are charged to it although
+    /// the thread that dirtied them is gone. With its misses it gets a quarter of the device.
     #[test]
     fn a_regions_users_share_the_device() {
         let path = format!("/dev/shm/headworks-pool-test-{}", std::process::id());

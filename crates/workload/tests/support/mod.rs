@@ -33,8 +33,8 @@ pub struct PostgreSql {
     directory: PathBuf,
 }
 
-/// Waits for the end of its input, which is the end of the test however it comes, and then takes
-/// the server down if the process is still that server: its working directory is the server's.
+/// Waits for the end of its input, which is the end of the test however it comes. Then it takes the
+/// server down, if the process is still that server: its working directory is the server's.
 const GUARD: &str = r#"
 pid=$1; home=$2
 read -r forever

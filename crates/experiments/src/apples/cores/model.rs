@@ -115,8 +115,9 @@ fn network(inside: u32, first_s: f64, second_s: f64, delay_s: f64) -> (f64, f64)
     (throughput, second)
 }
 
-/// Transactions a second that MariaDB 10.11 had at each P with 256 users of TPC-C on two cores,
-/// means of three rounds (`docs/results/apples.md`): what the typical database is fitted to.
+/// The typical database is fitted to these measurements: transactions a second of MariaDB 10.11 at
+/// each P, with 256 users of TPC-C on two cores. They are means of three rounds
+/// (`docs/results/apples.md`).
 pub(super) const MEASURED: [(u32, f64); 8] = [
     (4, 968.0),
     (8, 1091.0),
