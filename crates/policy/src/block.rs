@@ -82,7 +82,7 @@ pub enum Operation {
 /// How urgent the submitter is, as `ioprio_set(2)` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoClass {
-    /// Before everybody else.
+    /// Before all other classes.
     RealTime,
     /// In proportion to the level.
     #[default]

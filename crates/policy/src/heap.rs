@@ -48,7 +48,7 @@ impl Heap {
         Heap { len: 0, _pad: 0, position: [0; SESSIONS], entries: [NONE; SESSIONS] }
     }
 
-    /// Removes everybody.
+    /// Removes all sessions.
     pub fn clear(&mut self) {
         self.len = 0;
         self.position.fill(0);

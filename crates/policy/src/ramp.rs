@@ -1,4 +1,4 @@
-//! Letting out all who wait, when the gate opens for everybody at once.
+//! Letting out all queued sessions, when the gate opens for all at once.
 //!
 //! After a pause of the machine, without a daemon, or by an operator's word, every session that
 //! waits may go on. Thousands at one moment would hit a server that had P of them inside. So they

@@ -118,7 +118,7 @@ use crate::block::Request;
 /// Tasks that can wait or run at a time. A call beyond passes.
 pub const TASKS: usize = 512;
 
-/// Accounts that are told apart. Account 0 is everybody who has none of their own.
+/// Accounts that are told apart. Account 0 is shared by all threads that have no other.
 pub const ACCOUNTS: usize = 1024;
 
 /// Bytes of a page of the page cache.

@@ -169,8 +169,8 @@ const AS_GOOD: f64 = 0.99;
 /// Gain that a probe must show, beyond what chance may give.
 const PROBE_GAIN: f64 = 1.015;
 
-/// Slices of silence after which there is nothing to search for: a disk that flushes may keep
-/// everybody waiting for a few.
+/// Slices of silence after which there is nothing to search for: a disk that flushes may keep all
+/// sessions waiting for a few slices.
 const SILENT: u32 = 5;
 
 /// Time until a P that is clearly worse is seen to be, in seconds, before one was.

@@ -17,7 +17,7 @@ struct Session {
     longest_wait: u64,
 }
 
-/// A closed loop: everybody always wants the next turn. Time is counted in admissions.
+/// A closed loop: each session always wants the next turn. Time is counted in admissions.
 struct Loop {
     gate: Box<Gate>,
     sessions: Vec<Session>,
@@ -220,7 +220,7 @@ fn whoever_came_while_few_were_there_does_not_keep_a_share_of_that_time() {
     for session in 0..64 {
         gate.wrr.arrive(session);
     }
-    let Some(Next::Admit(first)) = gate.decide() else { panic!("everybody waits") };
+    let Some(Next::Admit(first)) = gate.decide() else { panic!("all wait") };
     assert_eq!(first.session, 0);
     assert!(first.quota <= 40, "{}", first.quota);
     gate.wrr.end_turn(0, 40);
@@ -246,7 +246,7 @@ fn one_outlier_does_not_make_newcomers_wait() {
     sim.gate.wrr.arrive(301);
     let mut turns = 0;
     loop {
-        let Some(Next::Admit(turn)) = sim.gate.decide() else { panic!("everybody waits") };
+        let Some(Next::Admit(turn)) = sim.gate.decide() else { panic!("all wait") };
         if turn.session == 301 {
             break;
         }

@@ -244,8 +244,8 @@ fn a_shift_under_the_search_is_seen() {
     assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
 }
 
-/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of
-/// that.
+/// A disk that flushes keeps all sessions waiting for some seconds. Nothing is searched for because
+/// of that.
 #[test]
 fn a_few_silent_seconds_do_not_begin_a_search() {
     for silent_s in [2, 5, 8] {
@@ -419,7 +419,7 @@ fn those_that_stay_are_not_held_by_probes() {
     assert!(good >= 90, "{good}");
 }
 
-/// A search that finds everybody inside to be best ends with the open gate, and says so.
+/// A search that finds it best to have all inside ends with the open gate, and says so.
 #[test]
 fn a_climb_to_as_many_as_there_are_ends_with_the_open_gate() {
     let mut settled = 0;

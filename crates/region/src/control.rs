@@ -56,7 +56,7 @@ pub const PERMITS: usize = 1024;
 /// No request is held for longer, whatever the region says.
 pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
 
-/// A heartbeat older than this is no heartbeat: everybody passes.
+/// A heartbeat older than this is no heartbeat: all requests pass.
 pub const STALE_AFTER: Nanos = Nanos::from_millis(600);
 
 /// Read often, written rarely: its cache line stays shared.
@@ -102,7 +102,7 @@ headworks_policy::layout!(Control {
 pub struct Settings {
     /// What the gate does.
     pub mode: Mode,
-    /// The gate is open for everybody, whatever the mode.
+    /// The gate is open for all sessions, whatever the mode.
     pub off: bool,
     /// P: sessions inside at once.
     pub parallelism: u32,
@@ -268,7 +268,7 @@ impl Control {
             && self.parallelism.compare_exchange(from, to, order, order).is_ok()
     }
 
-    /// Opens the gate for everybody, or closes it.
+    /// Opens the gate for all sessions, or closes it.
     pub(crate) fn store_off(&self, off: bool) {
         self.off.store(u32::from(off), Ordering::SeqCst);
     }

@@ -142,7 +142,7 @@ struct SharedRule {
     _pad: AtomicU32,
 }
 
-/// The rules in the region. All zero bytes: no rule, everybody in class 0.
+/// The rules in the region. All zero bytes: no rule, all sessions in class 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RuleTable {

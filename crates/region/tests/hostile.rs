@@ -90,7 +90,7 @@ fn no_bytes_crash_or_hang_an_operation() {
                 began.elapsed() < Duration::from_secs(20),
                 "seed {seed} round {round} step {step}"
             );
-            // What the daemon does. It may end by a panic, too: then everybody passes.
+            // What the daemon does. It may end by a panic, too: then all requests pass.
             let result = catch_unwind(AssertUnwindSafe(|| region.apply(&settings)));
             panics += u32::from(result.is_err());
         }

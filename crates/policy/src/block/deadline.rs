@@ -38,7 +38,7 @@ use super::table::{Limits, Table};
 use super::{Added, BlockScheduler, Dispatch, Index, Operation, Request};
 use crate::Nanos;
 
-/// Causes with deadlines of their own.
+/// Causes with their own deadlines.
 pub const CAUSES: usize = 64;
 
 /// Tunables, with the kernel's defaults.
@@ -132,7 +132,7 @@ impl Deadline {
     }
 
     /// Requests of `cause` that come from then on are due this long after they come. Says whether
-    /// there was room: [`CAUSES`] can have deadlines of their own.
+    /// there was room: [`CAUSES`] can have their own deadlines.
     pub fn set_cause(&mut self, cause: u32, read: Nanos, write: Nanos) -> bool {
         let known = self.causes[..self.causes_len].iter().position(|known| known.cause == cause);
         let at = known.unwrap_or(self.causes_len);

@@ -55,7 +55,7 @@ enum State {
 /// A request in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What is asked, with everybody who joined.
+    /// What is asked, with all requests that joined.
     pub request: Request,
     /// When the first of its parts came.
     pub added: Nanos,

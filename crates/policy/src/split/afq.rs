@@ -54,7 +54,8 @@ use crate::Nanos;
 use crate::block::{Operation, Request, SECTOR_BYTES};
 use crate::stride::{STRIDE, weight};
 
-/// When to ask again while all who wait depend on others: those ask by themselves.
+/// When to ask again while all tasks that wait depend on others, whose returns cause a dispatch
+/// anyway.
 const LATER: Nanos = Nanos::from_millis(200);
 
 /// Tunables.

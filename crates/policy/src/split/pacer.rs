@@ -438,7 +438,7 @@ impl Pacer {
         self.waiting.len()
     }
 
-    /// When there may be room. Returns and pieces that land ask by themselves.
+    /// When there may be room. Returns and pieces that land cause a dispatch anyway.
     fn ask_again(&self, now: Nanos) -> Nanos {
         now + self.piece.max(Nanos::from_millis(1)).min(PATIENCE)
     }

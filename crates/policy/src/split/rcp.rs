@@ -88,7 +88,7 @@ pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 /// Held calls go on one after the other, so far apart.
 pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
 
-/// Deadline of the background's `fsync`s without one of their own.
+/// Deadline of the background's `fsync`s for which no rule sets one.
 const BACKGROUND_DEADLINE: Nanos = Nanos::from_millis(20_000);
 
 /// Marks the accounts of reads for the pacer: a read takes another time than an `fsync`.

@@ -222,8 +222,8 @@ impl Tuner {
             return self.stay_open(observation, None);
         }
         if self.arms.far(self.center, self.limits.most, FAR) {
-            // The samples of this search tell enough. With the open gate everybody comes in, and it
-            // may take long until they have left.
+            // The samples of this search tell enough. With the open gate all sessions come in, and
+            // it may take long until they have left.
             return self.settle(observation);
         }
         self.duel(observation, false)
