@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for NumberOrAuto {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClassSection {
-    /// Name, up to 64 bytes. `default` is the class of everybody whom no rule names.
+    /// Name, up to 64 bytes. `default` is the class of all sessions that no rule names.
     pub name: Words,
     /// Share of the turns against other weights, 0.001 to 1000. Default 1. Smaller: waits longer
     /// when there is a queue. Larger: waits less, at the cost of the others.

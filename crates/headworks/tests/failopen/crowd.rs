@@ -56,7 +56,7 @@ impl Crowd {
         Crowd { held, sleeper }
     }
 
-    /// Time from `begun` until everybody has an answer.
+    /// Time from `begun` until all have an answer.
     pub fn all_answered(&mut self, begun: Instant) -> Duration {
         while answered(&self.held, Duration::from_millis(1)) < self.held.len() {
             assert!(

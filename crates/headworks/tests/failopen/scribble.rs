@@ -75,7 +75,7 @@ fn survives(scribble: &Scribble, mut random: Random) {
             let due = Duration::from_millis(500) * at as u32 / scribble.runs as u32;
             std::thread::sleep(due.saturating_sub(begun.elapsed()));
         }
-        // Everybody gets another answer, however long the gate holds it.
+        // Each client gets another answer, however long the gate holds its request.
         let before: Vec<u64> = answers.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let begun = Instant::now();
         let moved =
@@ -84,7 +84,7 @@ fn survives(scribble: &Scribble, mut random: Random) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let all_moved = moved();
-        println!("{}: everybody answered after {:?}", scribble.name, begun.elapsed());
+        println!("{}: all answered after {:?}", scribble.name, begun.elapsed());
         stop.store(true, Ordering::Relaxed);
         assert!(all_moved, "{}: a client hangs", scribble.name);
     });

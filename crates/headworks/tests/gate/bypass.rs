@@ -34,11 +34,11 @@ impl Full {
             user
         });
         let held = held.collect();
-        gate.wait("everybody is held", |status| status.number("waiting") == CROWD as u64);
+        gate.wait("all are held", |status| status.number("waiting") == CROWD as u64);
         Some(Full { gate, occupant, held })
     }
 
-    /// The user is answered although everybody else is still held.
+    /// The user is answered although all others are still held.
     fn passes(&self, what: &str, mut user: User) {
         user.send_query("SELECT 9").unwrap();
         assert_eq!(user.value(), "9", "{what}");
@@ -48,7 +48,7 @@ impl Full {
 
     fn still_full(&self, what: &str) {
         let waiting = self.gate.status().number("waiting");
-        assert_eq!(waiting, CROWD as u64, "{what}: everybody else is held");
+        assert_eq!(waiting, CROWD as u64, "{what}: all others are held");
     }
 
     fn end(self) {

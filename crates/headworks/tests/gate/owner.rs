@@ -63,7 +63,7 @@ pub fn never_held_until_given_back(gate: &Gate, ownership: &Ownership<'_>) {
     gate.wait_empty();
 }
 
-/// Everybody says goodbye.
+/// All users say goodbye.
 pub fn leave(users: impl IntoIterator<Item = User>) {
     for user in users {
         user.quit();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::common::{DEADLINE, Setup, wait_until};
 use crate::gated::{SOON, state};
 
-/// More users are held than the pool has threads, and everybody else is served meanwhile.
+/// More users are held than the pool has threads, and all others are served meanwhile.
 #[test]
 fn held_users_take_no_thread() {
     let Some(gate) = Setup::places(1).option("--thread-pool-max-threads=8").start() else {

@@ -397,7 +397,7 @@ fn a_replica_by_tls_is_left_alone() {
     };
     wait(&["STRLEN", "k"], ":300000");
     it.gate.wait("it is known", |status| status.counter("replication") == 1);
-    // It hears of a transaction by whose owner everybody else is held.
+    // It hears of a transaction whose owner keeps all others held.
     let mut occupant = it.gate.occupy("occupant");
     occupant.ask(&["INCR", "n"], "+QUEUED\r\n");
     it.gate.release_with(occupant, "*1\r\n:1\r\n");
