@@ -10,7 +10,7 @@ use headworks_rig::gated::RunDirectory;
 /// The account that servers started by root run as.
 const UNPRIVILEGED: u32 = 65_534;
 
-/// A certificate and its key in a directory of their own, which is removed when this is dropped.
+/// A certificate and its key in a separate directory, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Certificate {
     _directory: RunDirectory,

@@ -18,7 +18,7 @@ pub struct Conversation {
     pub server: Vec<u8>,
 }
 
-/// Time for connections to end by themselves after their client has ended.
+/// Time that connections have to end after their client has ended.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 type Record = Arc<Mutex<Vec<Conversation>>>;

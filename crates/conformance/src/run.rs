@@ -233,7 +233,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
     Ok(())
 }
 
-/// Requests of everybody but the crowd that had to wait for a place.
+/// Requests that had to wait for a permit, without the crowd's.
 fn held(gated: &Gated) -> Result<u64> {
     let status = gated.status()?;
     let classes = status.0["classes"].as_array();

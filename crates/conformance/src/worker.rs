@@ -90,7 +90,7 @@ fn tell(round: u64) -> Result<bool> {
 }
 
 /// How a database is asked for what the workers and their accounts need. Stores without
-/// transactions have no accounts: their workers write numbers of their own ([`Asker::stamp`]).
+/// transactions have no accounts: each of their workers writes its own numbers ([`Asker::stamp`]).
 pub struct Language {
     echo: &'static str,
     begin: &'static str,

@@ -25,7 +25,7 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
 /// misses, and writes of pages that it dirtied. For
 /// [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
 ///
-/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are
+/// The log, for which all users wait, goes first. So do batches of doublewrite copies, which are
 /// for many users at once. Each user pays for its copies with the writes in place that follow
 /// ([`PolicyQueue::charging_writes`] with the cost of both).
 pub(crate) fn by_user(
@@ -266,7 +266,7 @@ mod tests {
         one_of_ten(|| writes_before_a_miss(ranked(foreground_first)), |&writes| writes <= 3);
     }
 
-    /// Misses carry their user: one user's can go before everybody else's.
+    /// Misses carry their user: one user's can go before all others'.
     #[test]
     fn a_users_misses_go_before_others() {
         fn favour_seven(tag: IoTag) -> (IoClass, u8, bool) {

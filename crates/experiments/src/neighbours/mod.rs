@@ -138,7 +138,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         about: "An account with four connections, whose clients pause between requests, alone and beside an account with \
                 200 connections that are always busy; and three accounts with 15 busy connections each. The gate has \
                 classes of equal weight for the accounts. Threads of clients that pause go ahead of all others on the \
-                processors, as if they were on a machine of their own.",
+                processors, as if they were on a separate machine.",
         sweep_label: "",
         time_label: "",
         caption: format!("windows of {} s", record.counted_s),

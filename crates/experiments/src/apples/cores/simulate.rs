@@ -31,7 +31,7 @@ pub(super) struct Search {
     pub(super) optimum_p: u32,
     /// Throughput there, a second.
     pub(super) optimum_per_s: f64,
-    /// The same with everybody inside.
+    /// The same with all inside.
     pub(super) ungated_per_s: f64,
     /// P that the tuner holds at the end.
     pub(super) found_p: u32,
