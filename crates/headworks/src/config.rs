@@ -13,6 +13,7 @@ mod tests;
 pub(crate) mod validate;
 
 pub use error::ConfigError;
+use headworks_settings::Place;
 
 use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
 use headworks_policy::{CLASSES, Nanos};
@@ -104,7 +105,7 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
         Ok(text) => Config::parse(&text, path),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            Err(ConfigError::not_text(path, error.as_bytes(), at))
+            Err(Place::not_text(path, error.as_bytes(), at).into())
         }
     }
 }
@@ -112,10 +113,10 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 impl Config {
     /// Checks a configuration's text; `path` is only for the messages.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let place = error::Place { text, path };
+        let place = Place { text, path };
         let file: schema::File =
             toml::from_str(text).map_err(|error| schema::explain(&error, &place))?;
-        validate::validate(file, &place)
+        Ok(validate::validate(file, &place)?)
     }
 
     /// Writes the configuration into a region and wakes the sessions that it concerns. A gate that

@@ -287,26 +287,37 @@ fn served(user: &SessionView, past: Option<&SessionView>) -> u64 {
     user.totals.requests.saturating_sub(past.map_or(0, |past| past.totals.requests))
 }
 
-impl Status {
-    /// Computes the figures from two snapshots of the same region, the older one first.
-    pub fn build(instance: &str, before: &Snapshot, now: &Snapshot) -> Status {
-        let seconds = now.now.since(before.now).as_millis_f64() / 1e3;
-        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let past_class = |class: u32| before.classes.iter().find(|past| past.class == class);
-        let since = |class: &ClassView, of: fn(&ClassView) -> u64| {
-            of(class).saturating_sub(past_class(class.class).map_or(0, of))
-        };
-        let requests: u64 =
-            now.classes.iter().map(|class| since(class, |c| c.totals.requests)).sum();
-        let turns: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.turns)).sum();
-        let class_of =
-            |user: &SessionView| now.classes.iter().find(|class| class.class == user.class);
+/// What happened between two snapshots of a region.
+struct Interval<'a> {
+    before: &'a Snapshot,
+    now: &'a Snapshot,
+    seconds: f64,
+}
 
-        let fairness = Fairness::of(before, now);
-        let mut connections: Vec<UserStatus> = with_past(before, now)
+impl Interval<'_> {
+    fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+
+    fn since(&self, class: &ClassView, of: fn(&ClassView) -> u64) -> u64 {
+        let past = self.before.classes.iter().find(|past| past.class == class.class);
+        of(class).saturating_sub(past.map_or(0, of))
+    }
+
+    fn sum(&self, of: fn(&ClassView) -> u64) -> u64 {
+        self.now.classes.iter().map(|class| self.since(class, of)).sum()
+    }
+
+    /// The sessions: first those that wait, then those that run, the longest ones last.
+    fn sessions(&self) -> Vec<UserStatus> {
+        let class_of = |user: &SessionView| {
+            let class = self.now.classes.iter().find(|class| class.class == user.class);
+            class.map(|class| class.name.clone()).unwrap_or_default()
+        };
+        let mut sessions: Vec<UserStatus> = with_past(self.before, self.now)
             .map(|(user, past)| {
-                let class = class_of(user).map(|class| class.name.clone()).unwrap_or_default();
-                user_status(user, class, now.now, rate(served(user, past)))
+                let rate = self.rate(served(user, past));
+                user_status(user, class_of(user), self.now.now, rate)
             })
             .collect();
         let rank = |user: &UserStatus| match user.state.as_str() {
@@ -314,39 +325,70 @@ impl Status {
             "idle" => 2,
             _ => 1,
         };
-        connections.sort_by(|a, b| {
+        sessions.sort_by(|a, b| {
             (rank(a), b.since_ms.unwrap_or(0.0), a.user)
                 .partial_cmp(&(rank(b), a.since_ms.unwrap_or(0.0), b.user))
                 .unwrap_or(std::cmp::Ordering::Equal)
         });
+        sessions
+    }
 
-        let total = |of: fn(&ClassView) -> &[u64; BUCKETS]| {
-            let mut sum = [0u64; BUCKETS];
-            for class in &now.classes {
-                for (sum, count) in sum.iter_mut().zip(of(class)) {
-                    *sum += count;
-                }
-            }
-            Percentiles::of(&sum)
-        };
+    fn class(&self, class: &ClassView) -> ClassStatus {
+        ClassStatus {
+            name: class.name.clone(),
+            weight: class.weight,
+            weight_of: if class.shared { "class" } else { "user" }.to_owned(),
+            users: class.sessions,
+            inside: class.inside,
+            waiting: class.waiting,
+            requests_per_s: self.rate(self.since(class, |c| c.totals.requests)),
+            requests: class.totals.requests,
+            queued: class.totals.queued,
+            passed: class.totals.passed,
+            latency: Percentiles::of(&class.latency),
+            wait: Percentiles::of(&class.wait),
+        }
+    }
+}
+
+/// Percentiles over all classes.
+fn over_classes(now: &Snapshot, of: fn(&ClassView) -> &[u64; BUCKETS]) -> Percentiles {
+    let mut sum = [0u64; BUCKETS];
+    for class in &now.classes {
+        for (sum, count) in sum.iter_mut().zip(of(class)) {
+            *sum += count;
+        }
+    }
+    Percentiles::of(&sum)
+}
+
+fn gate(now: &Snapshot) -> &'static str {
+    match (now.settings.off, now.settings.mode, now.stale) {
+        _ if now.ungoverned => "ungoverned",
+        (true, ..) => "off",
+        (_, headworks_region::Mode::DryRun, _) => "open",
+        (.., true) => "stale",
+        _ => "closed",
+    }
+}
+
+impl Status {
+    /// Computes the figures from two snapshots of the same region, the older one first.
+    pub fn build(instance: &str, before: &Snapshot, now: &Snapshot) -> Status {
+        let seconds = now.now.since(before.now).as_millis_f64() / 1e3;
+        let interval = Interval { before, now, seconds };
+        let fairness = Fairness::of(before, now);
         let settings = &now.settings;
-        let paused = |blocked| {
-            let is = |user: &&SessionView| {
-                user.state == State::Lent && user.pause.0.is_blocked() == blocked
-            };
-            now.sessions.iter().filter(is).count() as u32
+        let count = |is: &dyn Fn(&SessionView) -> bool| {
+            now.sessions.iter().filter(|user| is(user)).count() as u32
+        };
+        let paused = |user: &SessionView, blocked| {
+            user.state == State::Lent && user.pause.0.is_blocked() == blocked
         };
         Status {
             instance: instance.to_owned(),
             mode: settings.mode.name().to_owned(),
-            gate: match (settings.off, settings.mode, now.stale) {
-                _ if now.ungoverned => "ungoverned",
-                (true, ..) => "off",
-                (_, headworks_region::Mode::DryRun, _) => "open",
-                (.., true) => "stale",
-                _ => "closed",
-            }
-            .to_owned(),
+            gate: gate(now).to_owned(),
             protocol: now.protocol.name().to_owned(),
             parallelism: settings.parallelism,
             parallelism_auto: settings.auto,
@@ -359,38 +401,21 @@ impl Status {
             server_pid: now.server,
             daemon_pid: now.daemon,
             window_s: seconds,
-            requests_per_s: rate(requests),
-            turns_per_s: rate(turns),
+            requests_per_s: interval.rate(interval.sum(|class| class.totals.requests)),
+            turns_per_s: interval.rate(interval.sum(|class| class.totals.turns)),
             users: now.sessions.len() as u32,
-            inside: now.sessions.iter().filter(|user| is_inside(user.state)).count() as u32,
-            waiting: now.sessions.iter().filter(|user| user.state == State::Queued).count() as u32,
-            blocked: paused(true),
-            thinking: paused(false),
-            long: now.sessions.iter().filter(|user| user.state == State::Long).count() as u32,
+            inside: count(&|user| is_inside(user.state)),
+            waiting: count(&|user| user.state == State::Queued),
+            blocked: count(&|user| paused(user, true)),
+            thinking: count(&|user| paused(user, false)),
+            long: count(&|user| user.state == State::Long),
             unfairness: fairness.unfairness,
             latency_cv: fairness.latency_cv,
-            latency: total(|class| &class.latency),
-            wait: total(|class| &class.wait),
-            classes: now
-                .classes
-                .iter()
-                .map(|class| ClassStatus {
-                    name: class.name.clone(),
-                    weight: class.weight,
-                    weight_of: if class.shared { "class" } else { "user" }.to_owned(),
-                    users: class.sessions,
-                    inside: class.inside,
-                    waiting: class.waiting,
-                    requests_per_s: rate(since(class, |c| c.totals.requests)),
-                    requests: class.totals.requests,
-                    queued: class.totals.queued,
-                    passed: class.totals.passed,
-                    latency: Percentiles::of(&class.latency),
-                    wait: Percentiles::of(&class.wait),
-                })
-                .collect(),
+            latency: over_classes(now, |class| &class.latency),
+            wait: over_classes(now, |class| &class.wait),
+            classes: now.classes.iter().map(|class| interval.class(class)).collect(),
             targets: Vec::new(),
-            connections,
+            connections: interval.sessions(),
             counters: now
                 .counters
                 .iter()

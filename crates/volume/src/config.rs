@@ -2,10 +2,11 @@
 
 use crate::engine::{Engine, EngineConfig};
 use crate::layer::{self, Layer, LayerError};
-use crate::model::{Device, DeviceError, PRESETS};
+use crate::model::{Device, PRESETS};
 use crate::store::{self, Store};
 use headworks_policy::block::kind::UnknownScheduler;
 use headworks_policy::block::{BlockScheduler, SECTOR_BYTES, SchedulerKind};
+use headworks_settings::Mistake;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,7 @@ pub enum ConfigError {
     },
     /// A device's file is wrong.
     #[error(transparent)]
-    DeviceText(#[from] DeviceError),
+    DeviceText(#[from] Mistake),
     /// A layer's text is wrong.
     #[error(transparent)]
     Layer(#[from] LayerError),

@@ -16,7 +16,6 @@ pub mod raw;
 pub mod ssd;
 
 pub use device::{Device, PRESETS};
-pub use file::DeviceError;
 pub use parameters::{Field, Form};
 
 use headworks_policy::Nanos;

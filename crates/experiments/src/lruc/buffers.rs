@@ -16,6 +16,7 @@ const KEY: &str = "throughput_per_s";
 const SWEEP: Sweep = Sweep {
     name: "buffers",
     axis: ("buffer_percent", "buffer, percent of the database"),
+    categories: &[],
     arms: &[
         tpcc(TPCC[0], StrategyKind::Vanilla),
         tpcc(TPCC[1], StrategyKind::CF_LRU),

@@ -16,7 +16,8 @@ const HDD: f64 = 5.0;
 
 const SWEEP: Sweep = Sweep {
     name: "devices",
-    axis: ("device", "1 to 4: SSD-A to SSD-D; 5: HDD"),
+    axis: ("device", "device"),
+    categories: &["", "SSD-A", "SSD-B", "SSD-C", "SSD-D", "HDD"],
     arms: &[
         tpcc(VANILLA, StrategyKind::Vanilla),
         tpcc(INNODB, StrategyKind::InnoDb56),

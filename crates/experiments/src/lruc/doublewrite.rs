@@ -27,6 +27,7 @@ pub(super) const FIGURE: Figure = Figure {
     sweep: &Sweep {
         name: "doublewrite",
         axis: ("batches", "doublewrite batches at a time"),
+        categories: &[],
         arms: &[
             tpcc(VANILLA, StrategyKind::Vanilla),
             tpcc(INNODB, StrategyKind::InnoDb56),

@@ -40,6 +40,8 @@ pub(super) struct Sweep {
     pub(super) name: &'static str,
     /// Key and label of the horizontal axis.
     pub(super) axis: (&'static str, &'static str),
+    /// What the points 0, 1, and so on are, if they are not numbers.
+    pub(super) categories: &'static [&'static str],
     /// Who is compared with whom.
     pub(super) arms: &'static [Arm],
     /// Points of every arm.

@@ -67,6 +67,7 @@ impl Bench for Figure {
             figure: self.figure,
             about: self.about,
             sweep_label: self.sweep.axis.1,
+            categories: self.sweep.categories,
             caption: format!("Modelled device, windows of {} s", record.counted_s),
             quick: "a small database, short windows and one round; it measures nothing well",
             claims: self.claims,

@@ -28,6 +28,7 @@ pub(super) const TABLE_4: Figure = Figure {
     sweep: &Sweep {
         name: "scan-depth",
         axis: ("window_pages", "window, pages"),
+        categories: &[],
         arms: &[tpcc(CF_LRU, StrategyKind::CF_LRU)],
         points: &[512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0],
         quick_points: &[64.0, 256.0, 1024.0],
@@ -81,6 +82,7 @@ pub(super) const FIG_8: Figure = Figure {
     sweep: &Sweep {
         name: "mix",
         axis: ("updates_percent", "updating transactions, percent"),
+        categories: &[],
         arms: &[
             tpcc(VANILLA, StrategyKind::Vanilla),
             tpcc(WAR, StrategyKind::WAR),
@@ -119,6 +121,7 @@ pub(super) const FIG_9: Figure = Figure {
     sweep: &Sweep {
         name: "threads",
         axis: ("threads", "users"),
+        categories: &[],
         arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
         points: &[8.0, 16.0, 32.0, 64.0, 128.0],
         quick_points: &[8.0, 64.0],
@@ -156,6 +159,7 @@ pub(super) const FIG_10: Figure = Figure {
     sweep: &Sweep {
         name: "channels",
         axis: ("channels", "channels of 8 ways"),
+        categories: &[],
         arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
         points: &[1.0, 2.0, 4.0, 8.0],
         quick_points: &[1.0, 8.0],
@@ -199,7 +203,8 @@ pub(super) const QUEUE: Figure = Figure {
             pages that it changed most.",
     sweep: &Sweep {
         name: "queues",
-        axis: ("queue", "0: none; 1: in order of arrival; 2: what a user waits for goes first; 3: by user"),
+        axis: ("queue", "order of the queue"),
+        categories: &["none", "in order of arrival", "waiters first", "by user"],
         arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
         points: &[NONE, ARRIVAL, RANKED, BY_USER],
         quick_points: &[NONE, ARRIVAL, RANKED, BY_USER],

@@ -46,6 +46,7 @@ pub(super) const FIGURE: Figure = Figure {
     sweep: &Sweep {
         name: "tree_latch",
         axis: ("batches", "doublewrite batches at a time"),
+        categories: &[],
         arms: &[
             tpcc(INNODB, StrategyKind::InnoDb56),
             tpcc(VANILLA, StrategyKind::Vanilla),

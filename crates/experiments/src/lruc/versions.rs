@@ -39,6 +39,7 @@ const BARS: [(&str, &str, &str); 11] = [
 const SWEEP: Sweep = Sweep {
     name: "versions",
     axis: ("buffer_percent", "buffer, percent of the database"),
+    categories: &[],
     arms: &[
         tpcc(INNODB, StrategyKind::InnoDb56),
         tpcc(VANILLA, StrategyKind::Vanilla),

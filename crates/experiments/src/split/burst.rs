@@ -47,6 +47,7 @@ pub(super) const FIG_3: Figure = Figure {
         one second, and calls no fsync. Under afq, A has the highest priority and B the lowest. The kernel \
         begins to write what is dirty when that is a tenth of the memory, or 30 s old. Writeback throttle off.",
     axis: "load",
+    categories: &[],
     times: [(WARM_UP_S, 180, 5), (WARM_UP_S, 25, 1)],
     around_s: 27,
     arms: &[

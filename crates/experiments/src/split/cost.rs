@@ -116,6 +116,7 @@ pub(super) const FIG_COST: Figure = Figure {
         of a device. 0: pgbench select-only; 1: simple-update; 2: MariaDB, point selects; 3: updates of single rows. \
         No checkpoint in the window.",
     axis: "load",
+    categories: &["PostgreSQL reads", "updates", "MariaDB reads", "updates "],
     times: [(0, 160, 3), (0, 15, 1)],
     around_s: 15,
     arms: &[

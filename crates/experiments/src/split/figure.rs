@@ -276,6 +276,8 @@ pub(super) struct Figure {
     pub figure: &'static str,
     pub about: &'static str,
     pub axis: &'static str,
+    /// What the points 0, 1, and so on are, if they are not numbers.
+    pub categories: &'static [&'static str],
     /// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
     pub times: [(u64, u64, usize); 2],
     /// Making a disk and its files, and taking them away, in seconds.
@@ -331,6 +333,7 @@ impl Bench for Figure {
             figure: self.figure,
             about: self.about,
             sweep_label: self.axis,
+            categories: self.categories,
             caption: format!("Modelled device, {file_system}, windows of {} s", record.counted_s),
             claims: self.claims,
             time_label: "s of the window",

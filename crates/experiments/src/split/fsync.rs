@@ -51,6 +51,7 @@ pub(super) const FIG_14: Figure = Figure {
     about: "A appends a block of 4 KiB and calls fsync; B writes 1,024 blocks at random places of 1 GiB \
             and calls fsync. Writeback throttle off, but where an arm has it.",
     axis: "A's pause, ms",
+    categories: &[],
     times: TIMES,
     around_s: 9,
     arms: &[
@@ -125,6 +126,7 @@ pub(super) const FIG_6: Figure = Figure {
     figure: "Figure 2.6",
     about: "A appends a block and calls fsync; B writes blocks at random places and calls fsync.",
     axis: "blocks of each fsync of B",
+    categories: &[],
     times: TIMES,
     around_s: 10,
     arms: &[

@@ -46,6 +46,7 @@ pub(super) const FIG_11: Figure = Figure {
     about: "A reads 4 KiB at random; 16 threads in the background do the same. Under rcp 1, 4 or 16 of those run \
         while A is active, and more when it is not.",
     axis: "A's pause, ms",
+    categories: &[],
     times: [(4, 30, 5), (3, 6, 1)],
     around_s: 20,
     arms: &[

@@ -157,6 +157,7 @@ pub(super) const FIG_8: Figure = Figure {
     about: "100 updates/s of single rows, 16 connections, 1,000,000 rows; every 30 s all dirty pages are written; \
         a disk, writeback throttle off. 0: innodb_flush_method=fsync; 1: MariaDB's default, O_DIRECT.",
     axis: "files",
+    categories: &["flush_method=fsync", "O_DIRECT, the default"],
     times: [(35, 120, 5), (5, 10, 1)],
     around_s: 20,
     arms: tails::ARMS,

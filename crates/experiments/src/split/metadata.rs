@@ -39,6 +39,7 @@ pub(super) const FIG_19: Figure = Figure {
     about: "A reads in sequence; B makes an empty file, calls fsync on it, pauses, and so on. It is throttled to 1 \
         MB/s of normalized I/O, of which each fsync takes a seek: 8 ms, or 1 MB.",
     axis: "B's pause, ms",
+    categories: &[],
     times: [(6, 30, 5), (4, 8, 1)],
     around_s: 10,
     arms: &[

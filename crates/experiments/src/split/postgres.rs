@@ -226,9 +226,9 @@ const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a che
 
 fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
     vec![
-        Panel::sweep("Median", "ms").lines(arms, "p50_ms"),
-        Panel::sweep("P99", "ms").lines(arms, "p99_ms"),
-        Panel::sweep("Longest", "ms").lines(arms, "max_ms"),
+        Panel::sweep("Median", "ms").lines(arms, "p50_ms").tenfold(),
+        Panel::sweep("P99", "ms").lines(arms, "p99_ms").tenfold(),
+        Panel::sweep("Longest", "ms").lines(arms, "max_ms").tenfold(),
     ]
 }
 
@@ -239,6 +239,7 @@ pub(super) const FIG_SPLIT: Figure = Figure {
     figure: "Figure 2.21; section 2.7.1.2",
     about: ABOUT,
     axis: "settings",
+    categories: &["the paper's settings", "PostgreSQL's own pacing"],
     times: [(35, 120, 5), (5, 30, 1)],
     around_s: 15,
     arms: &[
@@ -295,6 +296,7 @@ pub(super) const FIG_RCP: Figure = Figure {
     figure: "Figures 5 and 6",
     about: ABOUT,
     axis: "settings",
+    categories: &["the paper's settings", "PostgreSQL's own pacing"],
     times: [(35, 120, 5), (5, 15, 1)],
     around_s: 15,
     arms: &[
@@ -346,6 +348,7 @@ pub(super) const FIG_4: Figure = Figure {
     about: "pgbench -N in a closed loop, 8 clients; a checkpoint every 30 s that PostgreSQL does not pace; a disk, \
         writeback throttle off.",
     axis: "scale",
+    categories: &[],
     times: [(35, 120, 3), (5, 15, 1)],
     around_s: 25,
     arms: &[

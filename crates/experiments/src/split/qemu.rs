@@ -180,6 +180,14 @@ pub(super) const FIG_22: Figure = Figure {
         is throttled to 5 MB/s of normalized I/O. 0: reads at random; 1: in sequence; 2: cached; 3: writes at random; \
         4: in sequence; 5: over the same 4 MiB.",
     axis: "B's load",
+    categories: &[
+        "reads at random",
+        "reads",
+        "cached",
+        "writes at random",
+        "writes",
+        "written over",
+    ],
     times: [(10, 30, 3), (8, 10, 1)],
     around_s: 20,
     arms: &[

@@ -127,6 +127,7 @@ pub(super) const FIG_9: Figure = Figure {
     about: "YCSB A at 400 requests/s, 16 users, 200,000 records of 1 KB, a log of commands, and a snapshot every \
         15 s; a disk, writeback throttle off. 0: appendfsync everysec; 1: appendfsync always.",
     axis: "appendfsync",
+    categories: &["everysec", "always"],
     times: [(35, 120, 5), (5, 15, 1)],
     around_s: 11,
     arms: tails::ARMS,

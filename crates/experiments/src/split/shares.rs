@@ -82,6 +82,7 @@ pub(super) const FIG_13: Figure = Figure {
     about: "Eight priorities, a thread and a file each (five for 2). 0: sequential reads; 1: sequential writes \
         to the cache; 2: 4 KiB at a random place and fsync; 3: 4 MiB written over in the cache.",
     axis: "load",
+    categories: &["reads", "writes", "fsyncs", "in memory"],
     times: [(6, 30, 5), (4, 10, 1)],
     around_s: 15,
     arms: &[

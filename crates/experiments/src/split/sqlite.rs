@@ -187,6 +187,7 @@ pub(super) const FIG_20: Figure = Figure {
         KB; another process makes a checkpoint whenever so many pages were logged; a disk, writeback throttle off. \
         Deadlines of 100 ms for the log and 10 s for the database.",
     axis: "dirty pages before a checkpoint",
+    categories: &[],
     times: [(35, 120, 5), (5, 40, 1)],
     around_s: 8,
     arms: &[

@@ -48,6 +48,6 @@ pub(super) const AS_MANY_CHECKPOINTS: Claim = Claim::new("as many checkpoints")
 
 /// Pictures of the latencies that `Plan::requests` returns.
 pub(super) fn panels() -> Vec<Panel> {
-    let of = |title, key| Panel::sweep(title, "ms").lines([NOTHING, BFQ, CFQ, RCP], key);
+    let of = |title, key| Panel::sweep(title, "ms").lines([NOTHING, BFQ, CFQ, RCP], key).tenfold();
     vec![of("Median", "p50_ms"), of("P99.9", "p999_ms"), of("Longest", "max_ms")]
 }

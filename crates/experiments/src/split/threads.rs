@@ -50,6 +50,7 @@ pub(super) const FIG_17: Figure = Figure {
         places of 1 GiB, or 4 MiB from the cache, or compute. 64 threads on 2 processors are as many for each as \
         1,024 were for the paper. Calls wait for up to a minute (io_hold_ms_max).",
     axis: "threads of B",
+    categories: &[],
     times: [(6, 30, 5), (4, 6, 1)],
     around_s: 24,
     arms: &[

@@ -50,6 +50,7 @@ pub(super) const FIG_15: Figure = Figure {
     about: "A reads in sequence; B, throttled to 10 MB/s of normalized I/O, reads (above 0) or writes (below 0) \
         runs at random places.",
     axis: "B's runs: 1 for 4 KiB, doubled with each step up to 13 for 16 MiB",
+    categories: &[],
     times: TIMES,
     around_s: 30,
     arms: &[
@@ -131,6 +132,7 @@ pub(super) const FIG_16: Figure = Figure {
     about: "A reads in sequence; B is throttled to 1 MB/s of normalized I/O. 0: reads at random; 1: in sequence; \
         2: cached; 3: writes at random; 4: in sequence; 5: over the same 4 MiB.",
     axis: "B's load",
+    categories: &["reads at random", "reads", "cached", "writes at random", "writes", "written over"],
     times: TIMES,
     around_s: 28,
     arms: &[

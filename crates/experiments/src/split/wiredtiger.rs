@@ -105,6 +105,7 @@ pub(super) const FIG_7: Figure = Figure {
     about: "YCSB A at 150 requests/s, 150 clients, 200,000 records of 1 KB, a cache of 40 % of them, updates \
         durable when they are answered, a checkpoint 15 s after the last one; a disk, writeback throttle off.",
     axis: "load",
+    categories: &["YCSB A"],
     times: [(35, 120, 5), (5, 15, 1)],
     around_s: 15,
     arms: tails::ARMS,

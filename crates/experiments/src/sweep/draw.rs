@@ -39,7 +39,7 @@ const LABELS: usize = 7;
 /// On a vertical axis, about.
 const VALUES: usize = 6;
 /// On a logarithmic vertical axis, less is drawn as this.
-const SMALLEST: f64 = 1e-3;
+pub(super) const SMALLEST: f64 = 1e-3;
 /// Points of a map from which on it has the whole width.
 const WIDE_MAP: usize = 7;
 const HEAD: i32 = 92;
@@ -51,7 +51,13 @@ pub(super) const LETTER: i32 = 7;
 
 /// Draws the picture as SVG.
 pub(super) fn picture(record: &Record, show: &Presentation<'_>) -> Result<String> {
-    let panels = &show.panels[..];
+    let mut all: Vec<f64> =
+        record.arms.iter().flat_map(|arm| arm.points.iter().map(|point| point.at)).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let panels: Vec<Panel> =
+        show.panels.iter().map(|panel| panel.by_category(show.categories, &all)).collect();
+    let panels = &panels[..];
     let points = record.arms.iter().map(|arm| arm.points.len()).max().unwrap_or(0);
     let maps = panels.iter().all(|panel| matches!(panel.kind, Kind::Heat(_)));
     let columns = match panels.len() {

@@ -4,13 +4,15 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::draw::{colour, number};
+use super::draw::{SMALLEST, colour, number};
 use super::found::{point, spread};
 use super::panel::{Line, Panel};
 use super::record::Record;
 
 const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
 const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
+/// On the vertical axis, about.
+const LABELS: usize = 6;
 
 /// Bars side by side in each category; a thin line from the lowest seed to the highest.
 pub(super) fn draw(
@@ -32,13 +34,24 @@ pub(super) fn draw(
     }
     let bars: Vec<(&Line, [f64; 3])> =
         panel.lines.iter().map(|line| (line, value(line).unwrap_or_default())).collect();
+    let height = |y: f64| if panel.tenfold { y.max(SMALLEST).log10() } else { y };
     let top = bars.iter().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
-    let top = if top > 0.0 { top * 1.12 } else { 1.0 };
+    let measured = bars.iter().map(|(_, [low, _, _])| *low).filter(|low| *low > 0.0);
+    let bottom = measured.fold(top.max(SMALLEST), f64::min);
+    let (bottom, top, labels) = match panel.tenfold {
+        true => {
+            let bottom = bottom.log10().floor();
+            let top = top.max(SMALLEST).log10().ceil().max(bottom + 1.0);
+            (bottom, top + 0.2, (top - bottom) as usize + 1)
+        }
+        false if top > 0.0 => (0.0, top * 1.12, LABELS),
+        false => (0.0, 1.0, LABELS),
+    };
     let mut chart = ChartBuilder::on(area)
         .margin_right(12)
         .x_label_area_size(30)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..categories.len() as f64, 0.0..top)?;
+        .build_cartesian_2d(0.0..categories.len() as f64, bottom..top)?;
     let small = ("sans-serif", 13).into_font().color(&INK);
     chart
         .configure_mesh()
@@ -46,8 +59,8 @@ pub(super) fn draw(
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .x_labels(0)
-        .y_labels(6)
-        .y_label_formatter(&|value| number(*value))
+        .y_labels(labels)
+        .y_label_formatter(&|y| number(if panel.tenfold { 10f64.powf(*y) } else { *y }))
         .label_style(small.clone())
         .axis_desc_style(small)
         .y_desc(&panel.y_label)
@@ -63,16 +76,20 @@ pub(super) fn draw(
         for (index, (line, [low, value, high])) in here.into_iter().enumerate() {
             let left = place as f64 + 0.1 + index as f64 * wide;
             let centre = left + wide / 2.0;
-            let corners = [(left + wide * 0.05, 0.0), (left + wide * 0.95, *value)];
+            if *high == 0.0 {
+                continue;
+            }
+            let [bar, from, to] = [*value, *low, *high].map(height);
+            let corners = [(left + wide * 0.05, bottom), (left + wide * 0.95, bar)];
             chart.draw_series([Rectangle::new(corners, colour(line.colour).filled())])?;
             chart.draw_series([PathElement::new(
-                vec![(centre, *low), (centre, *high)],
+                vec![(centre, from), (centre, to)],
                 INK.stroke_width(1),
             )])?;
-            let label = Text::new(number(*value), (centre, *high + top * 0.01), middle(12));
+            let label = Text::new(number(*value), (centre, to + (top - bottom) * 0.01), middle(12));
             chart.draw_series([label])?;
         }
-        let at = chart.backend_coord(&(place as f64 + 0.5, 0.0));
+        let at = chart.backend_coord(&(place as f64 + 0.5, bottom));
         let (x, y) = area.get_base_pixel();
         let below = TextStyle::from(("sans-serif", 13).into_font())
             .color(&INK)

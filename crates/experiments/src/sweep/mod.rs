@@ -37,6 +37,8 @@ pub(crate) struct Presentation<'a> {
     /// For the horizontal axis of sweeps, and of series.
     pub(crate) sweep_label: &'a str,
     pub(crate) time_label: &'a str,
+    /// Names of the points 0, 1, and so on, if they are categories: these have bars.
+    pub(crate) categories: &'a [&'a str],
     /// A point's name in tables.
     pub(crate) point_label: fn(f64) -> String,
     /// What several runs of the same are called.
@@ -68,6 +70,7 @@ impl Default for Presentation<'_> {
             about: "",
             sweep_label: "",
             time_label: "s since the begin",
+            categories: &[],
             point_label: |at| at.to_string(),
             runs: "rounds",
             caption: String::new(),

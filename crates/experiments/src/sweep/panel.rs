@@ -91,7 +91,7 @@ impl Panel {
         self
     }
 
-    /// Values differ tenfold: they are drawn as far apart as their logarithms. Of lines only.
+    /// Values differ tenfold: they are drawn as far apart as their logarithms.
     pub(crate) fn tenfold(mut self) -> Self {
         self.tenfold = true;
         self
@@ -147,6 +147,21 @@ impl Panel {
             line.colour = colour;
             line.category = category;
         })
+    }
+
+    /// The same with a bar for each line in each category, if points of the sweep are categories:
+    /// `names` has the name of the point 0, 1, and so on.
+    pub(crate) fn by_category(&self, names: &[&str], points: &[f64]) -> Panel {
+        if self.kind != Kind::Sweep || names.is_empty() {
+            return self.clone();
+        }
+        let bar = |at: f64| {
+            let category = names.get(at as usize).copied().unwrap_or_default();
+            let of = move |line: &Line| Line { at, category: category.to_owned(), ..line.clone() };
+            self.lines.iter().map(of)
+        };
+        let lines = points.iter().flat_map(|at| bar(*at)).collect();
+        Panel { kind: Kind::Bars, lines, ..self.clone() }
     }
 
     /// Changes the line that was added last.

@@ -31,7 +31,7 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
             let ours =
                 verdict.ours.map_or("–".to_owned(), |v| format!("<b>{}</b>", significant(v)));
             let cells = vec![
-                mark(verdict.holds).to_owned(),
+                verdict.ours.map_or("–", |_| mark(verdict.holds)).to_owned(),
                 escape(&verdict.statement),
                 format!("{ours}<br><span class=\"faint\">{}</span>", escape(&verdict.unit)),
                 escape(&verdict.paper),
@@ -113,7 +113,9 @@ fn numbers(show: &Presentation<'_>, record: &Record) -> Vec<Vec<String>> {
                 super::found::spread(&values)
                     .map_or("–".to_owned(), |[_, middle, _]| number(middle))
             };
-            let name = [arm.arm.clone(), (show.point_label)(point.at)];
+            let category = show.categories.get(point.at as usize);
+            let label = category.map_or_else(|| (show.point_label)(point.at), |it| (*it).into());
+            let name = [arm.arm.clone(), label];
             let values = show.columns.iter().map(|(_, key)| value(key));
             lines.push(name.into_iter().chain(values).collect());
         }

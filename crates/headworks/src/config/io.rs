@@ -1,12 +1,12 @@
 //! The `[io]` section: which scheduler governs files, and what it is told of files and threads.
 
-use super::error::{ConfigError, Place};
 use super::schema::{IoFileSection, IoSection, IoThreadSection, Words};
-use super::validate::{choice, number, text, within};
+use super::validate::{number, text};
 use headworks_policy::Nanos;
 use headworks_policy::split::SplitKind;
 use headworks_region::io::{Foreground, IoRegion, IoRule, RULES, Subject};
 use headworks_region::text::Text;
+use headworks_settings::{Mistake, Place, choice, within};
 use toml::Spanned;
 
 /// The checked section.
@@ -90,7 +90,7 @@ fn memory_bytes() -> u64 {
 const DEVICES: [&str; 2] = ["disk", "flash"];
 
 /// Checks the section.
-pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, ConfigError> {
+pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Mistake> {
     let kinds = SplitKind::ALL.map(SplitKind::name);
     let kind = choice("scheduler", &section.scheduler, &kinds, place)?;
     let device = choice("device", &section.device, &DEVICES, place)?;
@@ -131,7 +131,7 @@ const EMPTY: IoRule = IoRule {
 pub(crate) fn threads(
     sections: &[Spanned<IoThreadSection>],
     place: &Place<'_>,
-) -> Result<Vec<(usize, IoRule)>, ConfigError> {
+) -> Result<Vec<(usize, IoRule)>, Mistake> {
     let mut rules = Vec::new();
     for thread in sections {
         let at = thread.span().start;
@@ -172,7 +172,7 @@ pub(crate) fn threads(
 pub(crate) fn files(
     sections: &[Spanned<IoFileSection>],
     place: &Place<'_>,
-) -> Result<Vec<(usize, IoRule)>, ConfigError> {
+) -> Result<Vec<(usize, IoRule)>, Mistake> {
     let mut rules = Vec::new();
     for file in sections {
         let at = file.span().start;
@@ -191,13 +191,13 @@ pub(crate) fn files(
     Ok(rules)
 }
 
-fn deadline(ms: &Spanned<f64>, place: &Place<'_>) -> Result<Nanos, ConfigError> {
+fn deadline(ms: &Spanned<f64>, place: &Place<'_>) -> Result<Nanos, Mistake> {
     let mend = "Write milliseconds from 0.1 to 600000.";
     let ms = within("fsync_ms", ms, 0.1..=600_000.0, mend, place)?;
     Ok(Nanos((ms * 1e6) as u64))
 }
 
-fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, ConfigError> {
+fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, Mistake> {
     let missing = || {
         place.at(
             at,

@@ -1,11 +1,11 @@
 //! The rules of a configuration: which connection belongs to which class.
 
 use super::ClassConfig;
-use super::error::{ConfigError, Place, did_you_mean};
 use super::schema::{RuleSection, Words};
 use super::validate::{number, text};
 use headworks_region::rules::{RULES, Rule, Verdict, parse_network};
 use headworks_region::text::Text;
+use headworks_settings::{Mistake, Place, did_you_mean};
 use std::net::IpAddr;
 use toml::Spanned;
 
@@ -21,7 +21,7 @@ pub(super) fn rules(
     sections: &[Spanned<RuleSection>],
     classes: &[ClassConfig],
     place: &Place<'_>,
-) -> Result<Vec<Rule>, ConfigError> {
+) -> Result<Vec<Rule>, Mistake> {
     let mut rules: Vec<Rule> = Vec::new();
     for (at, section) in sections.iter().enumerate() {
         if at == RULES_MAX {
@@ -44,7 +44,7 @@ fn reachable(
     before: &[Rule],
     section: &Spanned<RuleSection>,
     place: &Place<'_>,
-) -> Result<(), ConfigError> {
+) -> Result<(), Mistake> {
     let Some(at) = before.iter().position(|earlier| hides(earlier, rule)) else { return Ok(()) };
     let nth = at + 1;
     let what = match unconditional(&before[at]) {
@@ -76,7 +76,7 @@ fn rule(
     section: &Spanned<RuleSection>,
     classes: &[ClassConfig],
     place: &Place<'_>,
-) -> Result<Rule, ConfigError> {
+) -> Result<Rule, Mistake> {
     let written = section.get_ref();
     let pattern = |key: &str, value: &Words| match value {
         Some(value) => text(key, value, place).map(|()| Text::new(value.get_ref().as_bytes())),
@@ -101,7 +101,7 @@ fn rule(
 }
 
 /// A single address becomes a network of one, so that it fits however it is spelled.
-fn address(value: &Words, place: &Place<'_>) -> Result<Text, ConfigError> {
+fn address(value: &Words, place: &Place<'_>) -> Result<Text, Mistake> {
     let Some(value) = value else { return Ok(Text::new(b"")) };
     text("address", value, place)?;
     let found = value.get_ref().as_str();
@@ -132,7 +132,7 @@ fn verdict(
     section: &Spanned<RuleSection>,
     classes: &[ClassConfig],
     place: &Place<'_>,
-) -> Result<Verdict, ConfigError> {
+) -> Result<Verdict, Mistake> {
     let RuleSection { class, bypass, .. } = section.get_ref();
     match (class, bypass.as_ref().filter(|bypass| *bypass.get_ref())) {
         (None, Some(_)) => Ok(Verdict { class: 0, bypass: true }),
@@ -154,7 +154,7 @@ fn class_index(
     class: &Spanned<String>,
     classes: &[ClassConfig],
     place: &Place<'_>,
-) -> Result<Verdict, ConfigError> {
+) -> Result<Verdict, Mistake> {
     let name = class.get_ref();
     if let Some(at) = classes.iter().position(|class| class.name == *name) {
         return Ok(Verdict { class: at as u32, bypass: false });

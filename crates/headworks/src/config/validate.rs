@@ -1,6 +1,5 @@
 //! From what a file says to what the region takes, with every contradiction refused.
 
-use super::error::{ConfigError, Place, did_you_mean};
 use super::rules::rules;
 use super::schema::{ClassSection, File, GateSection, Number, NumberOrAuto, WholeNumber, Words};
 use super::{ClassConfig, Config, OPEN, millis};
@@ -10,11 +9,12 @@ use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Mode;
 use headworks_region::control::{Count, Settings};
 use headworks_region::text::TEXT_BYTES;
+use headworks_settings::{Mistake, Place, choice, within};
 use std::net::SocketAddr;
 use toml::Spanned;
 
 /// Checks everything that the TOML reader cannot.
-pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigError> {
+pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, Mistake> {
     let settings = settings(&file.gate, place)?;
     let classes = classes(&file.class, place)?;
     let rules = rules(&file.rule, &classes, place)?;
@@ -25,11 +25,7 @@ pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigEr
 }
 
 /// A whole number in its range, or `None` if the file does not say it.
-pub(super) fn number(
-    key: &str,
-    value: &Number,
-    place: &Place<'_>,
-) -> Result<Option<u64>, ConfigError> {
+pub(super) fn number(key: &str, value: &Number, place: &Place<'_>) -> Result<Option<u64>, Mistake> {
     let (Some(value), Some(known)) = (value, WholeNumber::named(key)) else { return Ok(None) };
     let found = *value.get_ref();
     if (known.least..=known.most).contains(&found) {
@@ -40,7 +36,7 @@ pub(super) fn number(
 }
 
 /// An address with a port.
-fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, Mistake> {
     let Some(value) = value else { return Ok(None) };
     match value.get_ref().parse() {
         Ok(address) => Ok(Some(address)),
@@ -53,50 +49,7 @@ fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, Confi
     }
 }
 
-/// Index of one of a few words, or `None` if the file does not say it.
-pub(super) fn choice(
-    key: &str,
-    value: &Words,
-    known: &[&str],
-    place: &Place<'_>,
-) -> Result<Option<usize>, ConfigError> {
-    value.as_ref().map(|value| word(key, value, known, place)).transpose()
-}
-
-/// Index of one of a few words.
-pub(crate) fn word(
-    key: &str,
-    value: &Spanned<String>,
-    known: &[&str],
-    place: &Place<'_>,
-) -> Result<usize, ConfigError> {
-    let found = value.get_ref().as_str();
-    if let Some(at) = known.iter().position(|known| *known == found) {
-        return Ok(at);
-    }
-    let quoted: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
-    let mend = did_you_mean(found, known.iter().copied(), '"')
-        + &format!("Write one of {}.", quoted.join(", "));
-    Err(place.at_key(value.span(), format!("`{key}` knows no \"{found}\""), mend))
-}
-
-/// Refuses a number outside of its range. `mend` begins with "Write".
-pub(super) fn within(
-    key: &str,
-    value: &Spanned<f64>,
-    range: std::ops::RangeInclusive<f64>,
-    mend: &str,
-    place: &Place<'_>,
-) -> Result<f64, ConfigError> {
-    let found = *value.get_ref();
-    if range.contains(&found) {
-        return Ok(found);
-    }
-    let what = format!("`{key}` is {found}, which is out of range");
-    Err(place.at_key(value.span(), what, mend.to_owned()))
-}
-
-fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigError> {
+fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, Mistake> {
     const MODES: [Mode; 2] = [Mode::DryRun, Mode::Enforce];
     let standard = Settings::default();
     const COUNTS: [Count; 2] = [Count::Working, Count::Admitted];
@@ -129,14 +82,14 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
 }
 
 /// A bound in thousandths.
-fn bound(key: &str, value: &Option<Spanned<f64>>, place: &Place<'_>) -> Result<u32, ConfigError> {
+fn bound(key: &str, value: &Option<Spanned<f64>>, place: &Place<'_>) -> Result<u32, Mistake> {
     let Some(value) = value else { return Ok(0) };
     let mend = format!("Write a number from 0 (no bound) to 1000, or remove `{key}`.");
     within(key, value, 0.0..=1_000.0, &mend, place).map(crate::thousandths)
 }
 
 /// P, or `None` to look for it.
-fn parallelism(gate: &GateSection, place: &Place<'_>) -> Result<Option<u32>, ConfigError> {
+fn parallelism(gate: &GateSection, place: &Place<'_>) -> Result<Option<u32>, Mistake> {
     let Some(written) = &gate.parallelism else { return Ok(None) };
     match written.get_ref() {
         NumberOrAuto::Number(found) => {
@@ -160,7 +113,7 @@ fn contradictions(
     settings: &Settings,
     gate: &GateSection,
     place: &Place<'_>,
-) -> Result<(), ConfigError> {
+) -> Result<(), Mistake> {
     let longest = settings.hold_max;
     let others = [
         (
@@ -200,7 +153,7 @@ fn contradictions(
 fn classes(
     sections: &[Spanned<ClassSection>],
     place: &Place<'_>,
-) -> Result<Vec<ClassConfig>, ConfigError> {
+) -> Result<Vec<ClassConfig>, Mistake> {
     let mut classes = vec![ClassConfig::default_class()];
     let mut declared: Vec<&str> = Vec::new();
     for section in sections {
@@ -241,7 +194,7 @@ fn classes(
     Ok(classes)
 }
 
-fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConfig, ConfigError> {
+fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConfig, Mistake> {
     let ClassSection { name, weight, weight_of, latency_ms_max, percentile, foreground } =
         section.get_ref();
     let Some(name) = name else {
@@ -272,7 +225,7 @@ fn target(
     latency: Option<&Spanned<f64>>,
     percentile: Option<&Spanned<f64>>,
     place: &Place<'_>,
-) -> Result<Option<(f64, Nanos)>, ConfigError> {
+) -> Result<Option<(f64, Nanos)>, Mistake> {
     let Some(latency) = latency else {
         return match percentile {
             None => Ok(None),
@@ -294,11 +247,7 @@ fn target(
 }
 
 /// Refuses a text that the region cannot keep.
-pub(super) fn text(
-    key: &str,
-    value: &Spanned<String>,
-    place: &Place<'_>,
-) -> Result<(), ConfigError> {
+pub(super) fn text(key: &str, value: &Spanned<String>, place: &Place<'_>) -> Result<(), Mistake> {
     let refuse = |what: String, mend: &str| Err(place.at_key(value.span(), what, mend.to_owned()));
     let found = value.get_ref();
     if found.is_empty() {

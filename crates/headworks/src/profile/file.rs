@@ -1,15 +1,14 @@
 //! What a profile's file may say, and the way from there to a [`Profile`].
 
 use super::{Bypass, Calls, Check, FRAMINGS, Profile, RunAs, SettingsFrom};
-use crate::config::error::{ConfigError, Place};
 use crate::config::io;
 use crate::config::rules::BYPASS_MAX;
-use crate::config::schema::{IoFileSection, IoThreadSection, explain_with};
-use crate::config::validate::word;
+use crate::config::schema::{IoFileSection, IoThreadSection};
 use headworks_hooks::symbols::SYMBOLS;
 use headworks_region::declared_locks::{DeclaredLocks, WORD_BYTES, WORDS};
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::text::{TEXT_BYTES, Text};
+use headworks_settings::{Mistake, Place, explain, word};
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
@@ -119,9 +118,9 @@ struct Systemd {
 const SIGNALS: &[&str] = &["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"];
 
 /// Reads and checks a profile's text.
-pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
+pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, Mistake> {
     let place = &Place { text, path };
-    let file: File = toml::from_str(text).map_err(|error| explain_with(&error, place, mend_of))?;
+    let file: File = toml::from_str(text).map_err(|error| explain(&error, place, mend_of))?;
     name(&file.name, place)?;
     let framings: Vec<&str> = FRAMINGS.iter().map(|(name, ..)| *name).collect();
     let (framing, protocol, served_by) =
@@ -211,7 +210,7 @@ fn mend_of(key: &str, message: &str) -> String {
     }
 }
 
-fn name(name: &Spanned<String>, place: &Place<'_>) -> Result<(), ConfigError> {
+fn name(name: &Spanned<String>, place: &Place<'_>) -> Result<(), Mistake> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if !name.get_ref().is_empty() && name.get_ref().chars().all(plain) {
         return Ok(());
@@ -226,21 +225,21 @@ fn choice<T: Copy>(
     value: &Option<Spanned<String>>,
     known: &[(&str, T)],
     place: &Place<'_>,
-) -> Result<T, ConfigError> {
+) -> Result<T, Mistake> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let at = value.as_ref().map_or(Ok(0), |value| word(key, value, &names, place))?;
     Ok(known[at].1)
 }
 
-fn checks(written: &Texts, place: &Place<'_>) -> Result<Vec<Check>, ConfigError> {
+fn checks(written: &Texts, place: &Place<'_>) -> Result<Vec<Check>, Mistake> {
     const KNOWN: &[(&str, Check)] = &[("ports", Check::Ports), ("foreground", Check::Foreground)];
     let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
     written.iter().map(|each| Ok(KNOWN[word("checks", each, &names, place)?].1)).collect()
 }
 
-fn calls(written: CallsSection, place: &Place<'_>) -> Result<Calls, ConfigError> {
+fn calls(written: CallsSection, place: &Place<'_>) -> Result<Calls, Mistake> {
     let known: Vec<&str> = SYMBOLS.iter().map(|symbol| symbol.name).collect();
-    let list = |key: &str, calls: Texts| -> Result<Vec<String>, ConfigError> {
+    let list = |key: &str, calls: Texts| -> Result<Vec<String>, Mistake> {
         for call in &calls {
             word(key, call, &known, place)?;
         }
@@ -254,7 +253,7 @@ fn calls(written: CallsSection, place: &Place<'_>) -> Result<Calls, ConfigError>
     })
 }
 
-fn locks(written: &Locks, place: &Place<'_>) -> Result<DeclaredLocks, ConfigError> {
+fn locks(written: &Locks, place: &Place<'_>) -> Result<DeclaredLocks, Mistake> {
     for (key, list) in [("acquire", &written.acquire), ("release", &written.release)] {
         for (at, text) in list.iter().enumerate() {
             let found = text.get_ref();
@@ -279,7 +278,7 @@ fn locks(written: &Locks, place: &Place<'_>) -> Result<DeclaredLocks, ConfigErro
     Ok(DeclaredLocks { acquire: plain(&written.acquire), release: plain(&written.release) })
 }
 
-fn bypass(section: &Spanned<BypassSection>, place: &Place<'_>) -> Result<Bypass, ConfigError> {
+fn bypass(section: &Spanned<BypassSection>, place: &Place<'_>) -> Result<Bypass, Mistake> {
     let BypassSection { account, database, application, address, reason } = section.get_ref();
     let mut conditions = Vec::new();
     let mut pattern = |key: &str, value: &Option<Spanned<String>>| {
@@ -311,7 +310,7 @@ fn bypass(section: &Spanned<BypassSection>, place: &Place<'_>) -> Result<Bypass,
     Ok(Bypass { reason: reason.clone(), conditions, rule })
 }
 
-fn units(written: Texts, place: &Place<'_>) -> Result<Vec<String>, ConfigError> {
+fn units(written: Texts, place: &Place<'_>) -> Result<Vec<String>, Mistake> {
     for unit in &written {
         let stem = unit.get_ref().strip_suffix(".service").unwrap_or_default();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@:".contains(c);

@@ -10,12 +10,13 @@ pub mod show;
 #[cfg(test)]
 mod tests;
 
-use crate::config::error::{ConfigError, nearest};
+use crate::config::error::ConfigError;
 use crate::instance::Note;
 use anyhow::{Result, bail};
 use headworks_region::io::IoRule;
 use headworks_region::known_servers::is_named;
 use headworks_region::{Protocol, declared_locks::DeclaredLocks, rules::Rule};
+use headworks_settings::{Place, nearest};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn file_name(program: &Path) -> &str {
 impl Profile {
     /// Reads one; `path` is only for the messages.
     fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
-        file::parse(text, path)
+        Ok(file::parse(text, path)?)
     }
 
     /// Reads a file.
@@ -191,7 +192,7 @@ impl Profile {
             .map_err(|cause| ConfigError::ReadProfile { path: path.to_owned(), cause })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            ConfigError::not_text(path, error.as_bytes(), at)
+            Place::not_text(path, error.as_bytes(), at)
         })?;
         let mut profile = Profile::parse(&text, path)?;
         profile.file = Some(path.to_owned());

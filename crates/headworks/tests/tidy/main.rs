@@ -130,6 +130,6 @@ fn links(name: &str, found: &mut BTreeSet<String>) {
 fn what_runs_beside_a_database_links_no_experiments_and_no_diagrams() {
     let mut linked = BTreeSet::new();
     links("headworks", &mut linked);
-    let known = ["console", "headworks", "hooks", "policy", "region", "volume"];
+    let known = ["console", "headworks", "hooks", "policy", "region", "settings", "volume"];
     assert_eq!(linked, known.map(str::to_owned).into());
 }

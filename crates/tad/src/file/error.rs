@@ -108,16 +108,8 @@ pub(super) fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
 /// A hint for a name that is not known: the one that was probably meant, and all.
 pub(super) fn suggest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    // Nobody mistypes a name of a hundred letters for another.
-    let start = |name: &str| name.chars().take(100).collect::<String>();
-    let word = start(word);
-    let nearest = known
-        .iter()
-        .map(|name| (strsim::levenshtein(&word, &start(name)), *name))
-        .filter(|(distance, name)| *distance <= 1.max((name.chars().count() + 1) / 3))
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((_, name)) => format!("Did you mean \"{name}\"? Known: {}.", list(known)),
+    match headworks_settings::nearest(word, known.iter().copied()) {
+        Some(name) => format!("Did you mean \"{name}\"? Known: {}.", list(known)),
         None => format!("Known: {}.", list(known)),
     }
 }

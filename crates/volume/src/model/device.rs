@@ -1,7 +1,8 @@
 //! Devices by name and from files.
 
 use super::raw::Raw;
-use super::{DeviceError, Model, file, hdd, ssd};
+use super::{Model, file, hdd, ssd};
+use headworks_settings::Mistake;
 
 /// The description of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +37,7 @@ impl Device {
     }
 
     /// Reads a device file. `name` is its name in errors.
-    pub fn from_toml(text: &str, name: &str) -> Result<Device, DeviceError> {
+    pub fn from_toml(text: &str, name: &str) -> Result<Device, Mistake> {
         file::read(text, name)
     }
 

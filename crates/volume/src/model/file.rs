@@ -2,45 +2,20 @@
 
 use super::parameters::{Field, Form};
 use super::{Device, hdd, ssd};
+use headworks_settings::{Mistake, Place, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// A device file that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name}:{line}: {problem}\n  {mend}")]
-pub struct DeviceError {
-    /// The file, as the caller named it.
-    pub name: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What is wrong.
-    pub problem: String,
-    /// What to write instead.
-    pub mend: String,
-}
-
-struct Reader<'a> {
-    text: &'a str,
-    name: &'a str,
-}
-
-impl Reader<'_> {
-    fn error(&self, at: &Range<usize>, problem: String, mend: String) -> DeviceError {
-        let before = self.text.get(..at.start).unwrap_or(self.text);
-        let line = 1 + before.matches('\n').count();
-        DeviceError { name: self.name.to_owned(), line, problem, mend }
-    }
-}
-
 /// Reads a device file.
-pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
-    let reader = Reader { text, name };
+pub fn read(text: &str, name: &str) -> Result<Device, Mistake> {
+    let place = Place { text, path: Path::new(name) };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
         let mend = "Write `key = value` on lines of their own below `[ssd]` or `[hdd]`.".to_owned();
-        reader.error(&at, format!("this is no TOML: {}", error.message()), mend)
+        place.at(at.start, format!("this is no TOML: {}", error.message()), mend)
     })?;
     let mut found = None;
     for (key, value) in table.get_ref() {
@@ -51,19 +26,19 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
                 if found.is_some() {
                     let problem = "the file describes two devices".to_owned();
                     let mend = "Keep `[ssd]` or `[hdd]` and move the other to a separate file.";
-                    return Err(reader.error(&key.span(), problem, mend.to_owned()));
+                    return Err(place.at(key.span().start, problem, mend.to_owned()));
                 }
                 found = Some((word == "ssd", key.span(), section));
             }
             ("ssd" | "hdd", _) => {
                 let problem = format!("`{word}` is no section");
-                return Err(reader.error(&key.span(), problem, format!("Write `[{word}]`.")));
+                return Err(place.at(key.span().start, problem, format!("Write `[{word}]`.")));
             }
             _ => {
                 let problem = format!("`{word}` means nothing here");
                 let mend = "Beside the text `about` there is one section, `[ssd]` or `[hdd]`: \
                             move the key below it, or remove it.";
-                return Err(reader.error(&key.span(), problem, mend.to_owned()));
+                return Err(place.at(key.span().start, problem, mend.to_owned()));
             }
         }
     }
@@ -78,10 +53,10 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
             needed(ssd::Parameters::FIELDS),
             needed(hdd::Parameters::FIELDS)
         );
-        return Err(reader.error(&(0..0), problem, mend));
+        return Err(place.at(0, problem, mend));
     };
     let fields = if is_ssd { ssd::Parameters::FIELDS } else { hdd::Parameters::FIELDS };
-    let numbers = numbers(&reader, &at, section, fields)?;
+    let numbers = numbers(&place, &at, section, fields)?;
     let number = |key: &str| numbers.get(key).copied().unwrap_or(0.0);
     if is_ssd {
         let parameters = ssd::Parameters::from_numbers(number);
@@ -89,7 +64,7 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
         if !page.is_multiple_of(512) {
             let problem = format!("`page_bytes` is {page}, which is no number of sectors");
             let mend = "Write a multiple of 512; most drives have 16384.".to_owned();
-            return Err(reader.error(&key_span(section, "page_bytes", &at), problem, mend));
+            return Err(place.at(key_span(section, "page_bytes", &at).start, problem, mend));
         }
         return Ok(Device::Ssd(parameters));
     }
@@ -97,7 +72,7 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
     if parameters.inner_mb_per_s > parameters.outer_mb_per_s {
         let problem = "`inner_mb_per_s` is above `outer_mb_per_s`".to_owned();
         let mend = "Inner tracks are shorter: exchange the two.".to_owned();
-        return Err(reader.error(&key_span(section, "inner_mb_per_s", &at), problem, mend));
+        return Err(place.at(key_span(section, "inner_mb_per_s", &at).start, problem, mend));
     }
     Ok(Device::Hdd(parameters))
 }
@@ -109,20 +84,20 @@ fn key_span(section: &DeTable<'_>, key: &str, otherwise: &Range<usize>) -> Range
 
 /// The numbers of a section, by key, all of them in range.
 fn numbers<'f>(
-    reader: &Reader<'_>,
+    place: &Place<'_>,
     at: &Range<usize>,
     section: &DeTable<'_>,
     fields: &'f [Field],
-) -> Result<BTreeMap<&'f str, f64>, DeviceError> {
+) -> Result<BTreeMap<&'f str, f64>, Mistake> {
     let mut numbers = BTreeMap::new();
     for (key, value) in section {
         let word: &str = key.get_ref();
         let Some(field) = fields.iter().find(|field| field.key == word) else {
             let problem = format!("there is no parameter `{word}`");
-            return Err(reader.error(&key.span(), problem, suggest(word, fields)));
+            return Err(place.at(key.span().start, problem, suggest(word, fields)));
         };
         let number = number(field, value.get_ref())
-            .map_err(|(problem, mend)| reader.error(&value.span(), problem, mend))?;
+            .map_err(|(problem, mend)| place.at(value.span().start, problem, mend))?;
         numbers.insert(field.key, number);
     }
     for field in fields {
@@ -135,7 +110,7 @@ fn numbers<'f>(
                 "Add `{} = …`, from {} to {}.{}",
                 field.key, field.least, field.most, field.about
             );
-            return Err(reader.error(at, problem, mend));
+            return Err(place.at(at.start, problem, mend));
         };
         numbers.insert(field.key, default);
     }
@@ -181,10 +156,9 @@ fn example(field: &Field) -> String {
 
 /// The key that was probably meant.
 fn suggest(word: &str, fields: &[Field]) -> String {
-    let distances = fields.iter().map(|field| (strsim::levenshtein(word, field.key), field.key));
-    match distances.min_by_key(|(distance, _)| *distance) {
-        Some((0..=3, key)) => format!("Write `{key}`, or remove the line."),
-        _ => {
+    match nearest(word, fields.iter().map(|field| field.key)) {
+        Some(key) => format!("Write `{key}`, or remove the line."),
+        None => {
             let keys: Vec<&str> = fields.iter().map(|field| field.key).collect();
             format!("Remove the line. There are: {}.", keys.join(", "))
         }
@@ -215,7 +189,7 @@ mod tests {
                        queue_gain = 0.3\nwrite_gain = 0.4\nouter_mb_per_s = 180\n\
                        inner_mb_per_s = 90\ncache_kib = 0x4000\n";
 
-    fn refused(text: &str) -> DeviceError {
+    fn refused(text: &str) -> Mistake {
         Device::from_toml(text, "my.toml").unwrap_err()
     }
 
@@ -253,7 +227,7 @@ mod tests {
         ] {
             let error = refused(&text);
             assert_eq!(error.line, line, "{error}");
-            assert!(error.problem.contains(problem), "{error}");
+            assert!(error.what.contains(problem), "{error}");
             assert!(error.mend.contains(mend), "{error}");
             assert!(error.to_string().starts_with("my.toml:"), "{error}");
         }
