@@ -41,9 +41,8 @@
 //!
 //! # A worked example
 //! Sessions A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction
-//! costs
-//! 20. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11; B runs in round 1, and
-//! is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
+//! costs 20 requests. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11. B runs in
+//! round 1, and is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
 
 mod exact;
 
