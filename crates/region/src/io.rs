@@ -8,8 +8,8 @@
 //! # Reading order
 //! [`layout`] says what there is. [`calls`] is the life of a call: it enters, waits, is admitted
 //! and leaves. Below it are the scheduler's tasks ([`tasks`]), the thread's account ([`claim`]) and
-//! whether a client waits for it ([`criticality`], [`inherit`], [`guess`]). [`files`] and [`pages`] are
-//! what calls work on.
+//! whether a client waits for it ([`criticality`], [`inherit`], [`guess`]). [`files`] and [`pages`]
+//! are what calls work on.
 //!
 //! # No call is held for ever
 //! There is no daemon in this path. A thread that waits polls, runs the scheduler's dispatch, and

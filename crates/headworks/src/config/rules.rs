@@ -49,7 +49,9 @@ fn reachable(
     let nth = at + 1;
     let what = match unconditional(&before[at]) {
         true => {
-            format!("this rule is never reached: rule {nth} has no condition and fits every connection")
+            format!(
+                "this rule is never reached: rule {nth} has no condition and fits every connection"
+            )
         }
         false => format!("this rule is never reached: rule {nth} has the same conditions"),
     };
