@@ -112,7 +112,7 @@ impl Asker {
                     && asker.ask(&format!("incr own-{client} 1"))? == next)
             }
             Asker::MongoDb(asker) => asker.stamp(client, stamp),
-            _ => bail!("it has a language of its own"),
+            _ => bail!("its language has no such request"),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The behaviours: one file each, below `behaviours/` in a directory for each database.
 //!
-//! The first lines of a file are comments of its language that say `about: …`, and, if every byte
-//! that the server sends must be the same, too, `bytes: yes`. `tls: yes` says that clients that
-//! encrypt do the same, too, and `tls: only` that nobody else does. Lines of the output that
-//! contain a text named by `ignore: …` are left out.
+//! The first lines of a file are comments of its language. `about: …` describes it. `bytes: yes`
+//! says that every byte that the server sends must be the same, too. `tls: yes` says that clients
+//! that encrypt run it, too, and `tls: only` that no others do. Lines of the output that contain a
+//! text named by `ignore: …` are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};

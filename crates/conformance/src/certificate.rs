@@ -8,9 +8,9 @@ use headworks_rig::find_program;
 use headworks_rig::gated::RunDirectory;
 
 /// The account that servers started by root run as.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
-/// A certificate and its key in a directory of their own, which is removed when this is dropped.
+/// A certificate and its key in a separate directory, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Certificate {
     _directory: RunDirectory,
@@ -38,7 +38,7 @@ impl Certificate {
         );
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } == 0 {
-            std::os::unix::fs::chown(&it.key, Some(NOBODY), Some(NOBODY))?;
+            std::os::unix::fs::chown(&it.key, Some(UNPRIVILEGED), Some(UNPRIVILEGED))?;
         }
         // PostgreSQL takes no key that others can read.
         std::fs::set_permissions(&it.key, PermissionsExt::from_mode(0o600))?;

@@ -63,9 +63,9 @@ pub fn missing(database: Database, behaviour: &Behaviour) -> Option<String> {
     }
 }
 
-/// Runs a behaviour against the server at `port`. Scripts get a fresh directory as their working
-/// directory, the server's `HOST` and `PORT`, `DIRECT`, the port without a relay between, and `TLS`
-/// and `JDBC`, a client's options for encryption.
+/// Runs a behaviour against the server at `port`. Scripts run in a fresh directory. They get the
+/// server's `HOST` and `PORT`, and `DIRECT`, the port without a relay between. `TLS` and `JDBC` are
+/// a client's options for encryption.
 pub fn run(
     subject: Subject,
     behaviour: &Behaviour,
@@ -125,7 +125,7 @@ fn options_for_tls(subject: Subject) -> &'static str {
     match subject.database {
         database if database.is_mariadb() && subject.tls => "--ssl --skip-ssl-verify-server-cert",
         Database::Redis if subject.tls => "--tls --insecure",
-        // Of `openssl s_client`: says nothing of its own, and stays until the server hangs up.
+        // Of `openssl s_client`: it adds no text, and stays until the server hangs up.
         Database::Memcached if subject.tls => "-quiet",
         _ => "",
     }

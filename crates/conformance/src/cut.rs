@@ -1,5 +1,5 @@
 //! Connections that end after every byte of a conversation, in an orderly way or not: afterwards no
-//! place is lost.
+//! permit is lost.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -73,7 +73,7 @@ fn on(database: Database, options: &Options) -> Result<()> {
         std::thread::sleep(Duration::from_millis(5));
     }
     crowd.leave()?;
-    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
+    gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     if database.keeps_places() {
         free_places(database, &gated, PLACES)?;
     }

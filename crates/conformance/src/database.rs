@@ -1,4 +1,4 @@
-//! The databases, and who asks them how.
+//! The databases, and the client that asks each of them.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -125,7 +125,7 @@ impl Database {
                 arguments.extend(["--tls-port", &port, "--tls-auth-clients", "no"]);
                 let (file, key) = (certificate.certificate(), certificate.key());
                 arguments.extend(["--tls-cert-file", file, "--tls-key-file", key]);
-                // Not needed to check anybody, but asked for.
+                // Not needed to check a client, but asked for.
                 arguments.extend(["--tls-ca-cert-file", file]);
             }
             (Database::Memcached, Some(certificate)) => {

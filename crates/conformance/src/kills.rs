@@ -1,5 +1,5 @@
-//! Daemons, backends and clients killed in a loop, under load: afterwards nobody is stuck, no place
-//! is lost, no answer was wrong.
+//! Daemons, backends and clients killed in a loop, under load. Afterwards no client is stuck, no
+//! permit is lost, and no answer was wrong.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -159,7 +159,7 @@ fn on(database: Database, options: &Options) -> Result<bool> {
     finish(database, &gated, options)?;
     println!(
         "{database}: {} daemons, {} backends and {} clients killed in {:.0} s under {} clients ({rounds} rounds by \
-         those that lived): nobody stuck, no place lost, no wrong answer",
+         those that lived): none stuck, no place lost, no wrong answer",
         kills.daemons,
         kills.backends,
         kills.clients,
@@ -169,7 +169,7 @@ fn on(database: Database, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Kills the daemon. Everybody passes until somebody starts it again, which happens now or with the
+/// Kills the daemon. All requests pass until it is started again, which happens at once or with the
 /// next kill.
 fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     let daemon = gated.status()?.number("daemon_pid") as libc::pid_t;
@@ -247,7 +247,7 @@ fn everybody_moves(workers: &mut [Worker]) -> Result<()> {
     for (worker, before) in workers.iter_mut().zip(before) {
         while worker.rounds.load(Ordering::Relaxed) == before {
             if let Some(status) = worker.child.try_wait()? {
-                bail!("client {} ended by itself: {status}", worker.number);
+                bail!("client {} ended unasked: {status}", worker.number);
             }
             ensure!(begun.elapsed() < DEADLINE, "client {} is stuck", worker.number);
             sleep(Duration::from_millis(5));
@@ -256,7 +256,7 @@ fn everybody_moves(workers: &mut [Worker]) -> Result<()> {
     Ok(())
 }
 
-/// All are gone: nobody is left in the region, all places are free, the sum is what it was.
+/// All are gone: no session is left in the region, all permits are free, the sum is what it was.
 fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
     gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = gated.status()?;

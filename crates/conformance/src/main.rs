@@ -3,10 +3,11 @@
 //!
 //! Every *behaviour* is a script for a real client (psql, the mariadb client, a JDBC driver, a Node
 //! driver, redis-cli, …). It runs against a server as it is and against the same server behind the
-//! gate, where a crowd keeps every place busy, so that the script's requests are held. What the
+//! gate. There a crowd keeps every permit taken, so that the script's requests are held. What the
 //! client prints must be equal, and for protocols that are deterministic also every byte that the
 //! server sent. Beyond that, `cut` ends connections after every byte of a conversation, and `kills`
-//! kills daemons, backends and clients in a loop; afterwards nobody may be stuck and no place lost.
+//! kills daemons, backends and clients in a loop. Afterwards no client may be stuck and no permit
+//! lost.
 
 mod asker;
 mod behaviour;

@@ -18,12 +18,12 @@ pub struct Conversation {
     pub server: Vec<u8>,
 }
 
-/// Time for connections to end by themselves after their client has ended.
+/// Time that connections have to end after their client has ended.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 type Record = Arc<Mutex<Vec<Conversation>>>;
 
-/// Listens on a port of its own until it is dropped.
+/// Listens on its own port until it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,

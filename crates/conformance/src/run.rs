@@ -26,8 +26,8 @@ use crate::running::Running;
 const PLACES: u32 = 2;
 const CROWD: usize = 6;
 
-/// Nobody is let pass by a limit, whatever differs is the gate's doing; and the crowd is a class of
-/// its own, by name or, where the protocol has none, by address.
+/// No limit lets a request pass, so whatever differs is the gate's doing. The crowd is a separate
+/// class, by name or, where the protocol has none, by address.
 fn settings() -> String {
     format!(
         "hold_ms_max = 600000
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all)
 }
 
-/// The two servers of a suite: as it is, and gated, each with its crowd, so that scripts meet the
+/// The two servers of a suite: as it is, and gated. Each has its crowd, so that scripts meet the
 /// same server but for the gate.
 struct Pair {
     // The crowds leave first, then the servers stop, then the certificate goes.
@@ -212,7 +212,7 @@ fn really_gated(
     Ok(())
 }
 
-/// Everybody goes; nobody may be left.
+/// All clients leave; no session may be left.
 fn leave(database: Database, pair: Pair) -> Result<()> {
     for crowd in pair.crowds {
         crowd.leave()?;
@@ -225,7 +225,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
             sleep(Duration::from_millis(50));
         }
     }
-    pair.gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
+    pair.gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = pair.gated.status()?;
     for name in ["panic", "hold_limit", "concurrent_use"] {
         ensure!(status.counter(name) == 0, "{name}: {:#}", status.0);
@@ -233,7 +233,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
     Ok(())
 }
 
-/// Requests of everybody but the crowd that had to wait for a place.
+/// Requests that had to wait for a permit, without the crowd's.
 fn held(gated: &Gated) -> Result<u64> {
     let status = gated.status()?;
     let classes = status.0["classes"].as_array();
@@ -267,8 +267,8 @@ fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> R
     Ok((printed, relay.finish()))
 }
 
-/// A comparison that says nothing, because the server without a gate did not do the same twice, is
-/// made again: MariaDB's pool of threads, seen through the relay, now and then ends in the middle
+/// A comparison says nothing if the server without a gate did not do the same twice. It is then
+/// made again. MariaDB's pool of threads, seen through the relay, now and then ends in the middle
 /// of a large result by TLS.
 fn settled(mut compare: impl FnMut() -> Verdict) -> Verdict {
     let mut verdict = compare();

@@ -14,7 +14,7 @@ pub enum Running {
     EventLoops {
         /// The server.
         server: Box<LoopServer>,
-        /// Where it takes connections of the other kind, if it takes both, on ports of their own.
+        /// Where it takes connections of the other kind, if it takes both, on separate ports.
         other: Option<Other>,
     },
 }

@@ -1,9 +1,10 @@
-//! A client of `kills`: a process of its own, so that it can be killed, which checks every answer.
+//! A client of `kills`, which checks every answer. It is a separate process, so that it can be
+//! killed.
 //!
-//! It asks in an endless loop: a value that only the right answer has, a transaction that leaves
-//! what it counts as it was, and every now and then a lock. It prints a line for each round, and
-//! ends with a message if an answer is wrong. Errors are answers, too, while others are killed:
-//! then it connects anew.
+//! It asks in an endless loop: a value that only the right answer has, a transaction whose changes
+//! cancel out, and every now and then a lock. It prints a line for each round, and ends with a
+//! message if an answer is wrong. An error is no wrong answer, since servers are killed meanwhile:
+//! the client then reconnects.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -50,8 +51,8 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
     *round += 1;
     let stamp = u64::from(options.number) * 1_000_000_007 + *round;
     let Some(language) = Language::of(options.database) else {
-        // Under a name that nobody else has: what a predecessor asked for before it was killed may
-        // be done later.
+        // Under a name that no other client has: what a predecessor asked for before it was killed
+        // may be done later.
         let Ok(right) = asker.stamp(std::process::id(), stamp) else { return Ok(false) };
         ensure!(right, "wrote {stamp}, but read another value back");
         return tell(*round);
@@ -89,7 +90,7 @@ fn tell(round: u64) -> Result<bool> {
 }
 
 /// How a database is asked for what the workers and their accounts need. Stores without
-/// transactions have no accounts: their workers write numbers of their own ([`Asker::stamp`]).
+/// transactions have no accounts: each of their workers writes its own numbers ([`Asker::stamp`]).
 pub struct Language {
     echo: &'static str,
     begin: &'static str,
@@ -119,7 +120,7 @@ impl Language {
                 unlock: "SELECT pg_advisory_unlock(7)",
                 add: sql_add,
             },
-            // What it watches nobody changes: a transaction is never refused for that.
+            // No client changes what it watches, so a transaction is never refused for that.
             Database::Redis => Language {
                 echo: "ECHO",
                 begin: "MULTI",

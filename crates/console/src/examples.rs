@@ -1,7 +1,7 @@
 //! Examples at the end of the help of commands and of their manual pages.
 
 /// Adds the examples of a table (a command, as it is typed, and its examples) to the commands that
-/// have none of their own (`after_help`).
+/// have no `after_help`.
 pub fn with_examples(command: clap::Command, examples: &[(&str, &[&str])]) -> clap::Command {
     examples.iter().fold(command, |command, (path, lines)| {
         let words: Vec<&str> = path.split(' ').collect();

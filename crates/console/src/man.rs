@@ -12,7 +12,7 @@ pub struct Man {
 }
 
 /// Writes one page for the program and one for each of its subcommands (`headworks-run.1` and so
-/// on), and prints their names. Subcommands that are programs of their own (`apart`) write theirs.
+/// on), and prints their names. Subcommands that are separate programs (`apart`) write theirs.
 pub fn write(cmd: clap::Command, args: &Man, apart: &[&str]) -> anyhow::Result<()> {
     for page in write_all(cmd, &args.dir, apart)? {
         println!("{}", page.display());
@@ -82,7 +82,7 @@ mod tests {
                     .arg(Arg::new("parallelism").long("parallelism")),
             )
             .subcommand(Command::new("bench").subcommand(Command::new("list")))
-            .subcommand(Command::new("tad").about("A program of its own"))
+            .subcommand(Command::new("tad").about("A separate program"))
             .subcommand(Command::new("secret").hide(true));
         let dir = std::env::temp_dir().join(format!("headworks-man-{}", std::process::id()));
         let written = write_all(command, &dir, &["tad"]).unwrap();

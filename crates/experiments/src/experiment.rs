@@ -48,7 +48,7 @@ impl fmt::Debug for dyn Bench {
     }
 }
 
-/// An experiment of a kind of its own.
+/// An experiment that is not a sweep.
 pub(crate) struct Steps {
     pub(crate) collect: fn(&RunOptions) -> Result<Record>,
     pub(crate) report: fn(&Path, bool) -> Result<Outcome>,

@@ -80,8 +80,8 @@ impl Drop for Watch {
     }
 }
 
-/// Somebody asked the experiment to end (SIGINT, SIGTERM). A program ends with status 130 when it
-/// finds this error (`error.is::<Interrupted>()`).
+/// The experiment was asked to end (SIGINT, SIGTERM). A program ends with status 130 when it finds
+/// this error (`error.is::<Interrupted>()`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -93,7 +93,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// An error once somebody asked the experiment to end.
+/// An error once the experiment was asked to end.
 pub(crate) fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted.into()) } else { Ok(()) }
 }

@@ -22,7 +22,7 @@ pub(crate) const P50: &str = "p50_ms";
 pub(crate) const P95: &str = "p95_ms";
 pub(crate) const P99: &str = "p99_ms";
 pub(crate) const MAX: &str = "max_ms";
-/// U_f over the requests of each client; not there when nobody was served.
+/// U_f over the requests of each client; not there when no request was served.
 pub(crate) const UNFAIRNESS: &str = "unfairness";
 /// Coefficient of variation of each client's latency, averaged over the clients.
 pub(crate) const VARIATION: &str = "latency_cv";
@@ -35,7 +35,7 @@ pub(crate) const CPU_WAITED: &str = "cpu_waited_percent";
 /// A series: the requests of each client relative to the mean, from the least to the best served.
 pub(crate) const SHARES: &str = "shares";
 
-/// The sizes of the runs of a load generator that is a program of its own.
+/// The sizes of the runs of a load generator that is a separate program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,

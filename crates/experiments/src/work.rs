@@ -18,8 +18,8 @@ use crate::experiment::RunOptions;
 pub(crate) struct Work(PathBuf);
 
 impl Work {
-    /// Makes the directory where the options say, or else in the output directory or among the
-    /// temporary files: the first place that is a real disk and that the server can reach.
+    /// Makes the directory where the options say. Else it goes into the output directory or among
+    /// the temporary files: the first of them that is on a real disk and that the server can reach.
     pub(crate) fn new(options: &RunOptions, needed_bytes: u64) -> Result<Self> {
         let name = format!("work-{}", process::id());
         let path = match &options.work {

@@ -1,5 +1,5 @@
-//! What locks cost through the hooks while nobody else wants them: hooked and directly, in turn, in
-//! one process.
+//! What locks cost through the hooks while no other thread wants them: hooked and directly, in
+//! turn, in one process.
 //!
 //! Started plainly, it starts itself again: without the library, with it and no I/O scheduler, and
 //! with `rcp`, several times in turn. It prints medians. Aim: at most 10 ns more for each pair.
@@ -94,8 +94,8 @@ fn measure() {
             assert_eq!(work(calls), 0);
         })
     };
-    // SAFETY: here and below, the objects are initialized, live until the end of this function,
-    // and nobody else uses them. What is taken is released.
+    // SAFETY: here and below, the objects are initialized, live until the end of this function, and
+    // no other code uses them. What is taken is released.
     let pairs = unsafe {
         [
             compare(&|calls| (calls.mutex_lock)(mutex) | (calls.mutex_unlock)(mutex)),

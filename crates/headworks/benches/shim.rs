@@ -344,7 +344,7 @@ fn child(path: std::ffi::OsString) {
         limit / 1e6
     );
     for (threads, parallelism, requests, what) in [
-        (2, 8, 1, "2 threads, P = 8: nobody waits"),
+        (2, 8, 1, "2 threads, P = 8: no thread waits"),
         (64, 2, 1, "64 threads, P = 2: each admission wakes a sleeping thread"),
         (64, 2, 8, "64 threads, P = 2, 8 requests to a turn"),
         (64, 2, 32, "64 threads, P = 2, 32 requests to a turn"),

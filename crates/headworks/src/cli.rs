@@ -36,10 +36,10 @@ pub struct Cli {
 pub enum Command {
     /// Start a database behind the gate
     ///
-    /// The database's program is not changed: it runs under a preloaded library, in this very
-    /// process (its process id, signals and exit code are what they would be without headworks),
-    /// with a small daemon beside it. At most P sessions run at once; the others wait their turn in
-    /// front of the database, in weighted round robin. If any part of headworks fails, all
+    /// The database's program is not changed. It runs under a preloaded library, with a small
+    /// daemon beside it. It runs in this very process, so its process id, signals and exit code are
+    /// what they would be without headworks. At most P sessions run at once; the others wait their
+    /// turn in front of the database, in weighted round robin. If any part of headworks fails, all
     /// requests pass.
     Run(Run),
     /// Show the state of a gate
@@ -54,9 +54,9 @@ pub enum Command {
     On(Select),
     /// Read the configuration file again; no connection is dropped
     ///
-    /// A file with a mistake changes nothing. If the address for metrics cannot be had, everything
-    /// else of the file is in force, the address before stays, and the command fails and says so;
-    /// give it again once the address is free.
+    /// A file with a mistake changes nothing. If the address for metrics is not available, the
+    /// command fails and says so. Everything else of the file is then in force, and the address
+    /// before stays. Give the command again once the address is free.
     Reload(Select),
     /// Say why the gate does what it does
     Explain(ExplainGate),
@@ -88,8 +88,9 @@ pub enum Command {
     /// Block devices whose device, queue and faults live in user space
     ///
     /// A volume is a real block device to the kernel: ext4 or XFS is mounted on it, or it is used
-    /// as it is. Behind it are a queue with a scheduler of choice, a model of a device, layers that
-    /// delay, limit, fail, record or cut the power, and a file, a device or memory for the bytes.
+    /// as it is. Behind it are a queue with a scheduler of choice and a model of a device. Layers
+    /// delay, limit, fail, record or cut the power. The bytes are in a file, on a device or in
+    /// memory.
     Volume(Volume),
     /// The scheduler of a program's files (`headworks run --io …`): watch it and change it
     ///
@@ -100,8 +101,8 @@ pub enum Command {
     /// Start the daemon of a running instance again
     ///
     /// Needed only if the daemon was killed: all requests pass until then. What a daemon decides,
-    /// and why, is in `daemon.log` beside the region (`headworks status` says where), at most 1 MiB
-    /// and an older one of that size; it goes with the instance.
+    /// and why, is in `daemon.log` beside the region (`headworks status` says where). The log has
+    /// at most 1 MiB, and so has the older one beside it. Both go with the instance.
     Daemon(Daemon),
     /// Write the manual pages
     Man(headworks_console::man::Man),

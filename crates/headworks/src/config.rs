@@ -52,7 +52,7 @@ pub struct ClassConfig {
     pub shared: bool,
     /// Fraction of its requests that must meet the latency target, and the target.
     pub target: Option<(f64, Nanos)>,
-    /// With the scheduler `rcp`: whether somebody waits for its sessions' I/O.
+    /// With the scheduler `rcp`: whether clients wait for its sessions' I/O.
     pub foreground: bool,
 }
 

@@ -58,8 +58,8 @@ pub fn follow(region: &IoMapping, config: &IoConfig, profile: &Profile) {
     let mut rules = config.rules.clone();
     rules.extend(profile.io.iter().copied());
     config::io::set_rules(region, &rules);
-    // Without calls by which it receives, a program has no clients. One that nobody knows shows by
-    // its first answer that it has.
+    // Without calls by which it receives, a program has no clients. A program that no profile knows
+    // shows by its first answer that it has some.
     let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
         && profile.name != GENERIC
         && !profile.calls.receive.is_empty();

@@ -276,7 +276,7 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     }
     if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
         println!(
-            "the gate of `{}` is switched on, but the library stands aside after internal errors: everybody \
+            "the gate of `{}` is switched on, but the library stands aside after internal errors: every request \
              passes until the database is restarted",
             instance.name
         );

@@ -2,11 +2,11 @@
 //!
 //! A window lasts until the sessions of each class could have had enough turns to tell unfairness
 //! from chance ([`QuotaLimits::ends`]). A class with too few turns, because its statements take
-//! minutes, tells nothing about ζ. It does not keep the others from being evaluated.
+//! minutes, tells nothing about ζ. The window does not wait for it.
 //!
 //! A window may be as short as a scheduling round of AppleS, 100 ms. Whole snapshots that often
-//! would cost too much with thousands of sessions. The daemon's own are half a second apart.
-//! Between them one is taken only if the window can be over by then ([`Quota::is_due`]).
+//! would cost too much with thousands of sessions. The daemon takes one each half second. Between
+//! them it takes another only if the window can be over by then ([`Quota::is_due`]).
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};

@@ -163,7 +163,7 @@ fn head(out: &mut String, status: &Status, ink: Ink) {
     if status.stall_bonus > 0 {
         let text = format!(
             "Nothing completed for a while although users wait: {} more than P are let in. \
-             Probably somebody waits for a lock of a user outside.",
+             Probably one of those inside waits for a lock of a user outside.",
             status.stall_bonus
         );
         let _ = writeln!(out, "{}", ink.tone(Tone::Notice, &text));

@@ -222,7 +222,7 @@ pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
 fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
     if let Some(mend) = detaches(profile, args) {
         bail!(
-            "{} is set to leave the terminal by itself, so the gate could not watch over it\n  {mend}\n  \
+            "{} is set to leave the terminal, so the gate could not watch over it\n  {mend}\n  \
              (as a service it stays: its service manager watches over it)",
             profile.title
         );
@@ -290,7 +290,7 @@ fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
         return Ok(Some((uid, uid)));
     }
     let name = CString::new(user)?;
-    // SAFETY: the name is a C string; the entry is copied before anybody asks again.
+    // SAFETY: the name is a C string; the entry is copied before the next call.
     let found =
         unsafe { libc::getpwnam(name.as_ptr()).as_ref().map(|entry| (entry.pw_uid, entry.pw_gid)) };
     found.map(Some).ok_or_else(|| {

@@ -1,10 +1,10 @@
 //! Latency targets: the daemon's side of the policy. It measures the classes that have a target and
 //! sets their weights.
 //!
-//! The region holds the weight that was found. The class's own weight is only in the configuration,
-//! so the daemon passes the configuration's weights at its start and at each reload
-//! ([`Slo::configure`]). If the least weight of a class followed what was found, it would sink or
-//! rise with each new daemon.
+//! The region holds the weight that was found. The configured weight is only in the configuration,
+//! so the daemon passes it at its start and at each reload ([`Slo::configure`]). The minimum weight
+//! is derived from the configured weight. Derived from the found one, it would drift with each
+//! restart.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds, percentile};
@@ -275,7 +275,7 @@ impl Controlled {
             if let Some(gap) = status.gap {
                 text += &format!(
                     ", {gap:.2} times the target: more weight does not bring it there, so the others keep theirs; \
-                     {MEND} (it is tried again by itself, soon after the load drops)"
+                     {MEND} (the daemon tries it again soon after the load drops)"
                 );
             }
             text

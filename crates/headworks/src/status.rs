@@ -19,9 +19,9 @@ pub struct Status {
     /// `dry-run` or `enforce`.
     pub mode: String,
     /// `closed` (it may hold sessions), `off` (opened by an operator), `open` (the mode holds no
-    /// session), `stale` (the daemon sends no heartbeat, so all pass) or `ungoverned` (the server
-    /// was started by another version, or runs `outside` the gate, so all pass until it is
-    /// restarted).
+    /// session), `stale` (the daemon sends no heartbeat, so all pass) or `ungoverned`. With the
+    /// last one, the server was started by another version, or runs `outside` the gate: all pass
+    /// until it is restarted.
     pub gate: String,
     /// The server, if it does not use this gate's region: it was started with an environment or as
     /// a user that keeps it from that.

@@ -17,8 +17,8 @@ use state::{Step, View};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Shows what `fetch` returns, anew in each interval, until the user quits. An error is shown, and
-/// the next interval tries again.
+/// Shows what `fetch` returns, and fetches again in each interval, until the user quits. An error
+/// is shown, and the next interval tries again.
 pub fn run(
     fetch: impl FnMut() -> anyhow::Result<Fetched>,
     interval: Duration,

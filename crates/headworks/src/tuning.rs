@@ -4,8 +4,8 @@
 //! # A temporary P
 //! Samples, probes and trials put a temporary P into force. The region records it ([`TemporaryP`])
 //! before it is in force and for as long as it is, together with the permanent P to follow. If a
-//! daemon is killed meanwhile, the next one restores the permanent P. An operator who sets P clears
-//! the record, or sets another P than it names. An operator's P is never reverted.
+//! daemon is killed meanwhile, the next one restores the permanent P. It does so only if the P in
+//! force is the recorded one. So a P that an operator has set is never reverted.
 
 mod words;
 

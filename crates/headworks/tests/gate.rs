@@ -1,9 +1,9 @@
 //! The gate in front of a real, unmodified MariaDB: its promises, each with a test that fails when
 //! the promise is broken.
 //!
-//! Every test starts a server of its own. The settings make anything that would let a held user
-//! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject,
-//! so whoever is held stays held until the test lets go.
+//! Every test starts a separate server. The times after which a held request passes (longest hold,
+//! stall detector) are far longer than a test, unless they are its subject. So a held request stays
+//! held until the test lets it go.
 
 /// The server has a thread for each connection.
 const POOL: bool = false;

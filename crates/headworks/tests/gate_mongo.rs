@@ -1,6 +1,6 @@
-//! The gate in front of servers of MongoDB's protocol: mongo-java-server under a JVM, whose event
-//! loops hide that a held user is ready, and a small server that reads and writes as mongod does,
-//! whose threads wait.
+//! The gate in front of two servers of MongoDB's protocol. One is mongo-java-server under a JVM:
+//! its event loops are not told that a held user is ready. The other is a small server that reads
+//! and writes as mongod does: its threads wait.
 //!
 //! What needs the JVM is skipped without it, or without what `scripts/setup java` fetches.
 

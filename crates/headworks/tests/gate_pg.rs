@@ -1,8 +1,8 @@
 //! The gate in front of a real, unmodified PostgreSQL: its promises, each with a test that fails
 //! when the promise is broken.
 //!
-//! Every test starts a server of its own. The settings make anything that would let a held user
-//! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject.
+//! Every test starts a separate server. The times after which a held request passes (longest hold,
+//! stall detector) are far longer than a test, unless they are its subject.
 
 #[path = "gate_pg/backends.rs"]
 mod backends;

@@ -1,6 +1,6 @@
 //! The gate in front of a real, unmodified MariaDB that serves its connections by a pool of
-//! threads: the same promises as with a thread for each of them, and the same tests, but for those
-//! that have nothing to do with how a user is held.
+//! threads. Promises and tests are the same as with a thread for each connection. Tests that do not
+//! depend on how a user is held are left out.
 
 /// The server has a pool of threads.
 const POOL: bool = true;

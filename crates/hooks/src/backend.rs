@@ -143,7 +143,7 @@ fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
         return None;
     }
     let _busy = Busy;
-    // SAFETY: nobody else is here while the shelf is busy, and no reference outlives that.
+    // SAFETY: no other code is here while the shelf is busy, and no reference outlives that.
     let backend = unsafe { &mut *SHELF.backend.get() };
     backend.session_id.and_then(|session_id| {
         let slot = region.session(session_id)?;

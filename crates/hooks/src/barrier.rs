@@ -30,7 +30,7 @@ pub enum Of {
 }
 
 /// Runs an operation so that no failure of it reaches the caller. A panic is caught, and a hook
-/// inside a hook passes through. errno stays as it is: only the region's sleeps and wake-ups may
+/// inside a hook passes through. Errno stays as it is: only the region's sleeps and wake-ups may
 /// fail, and they restore it.
 #[inline]
 pub fn guarded(of: Of, operation: impl FnOnce()) {

@@ -8,12 +8,12 @@
 //! # The protocol
 //! An entry has an *owner*: the first thread that served it. The owner enters by plain loads and
 //! stores: it writes that it is inside, then checks that it still is the owner. Every other thread
-//! takes the lock `shared`. The first of them revokes the bias for good: it overwrites the owner,
-//! has the kernel put a barrier into every running thread of the process (`membarrier`), and then
-//! checks whether the owner is inside. Either the owner's write came before its barrier: the other
-//! thread sees it and leaves. Or the owner's check comes after its barrier: the owner sees that it
-//! is the owner no more. From then on all threads take the lock, the former owner too. Without
-//! `membarrier` there are no owners.
+//! takes the lock `shared`. The first of them revokes the bias for good. It overwrites the owner.
+//! Then it has the kernel put a barrier into every running thread of the process (`membarrier`). At
+//! last it checks whether the owner is inside. Either the owner's write came before its barrier:
+//! the other thread sees it and leaves. Or the owner's check comes after its barrier: the owner
+//! sees that it is the owner no more. From then on all threads take the lock, the former owner too.
+//! Without `membarrier` there are no owners.
 //!
 //! A signal may interrupt the thread that is inside, and its handler may come to the same entry. It
 //! finds the entry occupied and leaves, on the owner's thread too. Between the owner's check

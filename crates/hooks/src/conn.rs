@@ -145,7 +145,7 @@ pub struct Conn {
 
 const _: () = {
     let session = core::mem::offset_of!(Conn, inner) + core::mem::offset_of!(Inner, session);
-    assert!(session == 64, "the session has its hot parts in two lines of its own");
+    assert!(session == 64, "the session's hot parts share no cache line with another's");
 };
 
 // SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`biased_lock`).
@@ -406,14 +406,14 @@ impl Use<'_> {
 impl core::ops::Deref for Use<'_> {
     type Target = Inner;
     fn deref(&self) -> &Inner {
-        // SAFETY: nobody else is inside.
+        // SAFETY: a `Use` excludes all others.
         unsafe { &*self.conn.inner.get() }
     }
 }
 
 impl core::ops::DerefMut for Use<'_> {
     fn deref_mut(&mut self) -> &mut Inner {
-        // SAFETY: nobody else is inside.
+        // SAFETY: a `Use` excludes all others.
         unsafe { &mut *self.conn.inner.get() }
     }
 }
@@ -470,7 +470,7 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
     }
     let null = core::ptr::null_mut();
     if place.compare_exchange(null, chunk, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: another thread was faster, and nobody has seen this memory.
+        // SAFETY: another thread was faster, and no thread has seen this memory.
         unsafe { libc::munmap(fresh, bytes) };
     }
     find(fd)
@@ -505,7 +505,7 @@ mod tests {
         let gone = core::cell::Cell::new(None);
         conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), None, "its thread still acts for it");
-        assert_eq!(conn.session_id(), None, "but nobody new finds it");
+        assert_eq!(conn.session_id(), None, "but no new caller finds it");
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 10);
         drop(inner);
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 0);

@@ -1,8 +1,8 @@
 //! Session locks that a profile declares: routines whose locks no protocol shows.
 //!
-//! From a text that mentions an acquiring routine on, the connection counts as holding a lock. The
-//! lock ends when a request is answered that mentions a releasing routine and no acquiring one. On
-//! MariaDB it also ends with a reset of the session. A mention counts wherever it stands, even in
+//! Once a statement names an acquiring routine, the connection counts as holding a lock. It does so
+//! until a statement is answered that names a releasing routine and no acquiring one. On MariaDB
+//! the lock also ends with a reset of the session. A name counts wherever it stands, even in
 //! quotes. Holding too much costs a permit until the idle limit; holding too little could stop the
 //! server. A name that is cut between two receipts is not seen; the stall detector covers that.
 //!

@@ -1,12 +1,12 @@
 //! The read that a server makes before it sleeps.
 //!
 //! After an answer, MariaDB and PostgreSQL read at once, are told that nothing is there, and only
-//! then wait. A client that waits for its answer cannot have written more. So this call is useless,
-//! once for each request. After several such reads in a row found nothing, the hook may answer for
-//! the kernel. If that is wrong, the wait that follows returns at once, and the server has made one
+//! then wait. A client that waits for its answer cannot have written more. So each request has one
+//! useless call. After several such reads in a row found nothing, the hook may answer for the
+//! kernel. If that is wrong, the wait that follows returns at once, and the server has made one
 //! more call. Nothing is lost or late.
 //!
-//! This is learned only on connections whose reads do not block, from the kernel's own answers: a
+//! This is learned from the kernel's answers, and only on connections whose reads do not block. A
 //! read that blocks is never told that nothing is there.
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -69,7 +69,7 @@ mod tests {
         }
         assert!(!reads.leave_out());
         reads.made(false);
-        assert!(!reads.leave_out(), "something was there: the count begins anew");
+        assert!(!reads.leave_out(), "something was there: the count restarts");
         for _ in 0..EMPTY_READS_BEFORE_SKIP {
             assert!(!reads.leave_out());
             reads.made(true);

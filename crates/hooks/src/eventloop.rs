@@ -9,10 +9,10 @@
 //!
 //! # The one primitive
 //! A server registers its clients level-triggered: the kernel reports a ready socket again and
-//! again until it was read. To hide such a socket takes two more system calls for each request (out
-//! of the set, and back into it), or the loop would spin. So the socket's real registration is
-//! *edge-triggered*: the kernel reports each arrival once. The report is remembered here
-//! ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
+//! again until it was read. To hide such a socket takes two more system calls for each request: out
+//! of the set, and back into it. Without them the loop would spin. So the socket's real
+//! registration is *edge-triggered*: the kernel reports each arrival once. The report is remembered
+//! here ([`connection`]) until the server's own `read` returns less than was asked for. To queue a
 //! session, its event is not passed on, and nothing has to be undone when it is admitted. However
 //! many sessions are queued, the loop does not spin.
 //!
@@ -36,8 +36,8 @@
 //! # Who wakes the loop
 //! The loop itself admits nearly all sessions, and passes their events on in the same call. If
 //! another thread of the process admits one, it makes the event come by a real `epoll_ctl`, which
-//! re-arms the edge. What happens outside the process (the daemon's grants, its death, the longest
-//! hold) is found by polling: while a session is queued, no sleep lasts longer than a fifth of a
+//! re-arms the edge. What happens outside the process is found by polling: the daemon's grants, its
+//! death, the longest hold. While a session is queued, no sleep lasts longer than a fifth of a
 //! second.
 
 use crate::process;
@@ -65,9 +65,9 @@ pub(crate) use turn::abandon;
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
 
-/// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`];
-/// or may come there while a thread of a pool sleeps in it, whose sleep must not be without an end
-/// then.
+/// Whether waits for this epoll set go through [`before_wait`]. They do if clients' sockets are in
+/// it. They also do if such sockets may come while a thread of a pool sleeps in it, since its sleep
+/// must then end.
 pub fn has_clients(set: i32) -> bool {
     let Some(found) = section::find(set) else { return false };
     found.in_use() || (found.is_made() && process::region().is_some_and(Region::pooled))
@@ -78,7 +78,7 @@ pub fn is_set(fd: i32) -> bool {
     section::find(fd).is_some_and(|found| found.is_made() || found.in_use())
 }
 
-/// Whether this is a child that shares the server's memory: the descriptors are its own, and what
+/// Whether this is a child that shares the server's memory. Its descriptors are separate, and what
 /// it does with them is not done to the server's connections.
 fn is_foreign() -> bool {
     if process::is_attached_process() {

@@ -220,7 +220,7 @@ pub fn before_sync() -> Option<Call> {
     Some(call)
 }
 
-/// The program has begun to write a range of a file back by itself.
+/// The program itself has begun to write a range of a file back.
 pub fn wrote_back(fd: c_int, offset: i64, bytes: i64) {
     if let Some(file) = governed(fd) {
         let (from, to) = range(offset, bytes);

@@ -3,12 +3,12 @@
 //! There are no transactions and no locks, and not every set-up has accounts that the server would
 //! confirm. So only the client's bytes are followed: where commands end, and which of them
 //! administer the server. A worker of memcached answers all it has read before it polls again. Of a
-//! long pipeline it takes 20 commands at a time and then polls for writability; the turn lasts
+//! long pipeline it takes 20 commands at a time and then polls for writability. The turn lasts
 //! until it polls for the client's bytes again.
 //!
 //! # Worked example
 //! `set k 0 0 3`, `abc`, `mg k v`: the first line announces three bytes and a line end, which are
-//! skipped; then comes one more line. Two requests.
+//! skipped. Then comes one more line. So there are two requests.
 //!
 //! Source: memcached's `doc/protocol.txt`, and its binary protocol's 24-byte header.
 

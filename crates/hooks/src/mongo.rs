@@ -3,10 +3,10 @@
 //!
 //! # The problem
 //! Every message states its length, so requests are easily told apart. But a command is known only
-//! by its document: its name is the first element, and later elements tell whether it belongs to a
-//! transaction (`lsid`, `txnNumber`, `startTransaction`, `autocommit`). And a transaction belongs
-//! to a logical session, not to a connection: a driver may send its next statement on any
-//! connection of its pool.
+//! by its document. Its name is the first element. Later elements tell whether it belongs to a
+//! transaction: `lsid`, `txnNumber`, `startTransaction`, `autocommit`. And a transaction belongs to
+//! a logical session, not to a connection: a driver may send its next statement on any connection
+//! of its pool.
 //!
 //! # How it is followed
 //! * Both sides are cut into messages, sections and documents ([`messages`], [`bson`]). Only the
@@ -15,8 +15,8 @@
 //! * A statement that *begins* a transaction makes its connection the holder. A statement that
 //!   *continues* one says so (`autocommit: false` without `startTransaction`). On the holder it
 //!   goes on with the kept permit; on any other connection it passes ([`session`]).
-//! * The transaction is over for its holder in three cases: `commitTransaction` or
-//!   `abortTransaction` is answered; one of its statements fails, as the server then aborts it; the
+//! * The transaction is over for its holder in three cases. `commitTransaction` or
+//!   `abortTransaction` is answered. One of its statements fails, as the server then aborts it. The
 //!   connection is used for something else.
 //! * Answers are matched by `responseTo`. A client's message with `moreToCome` gets no answer. Of
 //!   an exhaust cursor, all answers but the last have `moreToCome` and act as the next question.

@@ -2,10 +2,10 @@
 //! ends, and whether the connection holds locks afterwards.
 //!
 //! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send`
-//! accepted, cut anywhere. From those it must know (1) that a request begins, before the server
-//! works on it; (2) that the server came back for the next one; (3) whether this connection owns
-//! something that others may wait for. If (3) holds, the session keeps its permit: queueing a lock
-//! owner could deadlock the whole server.
+//! accepted, cut anywhere. From those it must know that a request begins, before the server works
+//! on it, and that the server came back for the next one. It must also know whether this connection
+//! owns a lock that others may wait for. An owner keeps its permit: queueing it could deadlock the
+//! whole server.
 //!
 //! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes
 //! from both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it
@@ -30,9 +30,10 @@
 //!   long, full tables of ours. Only a connection reset clears it, or for user locks
 //!   `RELEASE_ALL_LOCKS()`.
 //!
-//! Not visible here, and left to the gate's stall detector: `GET_LOCK` inside a stored routine or a
-//! trigger, an ERR 1213 raised by `SIGNAL` (it ends no transaction), and lock words after the first
-//! 64 KiB of an INSERT, REPLACE, UPDATE or LOAD text.
+//! Three things are not visible here, and are left to the gate's stall detector. `GET_LOCK` may
+//! stand inside a stored routine or a trigger. An ERR 1213 may be raised by `SIGNAL`, and then ends
+//! no transaction. Lock words may come after the first 64 KiB of an INSERT, REPLACE, UPDATE or LOAD
+//! text.
 //!
 //! # Worked example
 //!

@@ -8,9 +8,9 @@
 //!   ReadyForQuery, `I`, `T` or `E`. Nothing about transactions is guessed. PREPARE TRANSACTION
 //!   ends the transaction for its session.
 //! * A *request* is a Query, a FunctionCall, or everything up to a Sync. It begins when its first
-//!   message is complete: the server can do nothing with less, so a client that sends a large text
-//!   slowly keeps no permit meanwhile. Between the first message and the Sync the server may have
-//!   opened a transaction by itself, so the session is not at a boundary then.
+//!   message is complete, since the server can do nothing with less. So a client that sends a large
+//!   text slowly keeps no permit meanwhile. Between the first message and the Sync the server may
+//!   have opened an implicit transaction, so the session is not at a boundary then.
 //! * Session-level advisory locks come from text, as MySQL's user locks do, and from the rows of
 //!   the answer. A `SELECT pg_advisory_lock(…)` has taken as many locks as it returned rows. A
 //!   `SELECT pg_advisory_unlock(…)` has released as many as it returned true rows, whatever the

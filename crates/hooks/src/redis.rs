@@ -3,9 +3,9 @@
 //! # The problem
 //! A single-threaded server reads what a client has sent, executes all the commands in it and
 //! answers them before it reads again. So the server's return to its poll ends a *turn*, and no
-//! answer has to be awaited. But three things depend on the answers: who the client is (`AUTH`,
-//! `HELLO`, `SELECT`, `CLIENT SETNAME`), whether a transaction is open (`MULTI`, `WATCH`), and
-//! whether each command still has one answer (`SUBSCRIBE`, `MONITOR`, replication).
+//! answer has to be awaited. But three things depend on the answers: which account the client has
+//! (`AUTH`, `HELLO`, `SELECT`, `CLIENT SETNAME`); whether a transaction is open (`MULTI`, `WATCH`);
+//! and whether each command still has one answer (`SUBSCRIBE`, `MONITOR`, replication).
 //!
 //! # How it is followed
 //! * The client's bytes are cut into commands ([`requests`]): every command counts as one request.

@@ -84,7 +84,7 @@ pub(crate) fn serves_several(region: &Region) {
 }
 
 /// The calling thread sends to a client. If it has read the request, too, threads of this server
-/// serve clients of their own, and others are the background.
+/// serve their own clients, and others are the background.
 pub(crate) fn answers(region: &Region, slot: &SessionSlot) {
     if region.protocol() == Protocol::Generic
         && slot.thread.load(Relaxed) == thread_id()

@@ -5,7 +5,7 @@
 //!
 //! A service's gate exists before its server, and the process that accepts a connection is the
 //! server. But the library is preloaded into every program that the server starts. A helper with
-//! its own socket may accept first. So the claim goes to the oldest process that accepts: the
+//! its own socket may accept first. So the claim goes to the oldest process that accepts. The
 //! server is older than its helper, and takes the claim over with its first connection.
 
 use crate::process;

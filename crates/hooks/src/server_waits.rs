@@ -5,7 +5,7 @@
 //! `thread_scheduler` points to. With one thread for each connection they are null. A pool has its
 //! own, which are called after ours.
 //!
-//! The struct is not a public interface, so its layout is checked before it is written: the
+//! The struct is not a public interface, so its layout is checked before it is written. The
 //! exported functions of the same names must load their callbacks from the expected offsets.
 
 use core::ffi::{CStr, c_int, c_void};

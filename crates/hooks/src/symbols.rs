@@ -1,7 +1,8 @@
 //! Every symbol that the preloaded library exports.
 //!
-//! The list is the contract between three: the library, the doctor (which checks that a server
-//! imports what it needs), and the test that compares it with the exports of the built library.
+//! The list is the contract between three parts. The library exports these symbols, the doctor
+//! checks that a server imports those that it needs, and a test compares the list with the built
+//! library.
 
 /// One hooked function of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! A backend whose TLS is seen as records alone: its `recv` is called from within the server's TLS
-//! library, which takes an interruption for an empty socket, so the wait must end with the bytes in
+//! A backend whose TLS is seen as records alone. Its `recv` is called from within the server's TLS
+//! library, which takes an interruption for an empty socket. So the wait must end with the bytes in
 //! the server's hand.
 
 use headworks_hooks::backend::{self, Receipt, Stage};
@@ -60,7 +60,7 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     // The library reads a record by its head and its body.
     assert_eq!(backend::received(&[23, 3, 3, 0, 4]), Receipt::Go, "no data yet");
     let begun = Instant::now();
-    assert_eq!(backend::received(&[9; 4]), Receipt::Go, "there is nobody who would come back");
+    assert_eq!(backend::received(&[9; 4]), Receipt::Go, "the server would not come back for it");
     assert!(begun.elapsed() >= HELD - Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(backend::deliver(&mut [0; 8]), None, "nothing is kept");
     owner.join().unwrap();

@@ -192,7 +192,7 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
     threads::received(one.conn, b"another request");
     assert!(one.is_left_alone(region));
     assert_eq!(region.counter(Counter::UnseenAnswers), before + 1);
-    // From here on it takes nobody's place.
+    // From here on it takes no permit.
     for _ in 0..3 {
         threads::about_to_receive(one.conn);
         threads::received(one.conn, b"another request");

@@ -142,9 +142,9 @@ proptest! {
         prop_assert_eq!(play(&talk, &[1]).meaning(), whole.meaning());
     }
 
-    /// Transactions of several logical sessions over two connections, one command at a time: what
-    /// is never held is exactly what goes on with a transaction that another connection began, and
-    /// who began one holds it until it ends there.
+    /// Transactions of several logical sessions over two connections, one command at a time. A
+    /// command is never held if, and only if, it goes on with a transaction that another connection
+    /// began. The connection that began one holds it until it ends there.
     #[test]
     fn a_transaction_is_held_where_it_began(
         steps in vec((0usize..2, 1u8..4, select(vec!["begin", "go on", "commit", "other"]), any::<bool>()), 1..40),

@@ -247,7 +247,7 @@ fn an_exhaust_cursor_is_one_request_and_a_message_without_answer_owes_none() {
     let mut session = after(&raw(3, 0, 2013, &body(MORE_TO_COME, &[("insert", Text("c"))])));
     assert_eq!(counts(&session), (1, 0));
     assert!(session.between_commands());
-    // Answers to nobody change nothing.
+    // Answers to no request change nothing.
     session.server_bytes(&ok(99));
     assert!(session.between_commands());
 }

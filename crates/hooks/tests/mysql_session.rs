@@ -87,7 +87,7 @@ fn tls_and_compression_make_a_session_opaque() {
 fn the_conversation_goes_on_inside_tls_with_the_next_number() {
     let mut session = Session::new();
     session.inside_tls();
-    assert_eq!(session.opaque(), None, "nobody has asked for it");
+    assert_eq!(session.opaque(), None, "no request has asked for it");
     session.server_bytes(&greeting(SERVER, 0));
     let request = response(BASE | SSL, 0, "", "", "");
     session.client_bytes(&packet(1, &request[4..36]));

@@ -1,26 +1,26 @@
 //! Scheduling at the block level: which of the requests that wait goes to the device next.
 //!
 //! # Problem
-//! A device takes a few requests at a time and orders them by its own lights. Whatever is to be
-//! earlier, later, or never than the device would have it must wait in a queue before it.
+//! A device takes a few requests at a time and serves them in an order that it chooses itself. So a
+//! request that is to go later than others must wait in a queue before the device.
 //!
 //! # The primitive
-//! A [`BlockScheduler`] is told of every event in the life of a request ([`Request`]) and asked for
-//! the next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are the
-//! block-level hooks of the split framework (Split, Table 2.3): a request is added, merged into
-//! another, activated (its turn at the device began to count), completed, deactivated (it went back
-//! to the queue). The scheduler keeps indices of requests, never data, and has no clock: time comes
-//! in with every call.
+//! A [`BlockScheduler`] is told of every event in the life of a [`Request`]. It is asked for the
+//! next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are block-level
+//! hooks of the split framework (Split, Table 2.3): a request is added, merged into another,
+//! activated, completed or deactivated. Activated means that its time at the device began to count;
+//! deactivated, that it went back to the queue. The scheduler keeps indices of requests, never
+//! data, and has no clock: time comes in with every call.
 //!
 //! # Invariants
 //! Every request that was added is dispatched exactly once, or was merged into one that is. A
 //! scheduler that holds requests back says until when ([`Dispatch::Wait`]).
 //!
 //! # Building blocks
-//! All schedulers keep their requests in a [`table`], which joins neighbours; order them by arrival
-//! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]), or have a queue for each owner
-//! ([`owners`]); and can hold a burst back ([`plug`]). Everything has room for [`REQUESTS`] and
-//! allocates nothing on a call.
+//! All schedulers keep their requests in a [`table`], which joins neighbours. They order them by
+//! arrival ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]), or have a queue for each
+//! owner ([`owners`]). They can hold a burst back ([`plug`]). Everything has room for [`REQUESTS`]
+//! and allocates nothing on a call.
 
 pub mod afq;
 pub mod bucket;
@@ -58,7 +58,7 @@ use crate::Nanos;
 /// Bytes of a sector, the unit of addresses and lengths here and in the kernel's block layer.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Requests that one queue can hold at a time. Whoever comes beyond waits before the queue.
+/// Requests that one queue can hold at a time. Further ones wait before the queue.
 pub const REQUESTS: usize = 1024;
 
 /// Names a request in its queue: below [`REQUESTS`], used again after the request is completed.
@@ -82,12 +82,12 @@ pub enum Operation {
 /// How urgent the submitter is, as `ioprio_set(2)` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoClass {
-    /// Before everybody else.
+    /// Before all other classes.
     RealTime,
     /// In proportion to the level.
     #[default]
     BestEffort,
-    /// Only when nobody else wants the device.
+    /// Only when no other class wants the device.
     Idle,
 }
 
@@ -102,9 +102,9 @@ pub struct Request {
     pub sectors: u32,
     /// The write is durable when it completes (forced unit access).
     pub fua: bool,
-    /// Somebody waits for it: a read, or a write of a synchronous call.
+    /// Its program waits for it: a read, or a write of a synchronous call.
     pub sync: bool,
-    /// Who is charged: a process, a connection or an interned set of causes. Zero is nobody known.
+    /// Who is charged: a process, a connection or an interned set of causes. Zero: unknown.
     pub cause: u32,
     /// Whether a client waits for the cause.
     pub class: IoClass,
@@ -142,7 +142,7 @@ pub enum Added {
     /// It waits.
     Queued,
     /// It was joined to the one named, which waits and now covers both: its range grew at the back.
-    /// Whoever completes that one completes both.
+    /// To complete that one completes both.
     MergedBack(Index),
     /// The same, at the front.
     MergedFront(Index),
@@ -205,9 +205,9 @@ pub trait BlockScheduler: Send {
     /// Requests that wait: added, not merged, not dispatched.
     fn waiting(&self) -> usize;
 
-    /// Somebody waits now for requests of causes that are `critical` (RCP, section 4.2.2). Those that
-    /// are queued go as if they had come so. Returns how many: none if the scheduler knows no
-    /// criticality.
+    /// Requests of causes that are `critical` are waited for from here on (RCP, section 4.2.2).
+    /// Those that are queued go as if they had come so. Returns how many: none if the scheduler
+    /// knows no criticality.
     fn promote(&mut self, now: Nanos, critical: &mut dyn FnMut(u32) -> bool) -> usize {
         let _ = (now, critical);
         0

@@ -2,22 +2,22 @@
 //!
 //! # The problem
 //! A dry run must say what P and the weights would change, from a record of what happened without
-//! them. Replaying the observed service times would be wrong: they are long *because* everybody
-//! was inside at once.
+//! them. Replaying the observed service times would be wrong: they are long *because* all sessions
+//! were inside at once.
 //!
 //! # The model
-//! The database runs `capacity` turns at full speed; with n turns inside, each advances at the
-//! rate `min(1, capacity / n)` (egalitarian processor sharing). From the record follows each
-//! turn's *demand*: the integral of that rate over the time it was inside. The replay runs the
-//! same demands through the real [`Gate`](crate::gate::Gate) policy with P permits; each session
-//! starts its next turn as long after the end of the previous one as it did in the record (a
-//! closed loop).
+//! The database runs `capacity` turns at full speed; with n turns inside, each advances at the rate
+//! `min(1, capacity / n)` (egalitarian processor sharing). From the record follows each turn's
+//! *demand*: the integral of that rate over the time it was inside. The replay runs the same
+//! demands through the real [`Gate`](crate::gate::Gate) policy with P permits. It is a closed loop:
+//! each session starts its next turn as long after the end of the previous one as it did in the
+//! record.
 //!
-//! In the parts of a turn in which its session did not work (it was blocked, or its client thought)
-//! it demands nothing and holds no permit: they come after its work in the replay.
+//! In parts of a turn the session did not work: it was blocked, or its client thought. It then
+//! demands nothing and holds no permit. In the replay these parts come after the turn's work.
 //!
-//! The model conserves throughput: what the database gains by fewer conflicts inside is left out,
-//! so the counterfactual is cautious about throughput and honest about order and waiting.
+//! The model leaves out what the database gains by fewer conflicts inside. So it is cautious about
+//! throughput, and right about order and waiting.
 
 use crate::gate::{Gate, Next};
 use crate::wrr::ClassShare;

@@ -7,11 +7,11 @@
 //! weights, where one ordinary thread counts [`ONE_THREAD`].
 //!
 //! # Two wishes
-//! 1. Classes get time as their weights say: a class whose sessions have the weight each counts its
-//!    weight times its sessions, one whose sessions share it counts it once (as in [`crate::wrr`]).
-//! 2. Threads that serve nobody (flushers, purge) keep what they have. Without groups each of them
-//!    stands beside as many threads as run, so all groups together weigh as much as that: sessions,
-//!    but at most P of them.
+//! 1. Classes get time as their weights say, as in [`crate::wrr`]. If each session of a class has
+//!    the weight, the class counts it for each session. If they share it, the class counts it once.
+//! 2. Threads that serve no session (flushers, purge) keep what they have. Without groups each of
+//!    them stands beside as many threads as run. So all groups together weigh as much as these: as
+//!    many as there are sessions, but at most P.
 //!
 //! With equal weights the groups therefore change nothing, and that is the test of a companion.
 //!
@@ -48,8 +48,8 @@ impl Demand {
 }
 
 /// CPU weight of each class, into `weights`, which is as long as `demands`. `places` is P, or
-/// `None` if nobody is held. A class without sessions gets [`ONE_THREAD`], which is what a fresh
-/// group has.
+/// `None` if no request is held. A class without sessions gets [`ONE_THREAD`], which is what a
+/// fresh group has.
 pub fn cpu_weights(demands: &[Demand], places: Option<u32>, weights: &mut [u32]) {
     let sessions: u32 = demands.iter().map(|demand| demand.sessions).fold(0, u32::saturating_add);
     let running = places.map_or(sessions, |places| sessions.min(places));
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(weights(&[each(1.0, 5)], None), [500]);
         assert_eq!(weights(&[each(1.0, 50)], Some(16)), [1600]);
         assert_eq!(weights(&[each(1.0, 5)], Some(16)), [500]);
-        // Whatever the weight is called: there is nobody to weigh it against.
+        // Whatever the weight is: there is no other class to compare it with.
         assert_eq!(weights(&[each(0.01, 5)], None), [500]);
     }
 

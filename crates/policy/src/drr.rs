@@ -1,7 +1,7 @@
 //! Deficit round robin: fair shares in constant time for each decision.
 //!
-//! Flows take turns. At each turn a flow's deficit grows by its quantum, and it is served while the
-//! deficit covers what it costs; what is left is kept while the flow has more to do, and forfeited
+//! Flows take turns. At each turn a flow's deficit grows by its quantum, and the flow is served
+//! while the deficit covers the cost. What is left is kept while the flow has more to do, and lost
 //! when it rests. Over a long time each flow gets work in proportion to its quantum, off by at most
 //! one quantum and one request.
 //!
@@ -18,7 +18,7 @@ pub struct Drr<const FLOWS: usize> {
 }
 
 impl<const FLOWS: usize> Drr<FLOWS> {
-    /// Nobody waits; everybody has this quantum.
+    /// No flow waits; each has this quantum.
     pub const fn new(quantum_ns: u32) -> Self {
         assert!(FLOWS <= 64);
         Drr { deficit_ns: [0; FLOWS], quantum_ns: [quantum_ns; FLOWS], waiting: 0, turn: 0 }

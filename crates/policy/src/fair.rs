@@ -1,5 +1,5 @@
-//! Fair queueing over several resources: who is served next, so that everybody's *dominant* share
-//! follows the weights.
+//! Fair queueing over several resources: which flow is served next, so that each flow's *dominant*
+//! share follows its weight.
 //!
 //! # Problem
 //! Requests use several resources in different amounts: one client mostly the CPU, another mostly
@@ -8,18 +8,18 @@
 //! uses most.
 //!
 //! # The primitive
-//! Each flow has a virtual time for each resource: the work that it was given there, in
-//! nanoseconds of the whole resource, divided by its weight. The flow whose *largest* virtual time
-//! is smallest goes next. A flow that comes back from idleness starts at the virtual time that the
-//! others have reached: it has no claim on what it did not ask for, and owes nothing.
+//! Each flow has a virtual time for each resource: the work that it was given there, in nanoseconds
+//! of the whole resource, divided by its weight. The flow whose *largest* virtual time is smallest
+//! goes next. A flow that was idle starts at the virtual time that the others have reached. It has
+//! no claim on what it did not ask for, and owes nothing.
 //!
 //! With one resource this is start-time fair queueing.
 //!
-//! A flow that has used mostly one resource has a low virtual time at the others. That it may use
-//! some of them for free is right: a request that needs the CPU and one that needs the disk keep
-//! both busy, and only one of them is dominant. But it must not save that up: a flow that turns
-//! from the CPU to the disk after a minute has no claim on a minute of the disk. So no virtual time
-//! of a flow is more than [`DOVETAIL_NS`] behind its largest one.
+//! A flow that has used mostly one resource has a low virtual time at the others. It may use some
+//! of them for free, and that is right. A request that needs the CPU and one that needs the disk
+//! keep both busy, and only one of them is dominant. But the flow must not save that up. One that
+//! turns from the CPU to the disk after a minute has no claim on a minute of the disk. So no
+//! virtual time of a flow is more than [`DOVETAIL_NS`] behind its largest one.
 //!
 //! # Example
 //! Two flows of equal weight. A's requests take 3 ns of the CPU and 1 of the disk, B's 1 of the CPU
@@ -42,7 +42,7 @@ pub const DOVETAIL_NS: u64 = 100_000_000;
 pub struct Fair<const FLOWS: usize, const RESOURCES: usize> {
     /// Work given so far, in nanoseconds of the whole resource per unit of weight.
     time: [[u64; RESOURCES]; FLOWS],
-    /// Largest virtual time at which anybody was served.
+    /// Largest virtual time at which a flow was served.
     reached: [u64; RESOURCES],
     weight: [u32; FLOWS],
     waiting: u64,
@@ -55,7 +55,7 @@ impl<const FLOWS: usize, const RESOURCES: usize> Default for Fair<FLOWS, RESOURC
 }
 
 impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
-    /// Nobody waits, everybody has weight one.
+    /// No flow waits, each has weight one.
     pub const fn new() -> Self {
         assert!(FLOWS <= 64);
         Fair {
@@ -143,7 +143,7 @@ impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
     }
 
     /// The flow was given something that counts on top of whatever it has most of, and not as a
-    /// resource of its own: what it did not use of that before is no credit.
+    /// separate resource. So what it did not use of that before is no credit.
     pub fn charge_most(&mut self, flow: usize, cost_ns: u64) {
         let Some(times) = self.time.get(flow) else { return };
         let most = (0..RESOURCES).max_by_key(|resource| times[*resource]);

@@ -5,14 +5,14 @@
 //!
 //! A session with an open transaction is never queued: a session that may own a lock always goes
 //! on. If its client thinks, its permit is lent to another session. If no permit is free when its
-//! next request comes, it runs without one and is **owed** a permit: it gets the next free permit,
+//! next request comes, it runs without one and is **owed** a permit. It gets the next free one,
 //! before all queued sessions. So at most as many sessions run beyond P as permits were lent, and
 //! this excess drains first.
 //!
 //! One more session may run beyond P: one whose turn is due while no session of its class runs.
-//! With few permits, a small account beside a large one would wait for the end of one of the
-//! other's requests, which takes as long as its own. The order of service and its frequency stay
-//! the same; only the wait for a permit is saved.
+//! With few permits, a small account beside a large one would wait for one of the other's requests
+//! to end. That takes about as long as its own request. The order and frequency of service stay the
+//! same. Only the wait for a permit is saved.
 
 use crate::SESSIONS;
 use crate::wrr::{Turn, Wrr};
@@ -196,7 +196,7 @@ mod tests {
         (10..20).for_each(|session| crowd(&mut gate, session));
         let mut later = 0;
         for _ in 0..100 {
-            let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
+            let Some(Next::Admit(turn)) = gate.decide() else { panic!("a session waits") };
             gate.wrr.end_turn(turn.session, 1);
             gate.wrr.arrive(turn.session);
             later = turn.session;
@@ -208,7 +208,7 @@ mod tests {
         gate.wrr.withdraw(1);
         // It comes back after a while in which the others had their turns.
         for _ in 0..100 {
-            let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
+            let Some(Next::Admit(turn)) = gate.decide() else { panic!("a session waits") };
             gate.wrr.end_turn(turn.session, 1);
             gate.wrr.arrive(turn.session);
         }
@@ -278,7 +278,7 @@ mod tests {
                 most = most.max(inside.len());
             }
             let next = inside.iter().map(|it| it.0).chain(back.iter().map(|it| it.0)).min();
-            now = next.expect("somebody is inside or comes back");
+            now = next.expect("a session is inside or comes back");
             let done: Vec<_> = inside.extract_if(.., |it| it.0 <= now).collect();
             for (_, session, _) in done {
                 served[class_of(session)] += 1;

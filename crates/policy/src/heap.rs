@@ -1,11 +1,11 @@
 //! An indexed binary min-heap of sessions, of fixed capacity, for shared memory.
 //!
 //! The key is `(round, sequence)`: earliest round first, and within a round in order of arrival.
-//! Every session is in the heap at most once, and `position` finds it in O(1), so that a session
-//! whose client vanished can be withdrawn in O(log n).
+//! Every session is in the heap at most once, and `position` finds it in O(1). So a session whose
+//! client vanished is withdrawn in O(log n).
 //!
 //! Invariants: `entries[position[u] - 1].session == u` for each member `u`; `position[u] == 0` for
-//! everybody else; no entry is smaller than its parent.
+//! every other session; no entry is smaller than its parent.
 
 use crate::SESSIONS;
 
@@ -48,7 +48,7 @@ impl Heap {
         Heap { len: 0, _pad: 0, position: [0; SESSIONS], entries: [NONE; SESSIONS] }
     }
 
-    /// Removes everybody.
+    /// Removes all sessions.
     pub fn clear(&mut self) {
         self.len = 0;
         self.position.fill(0);
@@ -59,7 +59,7 @@ impl Heap {
         (self.len as usize).min(SESSIONS)
     }
 
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

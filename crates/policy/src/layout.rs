@@ -1,8 +1,8 @@
 //! A number that tells one layout of a structure in shared memory from another.
 //!
-//! Two builds may only share a region if each field lies where the other expects it. The number
-//! is worked out when the program is compiled, from the name, place and type of every field, so
-//! nobody has to remember to raise it.
+//! Two builds may only share a region if each field lies where the other expects it. The number is
+//! worked out when the program is compiled, from the name, place and type of every field, so it
+//! need not be raised by hand.
 
 use crate::Nanos;
 use core::cell::UnsafeCell;

@@ -1,8 +1,8 @@
 //! The matching point: how many sessions a database serves best at a time, from three measurements.
 //!
 //! # Problem
-//! Throughput λ grows with the number of sessions inside, P, while there is idle capacity, and
-//! falls beyond, because sessions get in each other's way (locks, caches, context switches). The
+//! Throughput λ grows with the number of sessions inside, P, while there is idle capacity. It falls
+//! beyond, because sessions get in each other's way (locks, caches, context switches). The
 //! *matching point* C is the smallest P where λ peaks. Trying every P takes too long.
 //!
 //! # Model
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! # Solving for γ and B
-//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear by itself,
-//! and B is unknown there). Derived from Eq. 2: write
+//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear alone, and B
+//! is unknown there). Derived from Eq. 2: write
 //!
 //! ```text
 //! yᵢ = Pᵢ·λ(P₀)/λ(Pᵢ) − P₀          what the sample lost against perfect scaling
@@ -33,11 +33,11 @@
 //!
 //! With a = P₁−P₀ and b = P₂−P₀ the first term is (1−e^(−γa))/(1−e^(−γb)) · (P₁−1)/(P₂−1). It rises
 //! steadily from a/b·(P₁−1)/(P₂−1) at γ → 0 to (P₁−1)/(P₂−1) at γ → ∞. So there is one solution if
-//! y₁/y₂ lies between these two, and none otherwise: the samples then contradict the model, which
-//! is said and not papered over. B follows as y₁/(P₀·g₁), which equals the paper's line 8.
+//! y₁/y₂ lies between these two, and none otherwise. Then the samples contradict the model, and the
+//! result says so. B follows as y₁/(P₀·g₁), which equals the paper's line 8.
 //!
-//! Newton–Raphson runs inside a bracket that shrinks around the solution, and leaves it never: a
-//! step that would is replaced by halving.
+//! Newton–Raphson runs inside a bracket that shrinks around the solution. A step that would leave
+//! the bracket is replaced by halving.
 
 /// A measured throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,8 +94,9 @@ const STEPS_MAX: u32 = 200;
 /// Widest interval of a sample that a curve is fitted to.
 const INTERVAL_MAX: f64 = 0.3;
 
-/// Fits Eq. 2 to samples that are known with these intervals (half of the 95 % confidence interval,
-/// relative to the sample), unless they scatter so much that the curve would be one of chance.
+/// Fits Eq. 2 to samples that are known with these intervals: half of the 95 % confidence interval,
+/// relative to the sample. It refuses samples that scatter so much that the curve would be one of
+/// chance.
 pub fn fit_measured(samples: [Sample; 3], intervals: [f64; 3]) -> Result<Curve, Misfit> {
     let widest = intervals.into_iter().fold(0.0, f64::max);
     if widest > INTERVAL_MAX {

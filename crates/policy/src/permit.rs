@@ -2,7 +2,7 @@
 //!
 //! # The problem
 //! P bounds the sessions that work. A permit that is kept while its client thinks, or by a request
-//! that runs for minutes, does not bound work: it takes a place from others.
+//! that runs for minutes, does not bound work. It is only missing for others.
 //!
 //! # Saturated processors
 //! A permit that is lent admits one more transaction, which helps only if a processor is free to
@@ -11,11 +11,12 @@
 //! while when none is ([`Saturation`]).
 //!
 //! # Thinking: anticipation
-//! A permit that is kept between two statements of a transaction saves one more open transaction,
-//! and costs the work that another session would have done in the gap. While a processor is idle,
-//! it is kept if gaps are usually no longer than statements ([`keeps_for`]), as an anticipatory
-//! scheduler waits for a process that usually comes back before a seek would be over (Iyer and
-//! Druschel, 2001). While none is, nothing is lost by keeping it for some milliseconds.
+//! A permit that is kept between two statements of a transaction saves one more open transaction.
+//! It costs the work that another session would have done in the gap. While a processor is idle, it
+//! is kept if gaps are usually no longer than statements ([`keeps_for`]). An anticipatory scheduler
+//! of disks does the same: it waits for a process that usually comes back before a seek would be
+//! over (Iyer and Druschel, 2001). While none is, nothing is lost by keeping it for some
+//! milliseconds.
 //!
 //! # Long: a lower queue
 //! A request that has run for many times the usual length would leave the upper queue of a

@@ -2,13 +2,12 @@
 //!
 //! A larger ζ lets each session issue more requests in a row, whose data is then still in the
 //! cache. It also makes other sessions wait longer, and unequally. So ζ grows by a little while
-//! unfairness and latency variability are clearly below their bounds, and halves when one is above
-//! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
-//! control).
+//! unfairness and latency variability are clearly below their bounds, and halves when one is above.
+//! That is AppleS's Algorithm 2, the additive increase and multiplicative decrease of TCP.
 //!
-//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse:
-//! in 0.06 of the windows of `tests/together.rs`. So ζ keeps a distance from the value at which a
-//! bound was broken last, and forgets that value slowly: 0.04.
+//! That alone breaks a bound once in each cycle of growth and halving: in 0.06 of the windows of
+//! `tests/together.rs`. So ζ keeps a distance from the value at which a bound was broken last, and
+//! forgets that value slowly. That breaks a bound in 0.04 of the windows.
 
 use crate::Nanos;
 
@@ -44,10 +43,10 @@ impl Default for QuotaLimits {
 }
 
 /// Turns of a mean session that a window should have, for a bound of one; with less than a part of
-/// them nothing is known. Turns come whole: with n turns each, one more or less is 1/n of
-/// unfairness, and there is one at each end of a window, larger or smaller than the mean. For a
-/// bound of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the
-/// bound whatever ζ is.
+/// them nothing is known. Turns come whole. With n turns each, one more or less is 1/n of
+/// unfairness. There is one at each end of a window, larger or smaller than the mean. For a bound
+/// of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the bound
+/// whatever ζ is.
 const TURNS: f64 = 4.0;
 const TURNS_PART: f64 = 0.75;
 
@@ -98,8 +97,8 @@ pub struct QuotaObservation {
     pub least: f64,
 }
 
-/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is
-/// held to be larger with each window since.
+/// ζ grows again up to this part of the ζ that broke a bound. With each window since, that ζ counts
+/// as larger by this factor.
 const DISTANCE: f64 = 0.8;
 const FORGETS: f64 = 1.01;
 

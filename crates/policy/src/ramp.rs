@@ -1,15 +1,15 @@
-//! Letting out all who wait, when the gate opens for everybody at once.
+//! Letting out all queued sessions, when the gate opens for all at once.
 //!
 //! After a pause of the machine, without a daemon, or by an operator's word, every session that
 //! waits may go on. Thousands at one moment would hit a server that had P of them inside. So they
-//! leave over a short ramp: P at once, and P more with each step, or quicker if the ramp would
-//! take too long for so many.
+//! leave over a short ramp: P at once, and P more with each step. They leave faster if the ramp
+//! would take too long.
 //!
 //! An event loop needs no ramp: each of its threads takes one request at a time.
 
 use crate::Nanos;
 
-/// Nobody waits longer than this for having to leave in turn.
+/// Leaving in turn costs no session more than this.
 pub const RAMP: Nanos = Nanos::from_millis(200);
 
 /// Time after which as many more leave as may be inside.
@@ -39,7 +39,7 @@ impl Ramp {
     }
 
     /// Another session leaves. Says what the ramp is then, and how long the session still waits.
-    /// `waiting` wait at this moment; `at_once` is P. A ramp that is over begins anew.
+    /// `waiting` wait at this moment; `at_once` is P. A ramp that is over starts again.
     pub fn next(self, now: Nanos, waiting: u32, at_once: u32) -> (Ramp, Nanos) {
         let now_ms = (now.0 / 1_000_000) as u32;
         let elapsed = Nanos::from_millis(now_ms.wrapping_sub(self.began_ms).into());

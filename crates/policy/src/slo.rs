@@ -6,27 +6,27 @@
 //! load of all classes, which is not known in advance.
 //!
 //! # The loop
-//! In each window, for each class with a target: compare the measured percentile with the target,
-//! and multiply the weight by a power of their ratio. Above the target the weight grows at once;
-//! just below it, a little. Clearly below it the weight shrinks slowly, so that the rest goes back
-//! to best-effort classes. It does not shrink to where the target was missed before; that share is
-//! forgotten over some hundred windows. In between nothing changes.
+//! In each window and for each class with a target, the measured percentile is compared with the
+//! target. The weight is multiplied by a power of their ratio. Above the target the weight grows at
+//! once; just below it, a little. Clearly below it the weight shrinks slowly, so that the rest goes
+//! back to best-effort classes. It does not shrink to where the target was missed before; that
+//! share is forgotten over some hundred windows. In between nothing changes.
 //!
 //! A percentile of 99.9 needs thousands of requests. A window with fewer requests is a breach if
 //! more of them exceed the target than the percentile allows.
 //!
 //! # What cannot be held
 //! Weights with targets never take more than `share_max` of the total: best-effort classes are not
-//! starved. A class that stays above its target while the weights are at that bound, or while more
-//! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the
-//! weight goes back to what it was, unless the percentile fell by the square root of the factor by
-//! which the weight grew, at least (100 ms that become 90 ms are not worth eight times the weight;
-//! 400 ms that become 70 ms are). What it keeps is still there for a class whose target can be
-//! held.
+//! starved. A class may stay above its target while the weights are at that bound, or while more
+//! weight no longer helps. It is then reported as infeasible, with the gap, and its weight goes
+//! back to what it was. It keeps the weight if the percentile fell at least by the square root of
+//! the factor by which the weight grew. For eight times the weight, 90 ms instead of 100 ms are too
+//! little, and 70 ms instead of 400 ms are enough. What the class keeps in that case is taken back
+//! for a class whose target can be held.
 //!
-//! It is tried again after an interval that doubles each time, and also when its latencies fall by
-//! themselves: loads change. After three windows in a row within the target it counts as never
-//! missed; a single one may be chance.
+//! The class is tried again after an interval that doubles each time, and also when its latencies
+//! fall without more weight: loads change. After three windows in a row within the target it counts
+//! as never missed; a single one may be chance.
 //!
 //! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
 //! back into shares.
@@ -115,8 +115,8 @@ struct Class {
     floor: f64,
     /// Share with which the target was missed last, less what was forgotten of it.
     missed: f64,
-    /// Windows above the target, since it was held, in which more weight was not to be had or did
-    /// not help.
+    /// Windows above the target, since it was last met, in which more weight was not available or
+    /// did not help.
     stuck: u32,
     /// The percentile when the share was first raised, and the share before.
     tried: Option<(f64, f64)>,
@@ -148,7 +148,7 @@ const FADES: f64 = 0.998;
 const DOUBLINGS: u32 = 5;
 
 /// Part of the usual percentile below which the load is another one, and windows that have to show
-/// it: one of few requests scatters by a fifth.
+/// it. The percentile of few requests scatters by a fifth.
 const LIGHTER: f64 = 0.7;
 const LIGHTER_WINDOWS: u32 = 2;
 
@@ -245,8 +245,8 @@ impl SloControl {
         self.classes.get(class).map_or(0.0, |class| class.share)
     }
 
-    /// Sets how little of all weight a class may come to while it is within its target: a quarter
-    /// of `own`, by class, which is what it would have without one.
+    /// Sets the least part of all weight that a class may come to while it is within its target. It
+    /// is a quarter of `own`, by class, which is the part that it would have without a target.
     pub fn keep(&mut self, own: &[f64]) {
         for (class, own) in self.classes.iter_mut().zip(own) {
             class.floor = own / 4.0;

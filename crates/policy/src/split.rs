@@ -13,7 +13,7 @@
 //! [`Scheduler::dispatch`] names it. Writes at the block level are never held, because a journal
 //! may need them for another account's `fsync`.
 //!
-//! # Rules for whoever drives a scheduler
+//! # Rules for the driver of a scheduler
 //! * After each hook, [`dispatch`](Scheduler::dispatch) is called until it answers
 //!   [`Step::Wait`] or [`Step::Idle`], and again at the time that it names.
 //! * Each admitted task is followed by its return hook, whatever the call's result.
@@ -118,7 +118,7 @@ use crate::block::Request;
 /// Tasks that can wait or run at a time. A call beyond passes.
 pub const TASKS: usize = 512;
 
-/// Accounts that are told apart. Account 0 is everybody who has none of their own.
+/// Accounts that are told apart. Account 0 is shared by all threads that have no other.
 pub const ACCOUNTS: usize = 1024;
 
 /// Bytes of a page of the page cache.
@@ -252,7 +252,7 @@ pub enum Step {
     /// This task goes on.
     Admit(Task),
     /// The thread of this task, which waits in `fsync`, starts to write so many pieces of the
-    /// file's dirty data, and says so by [`Scheduler::written_back`] when they are on the device.
+    /// file's dirty data. When they are on the device, it says so by [`Scheduler::written_back`].
     Writeback {
         /// Whose file.
         task: Task,
@@ -325,8 +325,8 @@ pub trait Scheduler: Send {
     }
     /// System call: an `fsync` has returned; `took` is the time since it was admitted.
     fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {}
-    /// System call: before the writeback of a range begins, which makes nothing durable. Nobody is
-    /// told of its return.
+    /// System call: before the writeback of a range begins, which makes nothing durable. The
+    /// scheduler is not told of its return.
     fn range_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go
     }

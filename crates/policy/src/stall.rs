@@ -7,10 +7,10 @@
 //!
 //! # The rule
 //! If sessions are queued and nothing completed for `timeout`, the limit is raised by one. If
-//! nothing has completed at the next check, it is raised by one more, then by 2, 4, 8… So a lock
-//! owner at the end of a long queue is reached in a number of checks logarithmic in its length. The
-//! first completion takes the whole bonus back; the sessions that it admitted leave when they are
-//! done.
+//! nothing has completed at the next check, it is raised by one more, then by 2, 4, 8 and so on. So
+//! a lock owner at the end of a long queue is reached in a number of checks logarithmic in its
+//! length. The first completion takes the whole bonus back; the sessions that it admitted leave
+//! when they are done.
 //!
 //! A few long queries look the same as a stall. One more session is then harmless: without a gate
 //! it would have run anyway.

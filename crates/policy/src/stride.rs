@@ -1,4 +1,4 @@
-//! Strides: what a use of the device adds to the pass of who used it.
+//! Strides: what a use of the device adds to the pass of the account that used it.
 //!
 //! # The primitive
 //! Each account has a *pass*, and the one with the least pass goes next. A use adds its cost,

@@ -1,4 +1,4 @@
-//! Automatic tuning of P: measures the database at a few values of P, fits the model of the
+//! Automatic tuning of P. It measures the database at a few values of P, fits the model of the
 //! matching point, climbs to the peak, and stays near it while the workload changes.
 //!
 //! # Slices
@@ -8,7 +8,7 @@
 //! enough, not after a fixed time. A slow load, whose turns take seconds, gets slices of up to 20
 //! s.
 //!
-//! # Nobody is worse off than without the gate
+//! # No load is worse off than without the gate
 //! The gate is open at first, and stays open until a P has beaten it: the largest P queues no
 //! request. The open gate is sampled like any P, and is taken again whenever it turns out to be as
 //! good. A sample ends as soon as it is surely worse than a known P. What samples lose is paid from
@@ -35,10 +35,11 @@
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! A search ends without a result if sessions leave, if requests stop, if too few turns end, or if
-//! long requests run that a smaller P would hand processors to. The P that was held before is then
-//! in force, never one that was just tried. This happens at once when sessions have left, and as
-//! long as requests pause. If no P is held, or if too little happens to judge it, the gate is open.
+//! A search ends without a result if sessions leave, if requests stop, or if too few turns end. It
+//! also ends if long requests run, which a smaller P would hand processors to. The P that was held
+//! before is then in force, never one that was just tried. This happens at once when sessions have
+//! left, and as long as requests pause. If no P is held, or if too little happens to judge it, the
+//! gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
@@ -168,8 +169,8 @@ const AS_GOOD: f64 = 0.99;
 /// Gain that a probe must show, beyond what chance may give.
 const PROBE_GAIN: f64 = 1.015;
 
-/// Slices of silence after which there is nothing to search for: a disk that flushes may keep
-/// everybody waiting for a few.
+/// Slices of silence after which there is nothing to search for: a disk that flushes may keep all
+/// sessions waiting for a few slices.
 const SILENT: u32 = 5;
 
 /// Time until a P that is clearly worse is seen to be, in seconds, before one was.
@@ -270,7 +271,7 @@ impl Tuner {
     }
 
     /// Forgets the slice under way and begins another: for a while this P was in force instead, and
-    /// nobody looked.
+    /// nothing was observed.
     pub fn resume(&mut self, now: Nanos, instead: u32) {
         let (were, inside) = (self.inside(instead), self.inside(self.current));
         self.slice.begin(now, None, u64::from(were), inside);

@@ -17,9 +17,9 @@
 //! future. Debts, weights, unequal transactions and skipped rounds all follow from this one
 //! division, and each decision costs O(log n).
 //!
-//! The parts of a round matter: a session with a large quota that used little of it is due soon,
+//! The parts of a round matter. A session with a large quota that used little of it is due soon,
 //! not after all others of the round. A small account beside one with 200 busy connections waits
-//! for a permit, not for 200 turns. Each session begins at a position of its own in the round, so
+//! for a permit, not for 200 turns. Each session begins at a different position in the round, so
 //! that due times are spread. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with
 //! rounds as virtual time.
 //!
@@ -41,9 +41,8 @@
 //!
 //! # A worked example
 //! Sessions A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction
-//! costs
-//! 20. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11; B runs in round 1, and
-//! is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
+//! costs 20 requests. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11. B runs in
+//! round 1, and is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
 
 mod exact;
 

@@ -1,4 +1,4 @@
-//! The tuner on ordinary days: whatever the load is, nobody is worse off than with the open gate,
+//! The tuner on ordinary days: whatever the load is, it is no worse off than with the open gate,
 //! from the first second on.
 //!
 //! Simulated turn by turn: those inside share the database's speed, which depends on their number.
@@ -216,8 +216,8 @@ struct Day {
     turned: Option<f64>,
     /// Longest time at less than half of the open gate's throughput, in seconds.
     halved_s: f64,
-    /// For a load that has a P which is better than the open gate by 5 %: what the held P gives,
-    /// relative to the best, two minutes after the begin, and at the end.
+    /// What the held P gives, relative to the best, two minutes after the begin and at the end.
+    /// Only for a load that has a P which is better than the open gate by 5 %.
     found: Vec<f64>,
     /// The least that a P gives, relative to the open gate, while it is held.
     held_least: f64,

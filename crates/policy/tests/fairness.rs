@@ -17,7 +17,7 @@ struct Session {
     longest_wait: u64,
 }
 
-/// A closed loop: everybody always wants the next turn. Time is counted in admissions.
+/// A closed loop: each session always wants the next turn. Time is counted in admissions.
 struct Loop {
     gate: Box<Gate>,
     sessions: Vec<Session>,
@@ -220,7 +220,7 @@ fn whoever_came_while_few_were_there_does_not_keep_a_share_of_that_time() {
     for session in 0..64 {
         gate.wrr.arrive(session);
     }
-    let Some(Next::Admit(first)) = gate.decide() else { panic!("everybody waits") };
+    let Some(Next::Admit(first)) = gate.decide() else { panic!("all wait") };
     assert_eq!(first.session, 0);
     assert!(first.quota <= 40, "{}", first.quota);
     gate.wrr.end_turn(0, 40);
@@ -240,13 +240,13 @@ fn one_outlier_does_not_make_newcomers_wait() {
     for _ in 0..255 * 20 {
         sim.step(4);
     }
-    // Somebody ends a transaction of 100,000 requests, and somebody else connects.
+    // One session ends a transaction of 100,000 requests, and another connects.
     sim.gate.wrr.end_turn(300, 100_000);
     sim.gate.wrr.join(301, 0);
     sim.gate.wrr.arrive(301);
     let mut turns = 0;
     loop {
-        let Some(Next::Admit(turn)) = sim.gate.decide() else { panic!("everybody waits") };
+        let Some(Next::Admit(turn)) = sim.gate.decide() else { panic!("all wait") };
         if turn.session == 301 {
             break;
         }
@@ -274,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(48) })]
 
     /// Between any two sessions, the requests served per unit of weight differ by no more than one
-    /// quantum: what a turn may cost at the most plus one round's quota, over the weight.
+    /// quantum. That is the largest cost of a turn plus one round's quota, over the weight.
     #[test]
     fn shares_stay_within_one_quantum_of_the_weights(
         weights in proptest::collection::vec(1u32..=8, 1..4),
@@ -303,12 +303,12 @@ proptest! {
             let w = f64::from(weights[session.class as usize]);
             let total: u32 = sim.sessions.iter().map(|session| weights[session.class as usize]).sum();
             let quota = (w * f64::from(zeta) / f64::from(total)).max(w / f64::from(least_weight));
-            // Both ends of the window can cut a turn and a round of each session, and with P places
-            // the rounds that pass during a turn, at most one more turn's worth, come later.
+            // Both ends of the window can cut a turn and a round of each session. With P permits,
+            // the rounds that pass during a turn come later: at most one more turn's worth.
             (3.0 * f64::from(most_cost) + 2.0 * quota) / w
         };
-        // A session holds one place at a time: who needs more than half of one all the time is
-        // limited by that and not by the weights.
+        // A session holds one permit at a time. A session that needs more than half of one all the
+        // time is limited by that, and not by the weights.
         let turns_wanted = |session: &Session| {
             let mean = session.costs.iter().sum::<u32>() as f64 / session.costs.len() as f64;
             f64::from(weights[session.class as usize]) / mean
@@ -326,7 +326,7 @@ proptest! {
     }
 
     /// Every waiting session is admitted within a bounded number of admissions, whatever the others
-    /// do: after its debt is paid, at most everybody else's turns of that debt lie before it.
+    /// do. Until its debt is paid, at most the others' turns of that debt come before it.
     #[test]
     fn nobody_starves(
         spec in proptest::collection::vec(proptest::collection::vec(1u32..60, 1..4), 2..24),
@@ -367,8 +367,8 @@ proptest! {
         prop_assert!(waiting.is_empty());
     }
 
-    /// A session's quota is its part of ζ, and at least as often one request as its weight is the
-    /// least one: exactly, rounded down, however far the weights lie apart.
+    /// A session's quota is its part of ζ, and at least its weight over the least one, in requests.
+    /// It is exact, rounded down, however far the weights lie apart.
     #[test]
     fn quotas_are_parts_of_zeta(
         classes in proptest::collection::vec((1u32..=1_000_000, any::<bool>(), 1u32..40), 1..7),

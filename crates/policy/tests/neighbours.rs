@@ -1,5 +1,5 @@
-//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever
-//! finds a free permit while nobody waits takes it unseen by the policy, all else is the policy's
+//! A small account beside a large one, in a simulation of the gate as the region runs it. A session
+//! that finds a free permit while none waits takes it without the policy. All else is the policy's
 //! decision.
 
 use headworks_policy::gate::{Gate, Next};
@@ -153,7 +153,7 @@ impl Site {
             match self.doing[session as usize] {
                 Doing::Away(_) => self.arrive(session),
                 Doing::Inside { permit, accounted, .. } => self.leave(session, permit, accounted),
-                Doing::Waiting(_) => unreachable!("whoever waits has no time of its own"),
+                Doing::Waiting(_) => unreachable!("a waiter has no next event"),
             }
         }
         self.now = end;
@@ -169,9 +169,9 @@ fn class(session: u32) -> usize {
     usize::from(session >= SMALL)
 }
 
-/// The large account comes and goes. While it is away rounds are short, since a round gives each of
-/// those who are there one request: when it comes back all its sessions were idle for longer than
-/// one.
+/// The large account comes and goes. While it is away rounds are short, since a round gives each
+/// session that is there one request. When it comes back, all its sessions were idle for longer
+/// than a round.
 #[test]
 fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
     for seed in 1..=5 {
@@ -191,8 +191,8 @@ fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
                 let wanted = f64::from(SMALL) * 1_500_000.0 / 15_500.0;
                 let served = site.served[0] as f64;
                 assert!(served > 0.8 * wanted, "{at}: {served} of {wanted}");
-                // A place comes free each 250 µs or sooner; one or two of its own may be ahead of
-                // it.
+                // A place comes free each 250 µs or sooner; one or two of its account may be ahead
+                // of it.
                 let p99 = site.wait(0.99);
                 assert!(p99 < 4 * 500, "{at}: {p99} µs");
             }

@@ -1,5 +1,5 @@
 //! P, ζ and the weights of a target at once, each found by its own controller, on one simulated
-//! database: they change what the others measure, and must not chase each other.
+//! database. Each changes what the others measure, and they must not chase each other.
 //!
 //! The gate is the policy itself, request by request. Inside, turns share the database's speed,
 //! which depends on their number; a session that goes on with the next transaction of its quota
@@ -400,7 +400,7 @@ fn three_controllers_on_one_database_reach_their_aims_and_do_not_chase_each_othe
     let calm = part(&|half| half.moves <= 6);
     println!(
         "{all} loads: {near:.3} within 5 % of the best P's throughput, U_f held in {fair:.3} of the windows and the \
-         target in {held:.3}; nobody waited longer than {wait:.1} s; {calm:.3} with at most six moves of P in two minutes"
+         target in {held:.3}; no session waited longer than {wait:.1} s; {calm:.3} with at most six moves of P in two minutes"
     );
     for (seed, half) in &halves {
         if half.part < 0.95 || half.infeasible || half.moves > 6 {

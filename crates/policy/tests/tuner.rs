@@ -1,4 +1,4 @@
-//! The tuner against a simulated database: thousands of seeds, each a database of its own.
+//! The tuner against a simulated database: thousands of seeds, each a different database.
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
@@ -7,7 +7,7 @@ use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
     random: Random,
-    /// Rising part: requests a second of each session while nobody is in the way, and capacity.
+    /// Rising part: requests a second of each session while no other is in the way, and capacity.
     each: f64,
     capacity: f64,
     /// Where sessions begin to be in each other's way, and how much.
@@ -162,7 +162,7 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
         let seconds = together(&mut tuner, &mut database, 90, 210);
         let after: f64 = seconds[60..].iter().sum::<f64>() / 60.0;
         good += u32::from(after >= 0.95);
-        // Of what P gave when the workload changed, which nobody can help.
+        // Of what P gave when the workload changed: no tuner could avoid that.
         halved += u32::from(seconds.iter().any(|second| *second < 0.5 * start.min(1.0)));
     }
     println!(
@@ -244,8 +244,8 @@ fn a_shift_under_the_search_is_seen() {
     assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
 }
 
-/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of
-/// that.
+/// A disk that flushes keeps all sessions waiting for some seconds. Nothing is searched for because
+/// of that.
 #[test]
 fn a_few_silent_seconds_do_not_begin_a_search() {
     for silent_s in [2, 5, 8] {
@@ -278,8 +278,8 @@ fn it_does_not_swing_once_it_has_settled() {
     }
 }
 
-/// A cold server swings while its caches fill, and few P are far from the best: the first samples
-/// may say that everybody inside is best, and all that is measured from there on is a gentle slope.
+/// A cold server swings while its caches fill, and few P are far from the best. The first samples
+/// may say that the open gate is best, and all that is measured from there on is a gentle slope.
 #[test]
 fn a_misleading_begin_is_not_where_it_stays() {
     let seeds = 1_000;
@@ -302,7 +302,7 @@ fn a_misleading_begin_is_not_where_it_stays() {
     assert!(good >= seeds as u32 * 97 / 100, "{good} of {seeds}, the worst at {worst:.3}");
 }
 
-/// While a cold server waits for its disk many inside are best; once it is warm, few are, and
+/// While a cold server waits for its disk, many inside are best. Once it is warm, few are, and
 /// throughput has risen so slowly that nothing tells a shift.
 #[test]
 fn it_does_not_stay_where_a_cold_server_was_best() {
@@ -393,9 +393,9 @@ fn nobody_is_held_for_the_sake_of_a_search_among_few() {
     }
 }
 
-/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back
-/// finds P as it was. (Now and then throughput tells of a shift before the sessions are missed;
-/// then there is a search.)
+/// Most sessions leave while P is held: the others are not held by probes, and those that come back
+/// find P as it was. (Now and then throughput tells of a shift before the sessions are missed; then
+/// there is a search.)
 #[test]
 fn those_that_stay_are_not_held_by_probes() {
     let mut good = 0;
@@ -419,7 +419,7 @@ fn those_that_stay_are_not_held_by_probes() {
     assert!(good >= 90, "{good}");
 }
 
-/// A search that finds everybody inside to be best ends with the open gate, and says so.
+/// A search that finds it best to have all inside ends with the open gate, and says so.
 #[test]
 fn a_climb_to_as_many_as_there_are_ends_with_the_open_gate() {
     let mut settled = 0;
@@ -449,8 +449,8 @@ fn the_first_samples_leave_no_processor_idle() {
     assert_eq!(least, 16);
 }
 
-/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256: P is never below 100
-/// for longer than it takes to see that it loses, and the gate is open at the end.
+/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256. P is never below 100
+/// for longer than it takes to see that it loses. The gate is open at the end.
 #[test]
 fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
     let curve = |p: f64| {

@@ -1,9 +1,9 @@
 //! The tuner against databases whose turns take seconds, and searches that come to nothing:
 //! sessions leave, requests stop.
 //!
-//! Simulated turn by turn: those inside share the database's speed, which depends on their number,
-//! so that whoever counts before what is inside has turned over counts something else. Each seed is
-//! a database of its own.
+//! Simulated turn by turn. The sessions inside share the database's speed, which depends on their
+//! number. So a count that ends before all of them have had a turn measures something else. Each
+//! seed is a different database.
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
@@ -226,7 +226,8 @@ fn a_slow_load_is_near_its_best_after_half_an_hour_and_hardly_suffers_before() {
     assert!(worst >= 0.45 && least >= 0.97, "{worst}, {least}");
 }
 
-/// With two inside a turn of 3 to 5 s ends every two seconds. Nobody goes down to there, or stays.
+/// With two inside, a turn of 3 to 5 s ends every two seconds. The tuner does not go down to there,
+/// or does not stay.
 #[test]
 fn what_cannot_be_sampled_is_not_sampled_again_and_again() {
     for seed in 0..200 {
@@ -252,7 +253,7 @@ fn a_search_without_turns_enough_leaves_the_gate_open() {
         let mut database = Database::new(seed, 3.0, 5.0);
         database.width = database.width.max(20.0);
         let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
-        // Somebody locks a table that everybody needs: a turn now and then.
+        // One session locks a table that all need: a turn now and then.
         database.turn_s *= 20.0;
         assert!(
             database.until(&mut tuner, 200.0, |tuner| !searching(tuner)),
@@ -309,8 +310,8 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         }
         let lasting = seed % 2 == 0;
         database.frozen = true;
-        // Two seconds, if everybody inside would have turned over four times in that; and the slice
-        // that was under way may have had turns enough for as long again.
+        // Two seconds, if all inside would have turned over four times in that. The slice that was
+        // under way may have had turns enough for as long again.
         let begun = database.now;
         let silent = database.until(&mut tuner, 30.0, |tuner| tuner.phase() == Phase::Silent);
         assert!(silent && tuner.parallelism() == OPEN, "seed {seed}: {}", tuner.parallelism());

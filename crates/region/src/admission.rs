@@ -1,36 +1,36 @@
 //! Admission: permits, the queue, sleeping and waking.
 //!
 //! # Permits
-//! There are P permits, each a word on a cache line of its own. A session holds one while it runs,
-//! so at most P sessions run. There is no shared counter that could be checked and then overshot. A
+//! There are P permits. Each is a word on its own cache line. A session holds one while it runs, so
+//! at most P sessions run. There is no shared counter that could be checked and then overshot. A
 //! session takes the permit that it held last if that is still free. So below P each session keeps
 //! its own, and no cache line moves between processors.
 //!
-//! # Nobody is forgotten
+//! # No session is forgotten
 //! A session that finds no permit enqueues under the lock and raises `pending`. The first session
 //! to raise it from zero then scans all permits (`scan_permits`). A session that leaves frees its
-//! permit and then reads `pending`. Both pairs are sequentially consistent: either the first sees
+//! permit and then reads `pending`. Both pairs are sequentially consistent. Either the first sees
 //! the free permit, or the second sees `pending` above zero, takes the lock and grants the permit
 //! that it freed (`hand_over`). The scan itself takes no lock; only granting a permit does. So
 //! nothing under the lock grows with P.
 //!
 //! A session that enqueues while `pending > 0` need not scan the permits. The first waiter scanned
-//! them after it made `pending` nonzero. Every permit freed after that scan is handled by whoever
-//! frees it: under the lock it is granted to the next waiter; outside the lock the freeing thread
-//! reads `pending`, sees it nonzero, and dispatches. The same holds for a permit that was taken
-//! without the lock by a session that had read `pending` as zero a moment before. Everything else
-//! that frees permits scans them all after it has raised `pending`: a larger P, a rebuilt queue,
-//! and permits that `repair` found.
+//! them after it made `pending` nonzero. Every permit freed after that scan is handled by the
+//! thread that frees it. Under the lock, that thread grants it to the next waiter. Outside the
+//! lock, it reads `pending`, sees it nonzero, and dispatches. The same holds for a permit that was
+//! taken without the lock by a session that had read `pending` as zero a moment before. Everything
+//! else that frees permits scans them all after it has raised `pending`: a larger P, a rebuilt
+//! queue, and permits that `repair` found.
 //!
 //! The first waiter finishes its scan even if it is granted a permit meanwhile.
 //!
-//! Three things can cut this short: the first waiter is killed or stopped during its scan, an owner
-//! is stopped between freeing its permit and reading `pending`, or a session does not get the lock.
-//! Therefore the daemon scans all permits at each heartbeat while any session is queued
+//! Three things can cut this short. The first waiter may be killed or stopped during its scan. An
+//! owner may be stopped between freeing its permit and reading `pending`. A session may not get the
+//! lock. Therefore the daemon scans all permits at each heartbeat while any session is queued
 //! ([`Region::dispatch_all`]). Without a daemon no session is queued. `tests/forgotten.rs` tries
 //! all orders of these steps on a model.
 //!
-//! # Nobody is held for ever
+//! # No session is held for ever
 //! A queued session wakes every fifth of a second. It passes if the daemon is gone, the gate was
 //! opened, or it has waited for the longest hold. If all queued sessions may pass at the same
 //! moment, they leave over a short ramp (`headworks_policy::ramp`). A session that passes holds no
@@ -245,8 +245,8 @@ impl Region {
         }
     }
 
-    /// Grants free permits to queued sessions. Called by the daemon at each heartbeat: see "Nobody
-    /// is forgotten".
+    /// Grants free permits to queued sessions. Called by the daemon at each heartbeat: see "No
+    /// session is forgotten".
     pub fn dispatch_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
             // Taking the lock recovers the permits in transfer, if the previous owner died with it.
@@ -357,7 +357,7 @@ impl Region {
         slot.target_us.store(us, Ordering::Relaxed);
     }
 
-    /// Sets whether somebody waits for the I/O of a class's sessions.
+    /// Sets whether clients wait for the I/O of a class's sessions.
     pub fn set_foreground(&self, class: usize, foreground: bool) {
         if let Some(slot) = self.classes.get(class) {
             slot.background.store(u32::from(!foreground), Ordering::Relaxed);

@@ -2,22 +2,21 @@
 //! dirties.
 //!
 //! # Problem
-//! A storage engine that orders its I/O by session must know at each miss and at each change of a
-//! page whose request the calling thread serves. The gate knows: whoever serves a connection writes
-//! its thread's number into the connection's slot when a request comes ([`SessionSlot::thread`]),
-//! and the slot's state says whether that request is still in hand. What is missing is the way
-//! back, from the thread to the slot.
+//! A storage engine may order its I/O by session. At each miss and at each change of a page it must
+//! know whose request the calling thread serves. The gate knows. The thread that serves a
+//! connection writes its number into the connection's slot when a request comes
+//! ([`SessionSlot::thread`]). The slot's state says whether that request is still in hand. What is
+//! missing is the way back, from the thread to the slot.
 //!
 //! # The primitive
 //! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still
 //! names the thread and a request is in hand, it costs loads of one cache line which the thread
-//! itself wrote. Else it looks through the slots that were ever used. A thread for which nothing is
-//! found (a flusher, a thread of a pool, whose slots name none) is not looked for again until 50
-//! times the duration of that search has passed, so that such threads spend 2 % of their time here
-//! at most.
+//! itself wrote. Else it looks through the slots that were ever used. Nothing is found for a
+//! flusher, or for a thread of a pool, whose slots name none. Such a thread searches again only
+//! after 50 times the duration of its search. So it spends 2 % of its time here at most.
 //!
 //! # What a cause is
-//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied
+//! Slot and generation in one number, never 0. A dirty page may outlive the connection that dirtied
 //! it, and must not be charged to the next one in that slot.
 
 use crate::clock;
@@ -30,7 +29,7 @@ use headworks_policy::{CLASSES, SESSIONS};
 
 /// Bits of a slot's number.
 const SLOT_BITS: u32 = SESSIONS.trailing_zeros();
-/// Generations told apart: the rest of the number, less the one for "nobody".
+/// Generations told apart: the rest of the number, less the one for "no session".
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 const _: () = assert!(SESSIONS.is_power_of_two());
 
@@ -107,9 +106,10 @@ impl Causes {
         (slot.state() != State::Free && cause_of(session, slot) == cause).then_some(session)
     }
 
-    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8)
-    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that
-    /// nobody knows any more weigh as the first class, which is everybody's who has no other.
+    /// What a cause weighs among those connected, as a level of the block schedulers. Level 0
+    /// (weight 8) is for the classes that weigh most, level 7 (weight 1) for an eighth of that or
+    /// less. A cause whose session has left weighs as the first class, which sessions have that no
+    /// rule puts elsewhere.
     ///
     /// Where the sessions of a class share its weight, each weighs as the class: the schedulers
     /// have no groups.

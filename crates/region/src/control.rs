@@ -56,7 +56,7 @@ pub const PERMITS: usize = 1024;
 /// No request is held for longer, whatever the region says.
 pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
 
-/// A heartbeat older than this is no heartbeat: everybody passes.
+/// A heartbeat older than this is no heartbeat: all requests pass.
 pub const STALE_AFTER: Nanos = Nanos::from_millis(600);
 
 /// Read often, written rarely: its cache line stays shared.
@@ -102,7 +102,7 @@ headworks_policy::layout!(Control {
 pub struct Settings {
     /// What the gate does.
     pub mode: Mode,
-    /// The gate is open for everybody, whatever the mode.
+    /// The gate is open for all sessions, whatever the mode.
     pub off: bool,
     /// P: sessions inside at once.
     pub parallelism: u32,
@@ -232,10 +232,10 @@ impl Control {
         }
     }
 
-    /// Writes all settings but two. Only `store_off` writes `off`: whoever opens the gate while
-    /// another writes settings has the last word. P is kept if the search for it was on before and
-    /// is on afterwards, as it may have set another P since the settings were read. The region's
-    /// `apply` also wakes the sessions that the settings concern.
+    /// Writes all settings but two. Only `store_off` writes `off`. So a caller that opens the gate
+    /// has the last word over one that writes settings at that time. P is kept if the search for it
+    /// was on before and is on afterwards. The search may have set another P since the settings
+    /// were read. The region's `apply` also wakes the sessions that the settings concern.
     pub(crate) fn store(&self, settings: &Settings) {
         self.store_zeta(settings.zeta);
         self.unfairness_max_mille.store(settings.unfairness_max_mille, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Control {
         self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
         self.count.store(settings.count as u32, Ordering::Relaxed);
         let looked_for = self.auto.swap(u32::from(settings.auto), Ordering::SeqCst) != 0;
-        // Zero is none that a search has found: nobody has set P yet.
+        // Zero is no P that a search has found: P was never set.
         if !(looked_for && settings.auto) || self.parallelism.load(Ordering::SeqCst) == 0 {
             self.parallelism.store(settings.parallelism.clamp(1, PERMITS as u32), Ordering::SeqCst);
         }
@@ -263,12 +263,12 @@ impl Control {
     pub(crate) fn exchange_parallelism(&self, seen: &Settings, parallelism: u32) -> bool {
         let (from, to) = (seen.parallelism, parallelism.clamp(1, PERMITS as u32));
         let order = Ordering::SeqCst;
-        // Whoever fixes P says so before writing it: one of the two tells.
+        // A caller that fixes P clears `auto` before it writes P. So one of the two checks fails.
         (self.auto.load(order) != 0) == seen.auto
             && self.parallelism.compare_exchange(from, to, order, order).is_ok()
     }
 
-    /// Opens the gate for everybody, or closes it.
+    /// Opens the gate for all sessions, or closes it.
     pub(crate) fn store_off(&self, off: bool) {
         self.off.store(u32::from(off), Ordering::SeqCst);
     }
@@ -283,7 +283,7 @@ pub struct TemporaryP {
     pub permanent: u32,
 }
 
-/// The daemon's heartbeat, on a cache line of its own.
+/// The daemon's heartbeat, on its own cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Heartbeat {
@@ -310,7 +310,7 @@ impl Heartbeat {
         (alive + STALE_AFTER).since(now)
     }
 
-    /// Whether the server uses the region of another version, so that nobody is held.
+    /// Whether the server uses the region of another version, so that no request is held.
     pub fn ungoverned(&self) -> bool {
         let server = self.ungoverned.load(Ordering::Relaxed);
         server != 0 && server == self.server.load(Ordering::Relaxed)
@@ -360,7 +360,7 @@ mod tests {
         let settings = |auto, parallelism| Settings { auto, parallelism, ..Settings::default() };
         // P, whether it is looked for, and what is in force then.
         for (auto, parallelism, expected) in [
-            // Nobody has set it yet, and then somebody has.
+            // P was never set; then it was.
             (true, 16, 16),
             (true, 8, 16),
             // An operator fixes it, fixes another, and lets it be looked for from a third one on.

@@ -58,7 +58,7 @@ impl PassReason {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            PassReason::NotEnforcing => "the gate does not hold anybody",
+            PassReason::NotEnforcing => "the gate's mode holds no request",
             PassReason::Bypass => "this connection is never held",
             PassReason::Stale => "the daemon sent no heartbeat",
             PassReason::HoldLimit => "it was held for the longest time allowed",

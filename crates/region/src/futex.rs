@@ -13,8 +13,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Nanos) {
     };
     keeping_errno(|| {
         let word = word.as_ptr();
-        // SAFETY: the word outlives the call (it lies in the mapping, which is never unmapped
-        // while in use), and the kernel only reads it and the timespec.
+        // SAFETY: the word outlives the call: it lies in the mapping, which is never unmapped while
+        // in use. The kernel only reads it and the timespec.
         unsafe {
             libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, expected, &raw const time);
         }

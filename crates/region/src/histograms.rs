@@ -1,10 +1,10 @@
 //! Latency histograms of each class.
 //!
 //! A histogram is 1.7 KiB, too much to have for each connection, and only the classes' are ever
-//! asked for. But two threads that count in the same cache line slow each other down, so each
-//! class has [`SHARDS`] of them and a session counts in the one of its own number: the first
-//! [`SHARDS`] sessions write no line that another writes, and of those beyond, only those inside at
-//! the same time could meet. A class that is not used costs no memory: nobody touches its pages.
+//! asked for. But two threads that count in the same cache line slow each other down. So each class
+//! has [`SHARDS`] of them, and the session's number chooses one. The first [`SHARDS`] sessions
+//! share no line. Of those beyond, only sessions inside at the same time could meet. A class that
+//! is not used costs no memory, since its pages are never touched.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::histogram::{BUCKETS, bucket_of};
@@ -75,7 +75,7 @@ impl Histograms {
 
 /// A locked instruction waits until all that the server stored before has reached its cache, so it
 /// is left to those who need it. When the first session beyond [`SHARDS`] comes, one that counts at
-/// that moment may take back what the newcomer counts meanwhile: a statistic may be off by that.
+/// that moment may take back what the newcomer counts meanwhile. A statistic may be off by that.
 fn count(counts: &Counts, value: Nanos, times: u32, shared: bool) {
     let count = &counts[bucket_of(value)];
     if shared {

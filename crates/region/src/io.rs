@@ -1,15 +1,15 @@
 //! The I/O region: where the calls of governed processes meet their scheduler.
 //!
-//! A region of its own, beside the gate's, because it serves programs that have no clients, too.
-//! It holds the scheduler's state (`headworks_policy::split`), our tally of dirty pages, the calls
+//! It is separate from the gate's region, because it also serves programs that have no clients. It
+//! holds the scheduler's state (`headworks_policy::split`), our tally of dirty pages, the calls
 //! that wait, and an account for each thread. What is here is mechanism: which call goes next is
 //! decided by the scheduler.
 //!
 //! # Reading order
 //! [`layout`] says what there is. [`calls`] is the life of a call: it enters, waits, is admitted
 //! and leaves. Below it are the scheduler's tasks ([`tasks`]), the thread's account ([`claim`]) and
-//! whether a client waits for it ([`criticality`], [`inherit`], [`guess`]). [`files`] and [`pages`] are
-//! what calls work on.
+//! whether a client waits for it ([`criticality`], [`inherit`], [`guess`]). [`files`] and [`pages`]
+//! are what calls work on.
 //!
 //! # No call is held for ever
 //! There is no daemon in this path. A thread that waits polls, runs the scheduler's dispatch, and

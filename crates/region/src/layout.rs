@@ -1,8 +1,8 @@
 //! Layout of the region.
 //!
-//! All zero bytes are a valid, empty region, so a new file needs only its header. Whoever maps a
-//! region checks magic, version and size first. Builds with different layouts never touch each
-//! other's memory.
+//! All zero bytes are a valid, empty region, so a new file needs only its header. A process that
+//! maps a region checks magic, version and size first. Builds with different layouts never touch
+//! each other's memory.
 
 use crate::control::{Control, Heartbeat, PERMITS};
 use crate::declared_locks::DeclaredLockTable;
@@ -49,7 +49,7 @@ pub struct Header {
     pub(crate) bytes: AtomicU64,
     pub(crate) created_ns: AtomicU64,
     pub(crate) pooled: AtomicU32,
-    /// PID namespace of whoever made it, as [`crate::map::own_pid_ns`] has it.
+    /// PID namespace of the process that made it, as [`crate::map::own_pid_ns`] has it.
     pub(crate) pid_ns: AtomicU64,
 }
 
@@ -219,7 +219,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     ),
 ];
 
-/// A free or held permit, on a cache line of its own.
+/// A free or held permit, on its own cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Permit {
@@ -291,7 +291,7 @@ pub struct ClassSlot {
     pub target_us: AtomicU32,
     /// That percentile, in millionths.
     pub target_ppm: AtomicU32,
-    /// Not zero: nobody waits for its sessions' I/O (the scheduler `rcp`).
+    /// Not zero: no client waits for its sessions' I/O (the scheduler `rcp`).
     pub background: AtomicU32,
     /// Of sessions that left.
     pub departed: Departed,
@@ -565,7 +565,7 @@ mod tests {
         ];
         assert!(starts.iter().all(|start| start % 64 == 0), "{starts:?}");
         assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 64), "{starts:?}");
-        // All look at the one, and whoever connects or has the lock writes the others.
+        // All threads read the first. A thread that connects, or has the lock, writes the others.
         let lines = [
             core::mem::offset_of!(Region, pending.count) / 64,
             core::mem::offset_of!(Region, lock.excess) / 64,

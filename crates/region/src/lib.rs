@@ -4,8 +4,8 @@
 //! each session, the permits that bound how many sessions run, settings, and counters. This crate
 //! is mechanism: `headworks-policy` decides the order of admission.
 //!
-//! Every function here runs inside somebody else's database and keeps these rules: no allocation,
-//! no unbounded wait, no trust in what the memory says (indices are checked). Below P, a session's
+//! Every function here runs inside the database's process and keeps three rules: no allocation, no
+//! unbounded wait, no trust in what the memory says. So indices are checked. Below P, a session's
 //! path writes no shared cache line.
 
 // The tests' regions are made by code that the tests in `tests` share.

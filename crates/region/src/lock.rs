@@ -40,7 +40,7 @@ pub fn forget_thread_id() {
     thread::with(|words| words.id.set(0));
 }
 
-/// Whether a thread with this id exists on the machine. A thread of somebody else counts.
+/// Whether a thread with this id exists on the machine. A thread of any program counts.
 pub fn thread_exists(id: u32) -> bool {
     thread::keeping_errno(|| {
         // SAFETY: signal 0 only asks.
@@ -66,8 +66,8 @@ pub struct Held<'a> {
 }
 
 impl RobustLock {
-    /// Takes the lock, or gives up after a tenth of a second; much sooner if `stale` says that the
-    /// daemon sends no heartbeat, which is only asked when the lock is not free.
+    /// Takes the lock, or gives up after a tenth of a second. It gives up much sooner if `stale`
+    /// says that the daemon sends no heartbeat, which is only asked when the lock is not free.
     pub fn acquire(&self, stale: impl Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let me = thread_id();
         for _ in 0..SPINS {
@@ -106,7 +106,7 @@ impl RobustLock {
             if owner == me || waited >= timeout {
                 return None;
             }
-            // Nobody has the number zero: somebody wrote over the word.
+            // No thread has the number zero: the word was overwritten.
             if waited > MAX_SLEEP && (owner == 0 || !thread_exists(owner)) {
                 if self
                     .0
@@ -161,7 +161,7 @@ mod tests {
                     for _ in 0..10_000 {
                         // On a busy machine the holder may stand still for longer than one try.
                         let tries = std::iter::repeat_with(|| lock.0.acquire(|_| false));
-                        let held = tries.flatten().next().expect("nobody holds it for ever");
+                        let held = tries.flatten().next().expect("no thread holds it for ever");
                         let value = lock.1.load(Ordering::Relaxed);
                         lock.1.store(value + 1, Ordering::Relaxed);
                         drop(held);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_word_that_names_no_owner_does_not_block() {
         let lock = RobustLock(AtomicU32::new(SLEEPERS));
-        assert!(lock.acquire(|_| false).expect("nobody holds it").inherited);
+        assert!(lock.acquire(|_| false).expect("no thread holds it").inherited);
         assert!(!lock.acquire(|_| false).expect("it was given back").inherited);
     }
 
@@ -200,7 +200,7 @@ mod tests {
             panic!("on purpose");
         };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
-        assert!(lock.acquire(|_| false).expect("nobody holds it").inherited);
+        assert!(lock.acquire(|_| false).expect("no thread holds it").inherited);
         assert!(!lock.acquire(|_| false).expect("it was given back").inherited);
     }
 

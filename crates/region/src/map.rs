@@ -11,8 +11,8 @@ use core::mem::{ManuallyDrop, offset_of};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 
-/// Why a region cannot be used. Holds no text of its own, so that the preloaded library can make
-/// one without allocating.
+/// Why a region cannot be used. Its texts are constants, so that the preloaded library can make one
+/// without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
     /// A system call failed with this errno.

@@ -5,9 +5,9 @@
 //! need its permit. It lends the permit, and another session is admitted.
 //!
 //! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
-//!   is idle that others could use, else once the wait gets long. When the wait is over the
-//!   session goes on at once ([`Region::unblock`]): with a permit if one is free, else without,
-//!   and it is owed the next one. So no session that holds a lock ever waits for a permit.
+//!   is idle that others could use, else once the wait gets long. When the wait is over the session
+//!   goes on at once ([`Region::unblock`]), with a permit if one is free. Else it goes on without,
+//!   and is owed the next one. So no session that holds a lock ever waits for a permit.
 //! * *Thinking*: after the time for which anticipation pays ([`Region::keeps_for`]).
 //! * *Long* ([`Region::outgrow`], from the daemon): it goes on without a permit until its turn
 //!   ends, as in the lower queue of a multilevel feedback scheduler. The kernel's scheduler then
@@ -27,7 +27,7 @@ const SAMPLE_WEIGHT: u32 = 4;
 /// A client that sends or reads a part of its request within this time is not worth lending for.
 const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 
-/// A thread that sleeps for longer, nobody says on what, waits for something else than storage.
+/// A thread that sleeps for longer, on a thing that is not known, does not wait for storage.
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// A session whose sleeps usually are longer than this lends its permit when it falls asleep. Most
@@ -66,9 +66,9 @@ impl Region {
         }
     }
 
-    /// A session is blocked in the middle of a request: it lends its permit, at once or, while the
-    /// processors are saturated, once the daemon finds that it takes long. It goes on through
-    /// [`Region::unblock`]. Only for the thread that serves the session.
+    /// A session is blocked in the middle of a request. It lends its permit at once. While the
+    /// processors are saturated, it does so once the daemon finds that the wait takes long. It goes
+    /// on through [`Region::unblock`]. Only for the thread that serves the session.
     pub fn block(&self, session: u32, why: Pause) {
         let Some(slot) = self.session(session) else { return };
         slot.begin_pause(why, clock::now());
@@ -82,9 +82,9 @@ impl Region {
     }
 
     /// The thread that serves a session falls asleep on a condition in the middle of a request. If
-    /// the server has not said for what, the session lends its permit: at once if its sleeps
-    /// usually are long, as those for a replica are, else once the daemon finds this one long. It
-    /// goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
+    /// the server has not said for what, the session lends its permit. It does so at once if its
+    /// sleeps usually are long, as those for a replica are, else once the daemon finds this one
+    /// long. It goes on through [`Region::wakes_up`]. Only for the thread that serves the session.
     pub fn falls_asleep(&self, session: u32, now: Nanos) {
         let Some(slot) = self.session(session) else { return };
         if !matches!(slot.state(), State::Running | State::Owed) || slot.is_paused() {
@@ -126,8 +126,8 @@ impl Region {
         }
     }
 
-    /// A session waits for what belongs to its request, in a call that its hook cannot cut in two:
-    /// the daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
+    /// A session waits for what belongs to its request, in a call that its hook cannot cut in two.
+    /// The daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
     /// for the thread that serves the session.
     pub fn await_client(&self, slot: &SessionSlot, now: Nanos) {
         slot.begin_pause(Pause::Client, now);
@@ -263,8 +263,8 @@ impl Region {
         (0..self.high_water()).filter(|&session| outlasts(session)).count() as u32
     }
 
-    /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
-    /// session that is no longer than nine tenths of the others'. `None` if none has run any.
+    /// How long the requests of the quickest tenth of the sessions usually run. It is the mean of a
+    /// session, and nine tenths of the others have a longer one. `None` if none has run any.
     pub fn usual_run(&self) -> Option<Nanos> {
         let usual = |session| {
             let slot = self.session(session).filter(|slot| slot.state() != State::Free)?;

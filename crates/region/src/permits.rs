@@ -6,7 +6,7 @@
 //!
 //! # The word decides whose a permit is
 //! A slot names the permit that its session has, but only the owner id in the permit's word counts.
-//! Whoever frees or grants a permit exchanges that id. A thread that was stopped for seconds
+//! A thread that frees or grants a permit exchanges that id. A thread that was stopped for seconds
 //! (SIGSTOP, a paused machine) between two instructions may have been taken for dead. Its permit
 //! may then belong to another session.
 //!
@@ -167,7 +167,7 @@ impl Region {
         if !self.release(permit, session) {
             return false;
         }
-        // After the permit is free: see "Nobody is forgotten". Only this permit needs handling.
+        // After the permit is free: see "No session is forgotten". Only this permit needs handling.
         if self.pending.count.load(Ordering::SeqCst) > 0 {
             self.locked(|gate, wakes| {
                 if self.claim(permit, IN_TRANSFER) {
@@ -226,8 +226,8 @@ impl Region {
 
     /// Grants free permits to sessions that need one, as long as there are both. Reads each
     /// permit's cache line. Used by the first session that comes to need a permit, and where
-    /// permits may have become free outside a transfer. `pending` was raised before: see "Nobody is
-    /// forgotten".
+    /// permits may have become free outside a transfer. `pending` was raised before: see "No
+    /// session is forgotten".
     pub(crate) fn scan_permits(&self) {
         for permit in 0..self.control.limit() {
             if self.pending.count.load(Ordering::SeqCst) == 0 {
@@ -262,7 +262,7 @@ impl Region {
             Next::Repay(session) => (session, State::Owed),
         };
         let slot = &self.sessions[session as usize];
-        // Before the permit is assigned: the session may have one of its own by now.
+        // Before the permit is assigned: the session may have got another one meanwhile.
         let mut in_transfer = Some(permit);
         if slot.state() == wanted {
             self.assign(slot, session, permit);
@@ -363,7 +363,7 @@ impl Region {
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Gate, &mut Wakes<'_>) -> T) -> Option<T> {
         let mut wakes = Wakes::new(self);
         let held = self.lock.lock.acquire(|now| self.heartbeat.stale(now))?;
-        // SAFETY: the lock is held, so nobody else has a reference to the state. Its fields are
+        // SAFETY: the lock is held, so no other thread has a reference to the state. Its fields are
         // integers, valid whatever bytes are there, and it indexes with bounds checks.
         let gate = unsafe { &mut *self.gate.0.get() };
         if held.inherited {

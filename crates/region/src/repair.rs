@@ -6,11 +6,11 @@
 //! Three things do not follow from them. Each step of granting a permit is ordered so that they can
 //! be told apart:
 //!
-//! * *A permit in transfer* has an owner id of its own ([`IN_TRANSFER`]). Only the owner of the
-//!   lock has permits in transfer, so all of them are free.
+//! * *A permit in transfer* has a special owner id ([`IN_TRANSFER`]). Only the owner of the lock
+//!   has permits in transfer, so all of them are free.
 //! * *A permit that is assigned to a session which was not woken*: its slot names the permit, and
 //!   its state says that it is queued or owed one. It is woken.
-//! * *A permit that no slot names*, or whose session does not need it: a thread was killed between
+//! * *A permit that no slot names*, or whose session does not need it. A thread was killed between
 //!   taking the permit and writing its slot, or between clearing its slot and freeing the permit. A
 //!   live thread may be at that very point, so the daemon checks twice ([`Region::reclaim`]).
 //!
@@ -18,9 +18,9 @@
 //! daemon frees the slot once the process or thread is gone.
 //!
 //! # Where the queue may be wrong
-//! A session that does not get the lock passes, and its entry may stay in the queue. Whoever finds
-//! such an entry drops it. Until then it counts as a session that needs a permit, and no session is
-//! admitted without the lock. The second part of [`Region::reclaim`] removes it.
+//! A session that does not get the lock passes, and its entry may stay in the queue. The next
+//! thread that finds such an entry drops it. Until then it counts as a session that needs a permit,
+//! and no session is admitted without the lock. The second part of [`Region::reclaim`] removes it.
 
 use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
@@ -57,7 +57,7 @@ impl Region {
             match slot.state() {
                 State::Queued if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
-                    // Unless it went on by itself: it then gives the permit back when it leaves.
+                    // Unless it passed meanwhile: it then gives the permit back when it leaves.
                     if slot.move_state(State::Queued, State::Running) {
                         wakes.push(session);
                     }
@@ -71,7 +71,7 @@ impl Region {
             }
         }
         self.count_excess();
-        // Whoever acts under the same lock has to know that sessions need a permit. They are
+        // Code that runs under the same lock has to know that sessions need a permit. They are
         // granted one as soon as the lock is released.
         self.publish_pending(gate);
     }

@@ -1,8 +1,8 @@
 //! Which class a connection belongs to.
 //!
 //! Rules are tried in order and the first that fits decides. They live in the region, so that a
-//! connection is classified the moment its identity is known, and are replaced as a whole by the
-//! daemon, under a version number that is odd while it writes.
+//! connection is classified the moment its identity is known. The daemon replaces them as a whole,
+//! under a version number that is odd while it writes.
 
 use crate::text::{SharedText, Text};
 use core::net::IpAddr;
@@ -142,7 +142,7 @@ struct SharedRule {
     _pad: AtomicU32,
 }
 
-/// The rules in the region. All zero bytes: no rule, everybody in class 0.
+/// The rules in the region. All zero bytes: no rule, all sessions in class 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RuleTable {

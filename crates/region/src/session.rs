@@ -1,9 +1,9 @@
 //! One slot for each session: its state, what it holds, and what it was served.
 //!
-//! The thread that serves the connection writes its slot. Other threads write only `state` and
-//! `permit` (a granter, the daemon that lends a dead thread's permit), `closing` (whoever shuts the
-//! socket down), `class` and `flags` (a reload). Counters have a single writer, so plain loads and
-//! stores do.
+//! The thread that serves the connection writes its slot. Other threads write only a few words.
+//! `state` and `permit` are written by a thread that grants a permit, and by the daemon that lends
+//! a dead thread's. `closing` is written by a thread that shuts the socket down, `class` and
+//! `flags` by a reload. Counters have a single writer, so plain loads and stores suffice.
 
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// From the word in memory; what nobody ever wrote there counts as free.
+    /// From the word in memory; a word that is no state counts as free.
     pub fn from_word(word: u32) -> State {
         match word {
             1 => State::Idle,
@@ -94,7 +94,7 @@ pub enum Pause {
     Client = 9,
     /// It waits for another process: a replica, a worker.
     Process = 10,
-    /// Its thread sleeps, and nobody has said for what.
+    /// Its thread sleeps for an unknown reason.
     Asleep = 11,
     /// It waits for an answer by another connection, perhaps to another session here.
     Elsewhere = 12,
@@ -357,7 +357,8 @@ pub struct SessionSlot {
     pub class_epoch: AtomicU32,
     /// Number of the reason why it was last let pass, plus one.
     pub pass_reason: AtomicU32,
-    /// Process that serves it, or gives back what a dead one held; zero while the slot is nobody's.
+    /// Process that serves it, or gives back what a dead one held; zero while the slot has no
+    /// session.
     pub pid: AtomicU32,
     /// Counts the sessions that had this slot.
     pub generation: AtomicU32,
@@ -457,7 +458,7 @@ impl SessionSlot {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// Moves from one state to another unless somebody else has moved it.
+    /// Moves from one state to another unless another thread has moved it.
     pub fn move_state(&self, from: State, to: State) -> bool {
         self.state
             .compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire)

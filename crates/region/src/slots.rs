@@ -1,9 +1,9 @@
 //! Slots: who has which, and where a free one is.
 //!
-//! A slot's own words say whether it is in use. A bit for each slot tells a newcomer where to look:
-//! 256 words, in 32 cache lines, however many sessions there are, and also if all slots are taken.
-//! A thread that dies between writing a slot and its bit leaves a wrong bit. The daemon finds a
-//! free slot whose bit is set within a second; a missing bit costs one check.
+//! A slot's own words say whether it is in use. A bit for each slot tells a newcomer where to look.
+//! It reads 256 words, in 32 cache lines, however many sessions there are, and also if all slots
+//! are taken. A thread that dies between writing a slot and its bit leaves a wrong bit. The daemon
+//! finds a free slot whose bit is set within a second; a missing bit costs one check.
 
 use crate::layout::Region;
 use crate::session::State;
@@ -36,7 +36,7 @@ impl Region {
         if slot.state.load(Ordering::Acquire) != State::Free as u32 {
             return false;
         }
-        // Before anything is written to it: nobody looks beyond.
+        // Before anything is written to it: no scan goes beyond the high-water mark.
         if self.high_water() <= session {
             self.extent.high_water.fetch_max(session + 1, Ordering::Relaxed);
         }
@@ -46,7 +46,7 @@ impl Region {
         slot.move_state(State::Free, State::Idle)
     }
 
-    /// The slot is nobody's from here on: its state says so already.
+    /// The slot has no owner from here on: its state says so already.
     pub(crate) fn free_slot(&self, session: u32) {
         // Before the bit: who dies before this leaves a slot that says whose it was, and is found.
         self.sessions[session as usize].pid.store(0, Ordering::Release);
@@ -102,7 +102,7 @@ mod tests {
         region.taken.0[0].store(u64::MAX, Ordering::Relaxed);
         assert_eq!(region.register(std::process::id(), clock::now()), None);
         region.reclaim(&mut [0; PERMITS]);
-        assert_eq!(session(region), second, "and {first} is somebody's");
+        assert_eq!(session(region), second, "and {first} is taken");
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub struct Snapshot {
     /// That process uses the region of another version: see
     /// [`crate::control::Heartbeat::ungoverned`].
     pub ungoverned: bool,
-    /// Everybody connected.
+    /// All connected sessions.
     pub sessions: Vec<SessionView>,
     /// Every class that has a name.
     pub classes: Vec<ClassView>,

@@ -1,8 +1,8 @@
 //! A few words of each thread, reached without a call.
 //!
-//! In a preloaded library the usual thread-local variables cost a call into the dynamic loader
-//! each time. On x86-64 these lie at a fixed distance from the thread pointer (the initial-exec
-//! model, which a library that is loaded at the program's start may use) and cost two instructions.
+//! In a preloaded library the usual thread-local variables cost a call into the dynamic loader each
+//! time. On x86-64 these lie at a fixed distance from the thread pointer and cost two instructions.
+//! That is the initial-exec model, which a library may use if it is loaded at the program's start.
 
 use core::cell::Cell;
 
@@ -62,8 +62,8 @@ mod place {
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
-        // SAFETY: reads the word that the loader made for the symbol above (its distance from the
-        // thread pointer) and the thread pointer itself; both never change for a thread.
+        // SAFETY: reads the word that the loader made for the symbol above, which is its distance
+        // from the thread pointer, and the thread pointer itself. Neither changes for a thread.
         unsafe {
             core::arch::asm!(
                 "mov {place}, qword ptr [rip + headworks_thread_words@GOTTPOFF]",

@@ -1,10 +1,10 @@
 //! Waiting to be admitted: in one go, or in steps between which the server does other work.
 //!
 //! A thread that serves one connection has nothing else to do, and sleeps until its session is
-//! admitted. A process that serves one connection must react to signals: to end, to take part in
-//! something that all processes do, or to tell its client something. It waits in steps, and its
-//! server sees the signals after each step. Between two steps its session keeps its position in the
-//! queue. The next step finds whether it was admitted meanwhile.
+//! admitted. A process that serves one connection must react to signals. They end it, have it take
+//! part in something that all processes do, or have it tell its client something. It waits in
+//! steps, and its server sees the signals after each step. Between two steps its session keeps its
+//! position in the queue. The next step finds whether it was admitted meanwhile.
 
 use crate::clock;
 use crate::entered::{Entered, PassReason};
@@ -154,7 +154,7 @@ impl Region {
         });
         match queued {
             Some((first, due)) => {
-                // While others need a permit, none is free: see "Nobody is forgotten".
+                // While others need a permit, none is free: see "No session is forgotten".
                 if first {
                     self.scan_permits();
                 }
@@ -337,7 +337,7 @@ mod tests {
             Check::Sleep(time) => assert!(time <= Nanos::from_millis(51), "{time}"),
             // On a machine that took so long.
             Check::Pass(reason) => assert_eq!(reason, PassReason::Stale),
-            Check::Granted => panic!("nobody has granted it"),
+            Check::Granted => panic!("no permit was granted"),
         }
         assert_eq!(
             MAX_SLEEP,

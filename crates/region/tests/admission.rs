@@ -1,5 +1,5 @@
-//! The gate in the region, with real threads: at most P inside, nobody forgotten, everything
-//! given back, and nobody held when there is a reason not to.
+//! The gate in the region, with real threads. At most P are inside, no session is forgotten, and
+//! everything is given back. No request is held when there is a reason to pass.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
@@ -61,7 +61,7 @@ fn below_p_only_ones_own_cache_lines_are_written() {
     }
     let bytes = || {
         let start = std::ptr::from_ref::<Region>(region).cast::<u8>();
-        // SAFETY: the mapping is that long, and nobody writes to it meanwhile but this thread.
+        // SAFETY: the mapping is that long, and only this thread writes to it meanwhile.
         unsafe { std::slice::from_raw_parts(start, size_of::<Region>()) }.to_vec()
     };
     let address = |thing: usize| thing - std::ptr::from_ref::<Region>(region) as usize;
@@ -207,7 +207,7 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
     region.apply(&Settings { parallelism: 2, ..Settings::default() });
     std::thread::scope(|scope| {
         let (waiting, waiter) = held(scope, region);
-        // Two leave: still two inside, so nobody enters, whichever permits were theirs.
+        // Two leave: still two inside, so no session enters, whichever permits were theirs.
         region.leave(inside[0]);
         region.leave(inside[1]);
         std::thread::sleep(Duration::from_millis(50));
@@ -254,7 +254,7 @@ fn a_lent_permit_serves_others_and_its_owner_comes_back_at_once() {
         assert!(start.elapsed() < SOON, "an owner of a transaction never waits");
         assert_eq!(region.session(owner).unwrap().state(), State::Owed);
 
-        // The next free permit settles the debt, before anybody who waits.
+        // The next free permit settles the debt, before any waiter gets one.
         let (third, third_waiter) = held(scope, region);
         region.leave(other);
         assert_eq!(region.session(owner).unwrap().state(), State::Running);

@@ -20,7 +20,7 @@ fn a_thread_works_for_the_user_whose_request_it_has_in_hand() {
     let region = common::enforcing(4);
     let causes = Causes::new(region);
     let sessions: Vec<u32> = (0..3).map(|_| common::session(region)).collect();
-    assert_eq!(causes.current(), 0, "nobody's request is in hand");
+    assert_eq!(causes.current(), 0, "no request is in hand");
     std::thread::scope(|scope| {
         for &session in &sessions {
             scope.spawn(move || {
@@ -79,5 +79,5 @@ fn a_cause_weighs_as_its_class() {
     region.classify(heavy, 1, false, 1);
     let levels = [light, heavy].map(|session| causes.level(causes.of_session(session)));
     assert_eq!(levels, [6, 0], "2 eighths and 8");
-    assert_eq!(causes.level(0), 6, "nobody weighs as everybody");
+    assert_eq!(causes.level(0), 6, "an unknown cause weighs as the first class");
 }

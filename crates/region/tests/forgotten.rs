@@ -1,11 +1,11 @@
-//! "Nobody is forgotten" (`region::admission`), as a model: sessions that enter and leave, and an
-//! operator that raises P, one shared access after the other, in every order that there is.
+//! "No session is forgotten" (`region::admission`), as a model. Sessions enter and leave, and an
+//! operator raises P. Each step is one shared access, and all orders of the steps are tried.
 //!
 //! The model's steps are those of `try_enter`, `queue_up`, `scan_permits`, `hand_over`, `leave`,
 //! `free_permit` and `tune_parallelism`. All of their accesses that count are sequentially
 //! consistent, so the orders of steps are all that can happen. A session is forgotten if it waits,
-//! a permit is free, and nobody is about to do anything: who is inside may stay there for long, and
-//! who is outside may never come back.
+//! a permit is free, and no thread has a step left to do. A session that is inside may stay there
+//! for long, and one that is outside may never come back.
 
 use std::collections::HashSet;
 
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Under the lock: nobody else can tell the steps of giving a busy permit apart.
+    /// Under the lock: no other thread can tell the steps of giving a busy permit apart.
     fn hand_over(&mut self, permit: usize) {
         self.words[permit] = if self.queue.is_empty() {
             Word::Free
@@ -221,7 +221,7 @@ impl World {
     }
 }
 
-/// A state in which somebody is forgotten; and how many states there are.
+/// A state in which a session is forgotten; and how many states there are.
 fn search(omit: Omit) -> (Option<World>, usize) {
     let mut seen = HashSet::from([World::new()]);
     let mut open = vec![World::new()];

@@ -1,6 +1,6 @@
-//! A region whose bytes somebody else wrote: whatever they are, no operation crashes the process,
-//! hangs, or holds for longer than its limit. A panic is allowed (the library catches it and
-//! stands aside); a wild access, an endless loop or an abort is not.
+//! A region full of nonsense. Whatever its bytes are, no operation crashes the process, hangs, or
+//! holds a request for longer than its limit. A panic is allowed: the library catches it and stands
+//! aside. A wild access, an endless loop or an abort is not.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
@@ -84,13 +84,13 @@ fn no_bytes_crash_or_hang_an_operation() {
             let began = Instant::now();
             let result = catch_unwind(AssertUnwindSafe(|| operations(region, &mut random)));
             panics += u32::from(result.is_err());
-            // A scribbled limit or heartbeat may allow a long hold; each operation looks around
-            // every fifth of a second, and here there is always a reason to pass.
+            // A scribbled limit or heartbeat may allow a long hold. Each operation checks every
+            // fifth of a second, and here there is always a reason to pass.
             assert!(
                 began.elapsed() < Duration::from_secs(20),
                 "seed {seed} round {round} step {step}"
             );
-            // What the daemon does. It may end by a panic, too: then everybody passes.
+            // What the daemon does. It may end by a panic, too: then all requests pass.
             let result = catch_unwind(AssertUnwindSafe(|| region.apply(&settings)));
             panics += u32::from(result.is_err());
         }

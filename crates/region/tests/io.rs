@@ -1,4 +1,4 @@
-//! The I/O region: whoever waits goes on at last, whatever happens to the others.
+//! The I/O region: a waiter goes on at last, whatever happens to the others.
 
 use headworks_policy::Nanos;
 use headworks_policy::split::{ACCOUNTS, Account, Criticality, SplitKind, TASKS};
@@ -391,7 +391,7 @@ fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
         let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64) | 1;
         for _ in 0..20_000 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            // SAFETY: within the mapping, which is writable; nobody else works in it now.
+            // SAFETY: within the mapping, which is writable; no other thread uses it at this time.
             unsafe { bytes.add((random >> 20) as usize % size).write_volatile(random as u8) };
         }
         let start = clock::now();
@@ -556,7 +556,7 @@ fn a_client_that_waits_for_work_is_not_stuck() {
     thread::with(|words| words.role.set(thread::SERVES_CLIENTS));
     region.blocks(client, Blocker::Condition, None, false);
     std::thread::sleep(Duration::from_millis(400));
-    assert!(!thread.is_finished(), "the call goes on though nobody waits for it");
+    assert!(!thread.is_finished(), "the call goes on though no client waits for it");
     region.unblocks(client);
     // The same wait in the middle of a request.
     thread::with(|words| words.serving.set(1));

@@ -140,10 +140,10 @@ fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
     let slot = region.session(last).unwrap();
     slot.thread.store(GONE, Ordering::Relaxed);
     region.enter(last, clock::now());
-    // Somebody looks for the dead, and is overtaken before it acts.
+    // A scan finds the session dead, and is overtaken before it acts.
     region.unregister(last);
     let names = || (slot.pid.load(Ordering::Relaxed), slot.thread.load(Ordering::Relaxed));
-    assert_eq!(names(), (0, 0), "nobody's");
+    assert_eq!(names(), (0, 0), "it has no owner");
     assert_eq!(session(region), last);
     region.release_dead_session(last, GONE);
     assert_eq!((slot.state(), names().0, reaped()), (State::Idle, std::process::id(), 0));
@@ -161,8 +161,8 @@ fn a_slot_whose_claimer_died_at_once_comes_back() {
     let region = enforcing(1);
     let slot = region.session(0).unwrap();
     slot.pid.store(GONE, Ordering::Relaxed);
-    assert_eq!(session(region), 1, "it is somebody's");
-    assert_eq!(region.high_water(), 2, "whoever looks for the dead sees it");
+    assert_eq!(session(region), 1, "the first one is taken");
+    assert_eq!(region.high_water(), 2, "a scan for the dead sees it");
     region.release_dead_session(0, GONE);
     assert_eq!(session(region), 0);
     assert_eq!(region.counter(Counter::Reaped), 0, "it held nothing");

@@ -32,7 +32,7 @@ fn a_turn_that_comes_between_two_steps_is_found_by_the_next() {
     let mut order = [(first, first_wait), (second, second_wait)];
     order.sort_by_key(|(session, _)| !is_inside(*session));
     let [(early, early_wait), (late, late_wait)] = order;
-    assert!(is_inside(early) && !is_inside(late), "nobody sleeps, and it is given to one");
+    assert!(is_inside(early) && !is_inside(late), "no thread sleeps, and it is given to one");
     assert_eq!(region.continue_wait(late, late_wait), None, "the other one waits on");
     assert_eq!(region.continue_wait(early, early_wait), Some(Entered::Waited));
     region.leave(early);
@@ -155,5 +155,5 @@ fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
     assert_eq!(state(small), State::Running, "the next permit is its own");
     leave(small);
     let waiting = region.waiting();
-    assert_eq!(waiting, 2, "somebody who waited has the permit");
+    assert_eq!(waiting, 2, "one of those that waited has the permit");
 }

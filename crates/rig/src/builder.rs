@@ -252,8 +252,8 @@ impl<K: Kind> Builder<K> {
     }
 }
 
-/// A TCP port of 127.0.0.1 on which nobody listens. The kernel gives higher ones to connections,
-/// and another process that looks for a port begins at another one.
+/// A TCP port of 127.0.0.1 on which no program listens. The kernel gives higher ones to
+/// connections, and another process that looks for a port begins at another one.
 ///
 /// # Errors
 /// If 10,000 ports are taken.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use crate::builder::{Builder, Kind, Place};
 use crate::process::Process;
 use crate::programs::find_program;
+use crate::template::UNPRIVILEGED;
 
 /// A running server with event loops.
 pub type LoopServer = Process<LoopKind>;
@@ -117,7 +118,7 @@ impl Kind for LoopKind {
         match self {
             LoopKind::Redis => words.push(place.run_directory.clone().into()),
             // It refuses to run as root.
-            LoopKind::Memcached => words.extend(["-u".into(), "nobody".into()]),
+            LoopKind::Memcached => words.extend(["-u".into(), UNPRIVILEGED.into()]),
             LoopKind::MongoJava => {
                 words.extend([java_class_path(), "MongoServer".into(), port.as_str().into()]);
             }

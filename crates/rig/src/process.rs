@@ -158,7 +158,7 @@ impl<K: Kind> Process<K> {
         Ok(Stopped { took: begun.elapsed(), status })
     }
 
-    /// Waits until the server has ended by itself.
+    /// Waits until the server has ended without a signal from here.
     pub fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {

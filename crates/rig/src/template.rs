@@ -21,8 +21,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::programs::Programs;
 
-/// The account of a server that root starts, as MariaDB refuses to run as root.
-const UNPRIVILEGED: &str = "nobody";
+/// The account of a server that root starts, as MariaDB and memcached refuse to run as root.
+pub(crate) const UNPRIVILEGED: &str = "nobody";
 
 /// The redo log of a template. A server makes its own of the right size when it starts; a small one
 /// copies fast.

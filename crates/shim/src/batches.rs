@@ -1,7 +1,7 @@
 //! The hooks of calls that submit I/O in batches: libaio's, liburing's, and the bare `syscall`.
 //!
-//! libaio's is held before it is made. Rings of `io_uring` are charged and never held: the
-//! kernel may take what is in them at any time.
+//! A call of libaio is held before it is made. I/O in rings of `io_uring` is charged and never
+//! held, since the kernel may take it from a ring at any time.
 
 use crate::real;
 use crate::{files, locks};

@@ -81,7 +81,8 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
     // SAFETY: the arguments are the caller's.
     let made = unsafe { real::dup2(from, to) };
-    // Afterwards: a call that is refused closes nothing, and nobody else can be given the number.
+    // Afterwards: a call that is refused closes nothing, and no other thread can be given the
+    // number.
     if made >= 0 && from != to {
         ends(to);
     }

@@ -52,8 +52,8 @@ pub unsafe extern "C-unwind" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) 
         if !locks::wanted() {
             return real::pthread_mutex_lock(mutex);
         }
-        // What it answers but for "busy" is what the lock itself would: held before by a thread
-        // that died, not usable any more, taken again by its owner.
+        // Except for "busy", it answers what the lock itself would: held before by a thread that
+        // died, not usable any more, taken again by its owner.
         match real::pthread_mutex_trylock(mutex) {
             libc::EBUSY => {}
             result => return result,

@@ -1,5 +1,6 @@
-//! The hooks of a server with a process for each connection: what the exported functions do with
-//! descriptors that are in no table of connections.
+//! The hooks of a server with a process for each connection. Such a process has no table of
+//! connections: its only client is [`headworks_hooks::backend`]. Calls on any other descriptor go
+//! to the C library unchanged.
 
 use crate::real;
 use crate::receiving::{NOT_THE_STREAM, errno, set_errno, timespec_of};

@@ -1,4 +1,4 @@
-//! The functions behind ours: those of the C library, which the exported ones call.
+//! The C library's own functions, which the exported ones call.
 //!
 //! They are looked up once, by the library's constructor. A call that comes before it, from the
 //! constructor of another library, goes to the kernel directly.

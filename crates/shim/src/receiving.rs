@@ -7,8 +7,8 @@ use headworks_hooks::threads;
 use headworks_policy::Nanos;
 use libc::{c_int, ssize_t, timespec};
 
-/// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
-/// thrown away without a look at the buffer (which may be null), or come from elsewhere.
+/// Flags of a `recv` that is no receipt of the stream's next bytes. The bytes stay where they are,
+/// or come from elsewhere, or are thrown away. In the last case the buffer may be null.
 pub(crate) const NOT_THE_STREAM: c_int =
     libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
 

@@ -1,7 +1,7 @@
 //! The hooks at the TLS library (OpenSSL 1.1 and 3).
 //!
 //! Nothing here is linked to it: a program without TLS never calls these, and one with it has the
-//! library already. The functions behind ours are looked up at the first call.
+//! library already. The TLS library's own functions are looked up at the first call.
 
 use crate::{processes, receiving};
 use core::ffi::{CStr, c_void};
@@ -15,8 +15,8 @@ use headworks_hooks::tls::{self, Whose};
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, size_t};
 
-/// Names under which the library may be loaded where a look behind us does not find it: as a
-/// dependency of a plug-in that keeps its symbols to itself.
+/// Names under which the library may be loaded where a look behind us does not find it. It may be a
+/// dependency of a plug-in whose symbols are private.
 const LIBRARIES: &[&CStr] = &[c"libssl.so.3", c"libssl.so.1.1"];
 
 /// A function of the TLS library.
@@ -58,8 +58,8 @@ impl Function {
 /// An `SSL`, of which we know nothing.
 type Ssl = *mut c_void;
 
-/// Declares a caller of a function of the TLS library. Without the library, which cannot be, as
-/// somebody has called it, it fails.
+/// Declares a caller of a function of the TLS library. Without the library it fails. That cannot
+/// happen, since the program has called the library.
 macro_rules! function {
     ($name:ident = $symbol:literal; ($($arg:ident: $type:ty),*)) => {
         /// # Safety
@@ -118,7 +118,7 @@ fn begins(whose: Option<Whose>) {
     }
 }
 
-/// Somebody's handshake has come to this result.
+/// A connection's handshake has come to this result.
 fn handshaken(whose: Option<Whose>, done: c_int) {
     if done == 1
         && let Some(Whose::Loop(connection)) = whose

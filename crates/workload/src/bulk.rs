@@ -1,6 +1,6 @@
 //! Filling tables: multi-row statements, by several connections at the same time.
 //!
-//! InnoDB's fast bulk insert (`unique_checks=0`) is not used: it locks a table exclusively for the
+//! InnoDB's fast bulk insert (`unique_checks=0`) is not used. It locks a table exclusively for the
 //! first transaction that fills it, so that parallel loading would become serial.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -78,7 +78,7 @@ pub enum Priority {
     Usual,
     /// 0 (highest) to 7 (lowest) of the class "best effort".
     Level(u8),
-    /// The class "idle": it has the device when nobody else wants it.
+    /// The class "idle": it has the device when no other class wants it.
     Idle,
 }
 

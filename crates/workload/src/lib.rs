@@ -10,7 +10,7 @@
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
 //! * [`ycsb`]: the six standard workloads of YCSB.
 //!
-//! A workload does not depend on Headworks, so it measures a database with and without it alike.
+//! A workload knows nothing of the gate, so it measures a database with and without it alike.
 #![forbid(unsafe_code)]
 
 mod bulk;

@@ -3,8 +3,8 @@
 /// As `nice` counts.
 const PRIORITY: i32 = -15;
 
-/// Gives this thread priority over others. It is for clients with pauses whose latency is measured:
-/// on a separate machine they would never wait for a processor that the server or other clients
+/// Gives this thread priority over others. It is for clients with pauses whose latency is measured.
+/// On a separate machine they would never wait for a processor that the server or other clients
 /// use. Returns whether that worked. Without privileges it fails, and latencies then include more
 /// of the client.
 pub fn go_ahead() -> bool {

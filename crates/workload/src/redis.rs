@@ -5,7 +5,7 @@
 //! repeats that, perhaps after a pause. The latency of a batch is that of its last answer.
 //!
 //! Each group has its own thread, as its account would have its own machine. An answer to one of
-//! four connections must not wait in the client behind those to two hundred others; that would
+//! four connections must not wait in the client behind those to two hundred others. That would
 //! count as the server's latency. For the same reason threads of groups that pause have priority
 //! over the others, if the process may set it.
 
@@ -110,7 +110,7 @@ pub fn run(
     })
 }
 
-/// A histogram with fixed bounds. One that grows by itself does not do so for values that may
+/// A histogram with fixed bounds. One that resizes itself does not do so for values that may
 /// saturate: it counts them as the least.
 fn latencies() -> io::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).map_err(io::Error::other)
@@ -297,7 +297,7 @@ mod tests {
         let rested = run(server.address(), &[rests, group(2, 1)], time, 1, || true).unwrap();
         let [rested, busy] = [0, 1].map(|at: usize| rested[at].commands.iter().sum::<u64>());
         assert!((1..busy).contains(&rested), "{rested} with pauses, {busy} without");
-        let nobody = Group { account: Some("nobody".to_owned()), ..group(1, 1) };
-        assert!(run(server.address(), &[nobody], time, 1, || true).is_err());
+        let unknown = Group { account: Some("unknown".to_owned()), ..group(1, 1) };
+        assert!(run(server.address(), &[unknown], time, 1, || true).is_err());
     }
 }

@@ -219,7 +219,8 @@ fn rows_repeat_from_their_seed() {
     assert!(first[0] != first[1] && first[1] != first[2]);
 }
 
-/// Tables that are there are not written over, and whoever gives up is told what that means.
+/// Tables that are there are not written over, and the error of a load that gives up says what that
+/// means.
 #[test]
 fn loading_that_cannot_end_is_an_error() {
     let Some(server) = support::mariadb() else { return };

@@ -323,8 +323,8 @@ fn assert_locks_are_told_apart(address: &str, impatience: &str) {
 
     assert_eq!(third.query("SELECT nothing", &[]).unwrap_err().kind, ErrorKind::Server);
     assert!(third.change(update, &[]).is_err());
-    let nobody: Database = "mysql://app@127.0.0.1:1/rig".parse().unwrap();
-    assert_eq!(nobody.connect().err().unwrap().kind, ErrorKind::Connection);
+    let absent: Database = "mysql://app@127.0.0.1:1/rig".parse().unwrap();
+    assert_eq!(absent.connect().err().unwrap().kind, ErrorKind::Connection);
     assert!("sqlite://x".parse::<Database>().is_err());
 }
 

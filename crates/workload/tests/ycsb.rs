@@ -225,6 +225,6 @@ fn addresses_that_are_none() {
     for bad in ["", "mysql://x:1", "redis://[", "mongodb://x", "memcached://x"] {
         assert_eq!(bad.parse::<Address>().unwrap_err().kind, ErrorKind::Usage, "{bad}");
     }
-    let nobody: Address = "redis://127.0.0.1:1".parse().unwrap();
-    assert_eq!(nobody.connect().err().unwrap().kind, ErrorKind::Connection);
+    let absent: Address = "redis://127.0.0.1:1".parse().unwrap();
+    assert_eq!(absent.connect().err().unwrap().kind, ErrorKind::Connection);
 }

@@ -35,7 +35,7 @@ impl Client {
         Ok(line.strip_suffix("\r\n").context("the server hung up")?.to_owned())
     }
 
-    /// Reads one value again and again, in one pipeline. Somebody may flush it meanwhile.
+    /// Reads one value again and again, in one pipeline. Another client may flush it meanwhile.
     pub fn work(&mut self) -> Result<()> {
         self.0.get_mut().write_all(&b"get crowd\r\n".repeat(READS))?;
         for _ in 0..READS {

@@ -1,7 +1,7 @@
 //! A client of MongoDB's protocol: a few commands as OP_MSG with one document, written by hand.
 //!
-//! The layout is that of the wire protocol: a header of four little-endian 32-bit numbers (length,
-//! request, answer to what, kind), flags, and a section of kind 0, which is a BSON document.
+//! A message begins with a header of four little-endian 32-bit numbers: length, request, answer to
+//! what, kind. Flags follow, and a section of kind 0, which is a BSON document.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

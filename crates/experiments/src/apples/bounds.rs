@@ -9,7 +9,7 @@ use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 
 const AS_IS: &str = "MariaDB as it is";
-const WATCHED: &str = "watched, nobody held";
+const WATCHED: &str = "watched, none held";
 const BOUNDED: &str = "U_f at most 0.1";
 const BOTH: &str = "U_f at most 0.15, V_l at most 0.9 x as it is";
 const ALL: [&str; 3] = [AS_IS, BOUNDED, BOTH];
@@ -38,7 +38,7 @@ pub(super) const BOUNDS: Figure = Figure {
     figure: "Figure 9; Algorithm 2",
     about: "Terminals without pauses, standard mix: MariaDB as it is, a gate whose P and whose quota find themselves with \
             U_f bounded by 0.1, and one with the paper's bounds: U_f by 0.15, and V_l of requests by nine tenths of what \
-            a gate that holds nobody sees.",
+            a gate that holds no request sees.",
     sweep: ("users", "users"),
     arms: &[
         arm(AS_IS, ServerKind::Plain(&[])),
@@ -89,7 +89,7 @@ pub(super) const BOUNDS: Figure = Figure {
         Claim::new("the second of them holds")
             .paper("90 % of the baseline's (section 5.1)")
             .ours(
-                "V_l of requests / what a gate that holds nobody sees, highest of the four",
+                "V_l of requests / what a gate that holds no request sees, highest of the four",
                 |seed| -least(seed, |seed, at| -varies(seed, REQUEST_CV, WATCHED, at)),
             )
             .at_most(0.9)

@@ -63,7 +63,7 @@ pub(super) const CGROUPS: Figure = Figure {
     title: "The gate and control groups with CPU weights, alone and together",
     figure: "Figures 12 and 14",
     about: "Terminals without pauses, standard mix: MariaDB as it is, its threads in control groups whose CPU weights \
-            follow the classes' (nobody is held), behind the gate with P = 8 x cores, and both. Then 64 users with \
+            follow the classes' (no request is held), behind the gate with P = 8 x cores, and both. Then 64 users with \
             three times the weight of 192 others.",
     sweep: ("users", "users"),
     arms: &[

@@ -259,7 +259,7 @@ impl Bench<'_> {
     fn server(&self, task: Task) -> Result<Box<dyn Server>> {
         let front = match task.arm.server {
             ServerKind::Plain(options) => Front { options, ..Front::default() },
-            ServerKind::Tried => bail!("what is only tried has no server of its own"),
+            ServerKind::Tried => bail!("an arm that is only tried has no server"),
             ServerKind::Gate(config) => {
                 let path = self.work.path().join("gate.toml");
                 let mut config = config.replace("{x}", &task.at.to_string());

@@ -11,7 +11,7 @@ use crate::sweep::record::Run;
 use headworks_policy::metrics::{percentile, unfairness};
 
 /// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a
-/// mean user should have in one: with fewer, one more or less is most of what there is.
+/// mean user should have in one. With fewer, one more or less is most of the unfairness.
 const WINDOW_MS: u32 = 10_000;
 const REQUESTS: f64 = 40.0;
 
@@ -147,7 +147,7 @@ pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
     }
 }
 
-/// Adds what the gate says of its own search: `gate_p`, the one that it holds to be best;
+/// Adds what the gate says of its search for P: `gate_p`, the one that it holds to be best;
 /// `gate_model_p` and `gate_model_per_s`, where the model of the first samples has its first
 /// largest throughput (turns a second).
 pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {

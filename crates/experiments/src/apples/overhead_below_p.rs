@@ -144,7 +144,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         id: ID,
         figure: EXPERIMENT.figure,
         about: "Two servers of each database beside each other, one as it is and one behind a gate with twice as many \
-                places as there are users, so that nobody is ever held. The users ask one of them, then the other, for \
+                places as there are users, so that no request is ever held. The users ask one of them, then the other, for \
                 moments, in changing order: what makes the machine slower for minutes makes both slower. sysbench's \
                 oltp_read_write on MariaDB and PostgreSQL, YCSB A on the others, all in memory.",
         sweep_label: "users",

@@ -106,7 +106,7 @@ fn windows_in_which_unfairness_is_judged_have_requests_enough() {
     report.options.window = Duration::from_secs(40);
     report.per_s = 4.0;
     assert_eq!(held(&report), Some(1.0));
-    // With 400 a second windows have 10 s, and nobody was served in three of four.
+    // With 400 a second windows have 10 s, and no request was served in three of four.
     report.per_s = 400.0;
     assert_eq!(held(&report), Some(0.25));
 }

@@ -1,10 +1,10 @@
 //! Other P on the same server, each for moments.
 //!
-//! Two servers with the same P differ by up to 7 % on a small machine, which is more than there is
-//! between a good P and the best one. So once a run's window is over, its clients go on, and fixed
-//! P take turns with the server's own (`headworks set --parallelism P --for S`): two of them, a
-//! moment with its own, two others, until each has had its turn, and so on for several passes, each
-//! in an order of its own. All see the same server, data and age.
+//! Two servers with the same P differ by up to 7 % on a small machine. A good P and the best one
+//! differ by less. So once a run's window is over, its clients go on. Fixed P then take turns with
+//! the P that the server has found (`headworks set --parallelism P --for S`). After two fixed ones
+//! comes the found one for a moment, then two others, until each has had its turn. Several passes
+//! follow, each in a different order. All P see the same server, data and age.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use headworks_workload::driver::{Answer, Report};
 use headworks_policy::metrics::{percentile, unfairness};
 use headworks_policy::random::Random;
 
-/// Length of a moment, the part of it that does not count (what is inside at its begin has been let
-/// in with another P), both in seconds, and passes: of full and of quick runs.
+/// Length of a moment and the part of it that does not count, in seconds, and passes: of full and
+/// of quick runs. What is inside at the moment's begin was admitted with another P.
 const FULL: (u64, u64, usize) = (5, 1, 3);
 const QUICK: (u64, u64, usize) = (3, 1, 1);
 

@@ -33,8 +33,8 @@ const fn arm(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: POINTS, load: LOAD, time: None }
 }
 
-/// A window in which a user has a thousand statements or more: in a short one U_f of a fair service
-/// is mostly the last transaction that is not over yet.
+/// A window in which a user has a thousand statements or more. In a short one, U_f of a fair
+/// service is mostly the last transaction, which is not over yet.
 const fn long(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: &[MANY], load: LOAD, time: Some((4, 120)) }
 }

@@ -15,13 +15,13 @@ use crate::neighbours::site::ROWS;
 /// What a client does, again and again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Act {
-    /// Changes a row of its own in another table, then pauses.
+    /// Changes its own row in another table, then pauses.
     Bystand,
     /// Reads a row.
     Read,
     /// A transaction of four small statements. Its program thinks twice in between.
     Transaction { think_ms: u64 },
-    /// A transaction on a connection of its own.
+    /// A transaction on a connection that is made for it.
     Connect,
     /// One statement that needs this much processor time.
     Long { seconds: f64 },
@@ -383,7 +383,7 @@ mod tests {
     fn only_who_waited_for_a_lock_is_late() {
         let board = Board::new(1.0);
         board.done(0, 0);
-        assert!(board.late_ms().is_empty(), "nobody has freed it");
+        assert!(board.late_ms().is_empty(), "no client has freed it");
         let before = board.now_us();
         sleep(Duration::from_millis(2));
         board.freed(0);
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(board.late_ms().len(), 1);
         board.end();
         board.done(0, before);
-        assert_eq!(board.late_ms().len(), 1, "what follows the end is nobody's delay");
+        assert_eq!(board.late_ms().len(), 1, "what follows the end is no delay");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs the arms in turn. Each run starts a server of its own; the clients are threads of this
+//! Runs the arms in turn. Each run starts a separate server; the clients are threads of this
 //! process. Nothing here judges a number.
 
 use std::collections::BTreeMap;

@@ -119,7 +119,7 @@ const SPEC: Spec = Spec {
     cases: &CASES,
     measures: &MEASURES,
     times: TIMES,
-    about: "Eight bystanders change rows of their own, with short pauses. Beside them, clients \
+    about: "Eight bystanders change different rows, with short pauses. Beside them, clients \
             wait: for a row whose owner idles for 3 s in its transaction, for a table with an \
             ALTER TABLE behind an idle reader, for user locks, or in the server's sleep \
             function. A session that waits needs no processor, so it must cost the bystanders \

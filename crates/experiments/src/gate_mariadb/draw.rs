@@ -47,7 +47,7 @@ impl Row<'_> {
         self.point.runs.iter().filter_map(|run| run.numbers.get(key).copied()).collect()
     }
 
-    /// The median of them; 0 if nobody was served.
+    /// The median of them; 0 if no request was served.
     fn median(&self, key: &str) -> f64 {
         median(&self.rounds(key)).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
 //! The gate in front of an unmodified MariaDB: throughput, equal service and short tails with 256
 //! users.
 //!
-//! Five arms, run in turn on the same data: 256 users on MariaDB as it is, on MariaDB's own pool of
-//! threads, and behind the gate; and 16 users with and without the gate, where there is nothing to
-//! win and little to lose.
+//! Five arms run in turn on the same data. Three have 256 users: on MariaDB as it is, on MariaDB's
+//! own pool of threads, and behind the gate. Two have 16 users, with and without the gate: there is
+//! nothing to win and little to lose.
 
 mod collect;
 mod draw;

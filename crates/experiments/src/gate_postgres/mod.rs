@@ -1,9 +1,10 @@
 //! The gate in front of an unmodified PostgreSQL: pgbench's two workloads over its three protocols.
 //!
-//! Five arms for each workload and protocol, run in turn on the same data: 256 clients on
-//! PostgreSQL as it is, behind PgBouncer in transaction mode with as many server connections as the
-//! gate has places, and behind the gate; and 16 clients with and without the gate. PgBouncer before
-//! 1.21 cannot serve prepared statements in that mode, so it has no arm there.
+//! For each workload and protocol, five arms run in turn on the same data. Three have 256 clients:
+//! on PostgreSQL as it is, behind PgBouncer, and behind the gate. PgBouncer runs in transaction
+//! mode, with as many server connections as the gate has permits. Two arms have 16 clients, with
+//! and without the gate. PgBouncer before 1.21 cannot serve prepared statements in that mode, so it
+//! has no arm there.
 
 mod collect;
 mod pgbench;

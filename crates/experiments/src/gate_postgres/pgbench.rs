@@ -12,9 +12,9 @@ use crate::progress::Progress;
 use crate::running::Running;
 use crate::served::Client;
 
-/// Threads of pgbench. Each of them polls the sockets of all of its clients for every answer, which
-/// with few threads costs more than a select does, and favours a server that answers many at once.
-/// Real clients are programs of their own.
+/// Threads of pgbench. For every answer, each of them polls the sockets of all of its clients. With
+/// few threads that costs more than a select does, and favours a server that answers many at once.
+/// Real clients are separate programs.
 const CLIENT_THREADS: &str = "16";
 
 /// The window in which transactions count, in µs since 1970: pgbench's logs use that clock.

@@ -13,7 +13,7 @@ use headworks_rig::{SUPERUSER, find_program};
 
 use crate::running::Running;
 
-/// The account without rights that a root's PgBouncer runs as: `nobody` everywhere.
+/// The account without rights that PgBouncer runs as if root starts it.
 const UNPRIVILEGED: u32 = 65_534;
 
 /// Finds PgBouncer.

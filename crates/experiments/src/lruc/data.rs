@@ -11,8 +11,8 @@ use headworks_bufferpool::{PageId, PoolConfig, StorageError, StrategyKind};
 use headworks_engine::{Engine, EngineConfig, MemLog, linkbench, tpcc};
 use parking_lot::RwLock;
 
-/// Pages of 4 KiB stand for the paper's 16 KiB: an instance then has as many frames as one of the
-/// paper's eight has, in a quarter of the memory.
+/// Pages of 4 KiB stand for the paper's 16 KiB. So an instance has as many frames as one of the
+/// paper's eight, in a quarter of the memory.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Frames while a database is loaded.

@@ -1,4 +1,4 @@
-//! What a serial doublewrite costs: batches that overlap, for everybody alike.
+//! What a serial doublewrite costs: the same variants with batches that overlap.
 
 use headworks_bufferpool::StrategyKind;
 

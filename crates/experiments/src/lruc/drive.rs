@@ -19,7 +19,7 @@ use super::device::DeviceKind;
 use super::queues::{PolicyQueue, by_user, foreground_first};
 use headworks_policy::metrics::percentile;
 
-/// A sync of the log, which has a device of its own, as in the paper. A SATA drive's, with nothing
+/// A sync of the log, which has a separate device, as in the paper. A SATA drive's, with nothing
 /// else to do.
 const LOG_SYNC: Duration = Duration::from_micros(500);
 
@@ -70,8 +70,8 @@ pub(super) enum QueueOrder {
 /// Places of such a queue.
 const PLACES: usize = 32;
 
-/// Reads as which a write of a page is charged: on the paper's NVMe drives it takes five times as
-/// long (Table 1), and so does its doublewrite copy.
+/// Reads as which a write of a page is charged. On the paper's NVMe drives a write takes five times
+/// as long (Table 1), and so does its doublewrite copy.
 const WRITE_COST: u32 = 10;
 
 impl QueueOrder {
@@ -233,9 +233,8 @@ pub(super) fn run(
         };
         let mut moments = Vec::new();
         let measured = (|| -> Result<()> {
-            // While the device takes no time, misses are many times what they will be: what the
-            // flusher does not get done in its seconds would be a backlog that the device then
-            // works on alone.
+            // While the device takes no time, misses are many times what they will be. The flusher
+            // could not keep up in its seconds, and the device would begin with a backlog.
             let filled = Instant::now() + Duration::from_secs_f64(time.fill_s);
             while Instant::now() < filled && !failed.load(Ordering::Relaxed) {
                 engine.pool().flush_round()?;

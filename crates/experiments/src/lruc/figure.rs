@@ -98,9 +98,10 @@ pub(super) const SLOWED: f64 = 8.0;
 /// anything.
 const DEVICE: &str = "ssd-b";
 
-/// Doublewrite batches at a time, as InnoDB has them from 8.0.20 on. With one, as before, two
-/// flushes for each 120 pages are slower than users dirty pages on a device whose cache a flush
-/// must empty: what is compared then is not the buffer manager (`lruc-doublewrite` shows both).
+/// Doublewrite batches at a time, as InnoDB has them from 8.0.20 on. With one batch at a time, a
+/// device whose cache a flush must empty cannot follow: two flushes for 120 pages take longer than
+/// users need to dirty them. The comparison would then not be one of buffer managers
+/// (`lruc-doublewrite` shows both).
 const DOUBLEWRITE_BATCHES: usize = 8;
 
 /// What an arm runs with, unless its point says otherwise.

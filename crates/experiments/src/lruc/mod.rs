@@ -3,10 +3,10 @@
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
 //! [`EXPERIMENTS`].
 //!
-//! The paper's machine is scaled, not its ratios: one of its eight buffer pool instances, with as
-//! many frames (about 80,000) as one of them had, in front of a device whose times are eight times
-//! as long, driven by the paper's 64 threads. The flusher's second and its 1,024 pages then mean
-//! what they meant there.
+//! The paper's machine is scaled down, and its ratios are kept. Of its eight buffer pool instances
+//! there is one, with as many frames (about 80,000) as each had. The device's times are eight times
+//! as long. As in the paper, 64 threads drive it. So the flusher's second and its 1,024 pages mean
+//! the same as there.
 
 mod buffers;
 mod collect;

@@ -21,12 +21,12 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     }
 }
 
-/// Every user gets of the device what its class weighs, whatever it does there: misses of its own,
-/// and writes of pages that it dirtied. For
+/// Every user gets the share of the device that its class weighs, whatever it does there: its
+/// misses, and writes of pages that it dirtied. For
 /// [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
 ///
-/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are
-/// for many users at once: each pays for its copies with the writes in place that follow
+/// The log, for which all users wait, goes first. So do batches of doublewrite copies, which are
+/// for many users at once. Each user pays for its copies with the writes in place that follow
 /// ([`PolicyQueue::charging_writes`] with the cost of both).
 pub(crate) fn by_user(
     level: impl Fn(u32) -> u8 + Send + 'static,
@@ -266,7 +266,7 @@ mod tests {
         one_of_ten(|| writes_before_a_miss(ranked(foreground_first)), |&writes| writes <= 3);
     }
 
-    /// Misses carry their user: one user's can go before everybody else's.
+    /// Misses carry their user: one user's can go before all others'.
     #[test]
     fn a_users_misses_go_before_others() {
         fn favour_seven(tag: IoTag) -> (IoClass, u8, bool) {
@@ -298,7 +298,7 @@ mod tests {
     ///
     /// `others` threads miss all the time, and so do `own` of the writer's, each for whom `enter`
     /// makes it. The writer's pages are dirtied on one more thread, and written by another that
-    /// works for nobody.
+    /// works for no user.
     fn shares_ms(
         scheduler: Box<dyn IoScheduler>,
         causes: Option<Arc<dyn CauseSource>>,
@@ -374,11 +374,11 @@ mod tests {
     /// User 1 misses with eight threads. User 2 misses with four, and 24 pages that it dirtied are
     /// written back; a write takes 8 ms, a read 2.
     ///
-    /// Equal weights: for the 192 ms of its writes, and its own misses between them, user 1 gets as
-    /// much, but for a request of each at either end (AFQ's bound without a quantum: the longest
-    /// request of each). Weights 8 and 4: twice as much. Without causes the pool is one user, and
-    /// its requests go as they come: 8 misses of user 1 wait beside 17 writes, so that for a write
-    /// of 8 ms there is half a read of 2.
+    /// Weights are equal. User 1 gets as much as the writer: 192 ms of its writes, and its misses
+    /// between them. AFQ's bound without a quantum allows a difference of the longest request of
+    /// each at either end. Weights 8 and 4: twice as much. Without causes the pool is one user, and
+    /// its requests go as they come. 8 misses of user 1 wait beside 17 writes. So for each write of
+    /// 8 ms there is half a read of 2 ms.
     #[test]
     fn users_share_the_device_by_their_weights_whoever_writes_their_pages() {
         let (bound_ms, late_ms) = (2 * (READ_MS + WRITE_MS), 6 * READ_MS);
@@ -394,8 +394,8 @@ mod tests {
         );
     }
 
-    /// The same with four users of a region's file: the writer's pages are charged to it although
-    /// the thread that dirtied them is gone, and with its misses it gets a quarter of the device.
+    /// The same with four users of a region's file. The writer's pages are charged to it although
+    /// the thread that dirtied them is gone. With its misses it gets a quarter of the device.
     #[test]
     fn a_regions_users_share_the_device() {
         let path = format!("/dev/shm/headworks-pool-test-{}", std::process::id());

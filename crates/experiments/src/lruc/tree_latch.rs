@@ -41,8 +41,8 @@ pub(super) const FIGURE: Figure = Figure {
     title: "Throughput on trees that are latched as a whole",
     figure: "beyond the paper",
     about: "64 users, a buffer of a tenth of the database. InnoDB up to 5.6, which the paper's prototype changes, \
-            latches an index as a whole: shared by all who look for a leaf, until they have it, exclusively by whoever \
-            splits a page. A read stall then keeps out whoever splits, and that keeps out everybody else.",
+            latches an index as a whole: threads that look for a leaf share the latch until they have it; a thread that \
+            splits a page has it alone. A read stall then keeps out the thread that splits, which keeps out all others.",
     sweep: &Sweep {
         name: "tree_latch",
         axis: ("batches", "doublewrite batches at a time"),

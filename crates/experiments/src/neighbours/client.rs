@@ -23,9 +23,9 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Connects, on the thread of its own that will serve it. Between requests it pauses for
-    /// `pause` on average, exponentially distributed. A client that pauses gets a processor at once
-    /// afterwards, as on a machine of its own.
+    /// Connects, on the thread that will serve it. Between requests it pauses for `pause` on
+    /// average, exponentially distributed. A client that pauses gets a processor at once
+    /// afterwards, as on a separate machine.
     pub(super) fn connect(
         database: &Database,
         seed: u64,

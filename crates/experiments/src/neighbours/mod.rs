@@ -1,9 +1,8 @@
 //! What a user notices of its neighbours: a small account beside a large one, and three equal
 //! accounts.
 //!
-//! The second half is the set-up of a long-standing wish of PgBouncer's users (its issue 131):
-//! three accounts of fifteen clients each on ten server connections, and nobody should get more
-//! than the others.
+//! The second half is what PgBouncer's users have long wished for (its issue 131). Three accounts
+//! have fifteen clients each on ten server connections, and none should get more than the others.
 
 mod client;
 mod collect;
@@ -139,7 +138,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         about: "An account with four connections, whose clients pause between requests, alone and beside an account with \
                 200 connections that are always busy; and three accounts with 15 busy connections each. The gate has \
                 classes of equal weight for the accounts. Threads of clients that pause go ahead of all others on the \
-                processors, as if they were on a machine of their own.",
+                processors, as if they were on a separate machine.",
         sweep_label: "",
         time_label: "",
         caption: format!("windows of {} s", record.counted_s),

@@ -1,4 +1,5 @@
-//! What administrators do beside those who commit, with and without a scheduler.
+//! An administrator's work (a backup, a vacuum, an `ALTER`) beside clients that commit, with and
+//! without a scheduler.
 
 use super::disk::{Disk, OWN};
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named, sibling};

@@ -121,7 +121,7 @@ pub(super) const FIG_14: Figure = Figure {
 
 pub(super) const FIG_6: Figure = Figure {
     id: "split-dependency",
-    title: "What a small fsync takes by the size of somebody else's",
+    title: "What a small fsync takes by the size of another program's",
     paper: PAPER,
     figure: "Figure 2.6",
     about: "A appends a block and calls fsync; B writes blocks at random places and calls fsync.",

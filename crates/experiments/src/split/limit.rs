@@ -6,7 +6,7 @@ use crate::sweep::{Claim, Seed};
 use headworks_workload::files::{Pattern, Task};
 use std::path::Path;
 
-/// Readers in the background, each with a file of its own.
+/// Readers in the background, each with its own file.
 const READERS: u32 = 16;
 
 const BYTES: u64 = 128 << 20;

@@ -1,4 +1,5 @@
-//! Scheduling of files: who writes, flushes and reads beside whom, on a modelled device.
+//! Scheduling of files: threads and databases that write, flush and read beside each other, on a
+//! modelled device.
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
 //! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]), and on it a process whose threads are the

@@ -1,4 +1,4 @@
-//! Figure 2.22: the two threads of Figure 2.16 in virtual machines of their own.
+//! Figure 2.22: the two threads of Figure 2.16 in separate virtual machines.
 
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, sibling};

@@ -1,8 +1,8 @@
 //! Figure 2.20: what checkpoints of SQLite do to its transactions.
 //!
-//! SQLite is Debian's `sqlite3`. One process writes: it gets each transaction by its standard
-//! input, and answers when it is over. Another one makes the checkpoints, as a thread of its own
-//! did in the paper.
+//! SQLite is Debian's `sqlite3`. One process writes: it reads each transaction from its standard
+//! input, and prints a line when the transaction has ended. A second process makes the checkpoints;
+//! in the paper a thread did.
 
 use super::disk::Disk;
 use super::figure::{Arm, Figure, Numbers, Plan, Work, named, shorter, sibling};
@@ -29,7 +29,7 @@ const SEED: u64 = 1;
 /// Transactions a second that arrive.
 const RATE: f64 = 20.0;
 
-/// Rows that a transaction updates. Each is on a page of its own, and is a frame of the log.
+/// Rows that a transaction updates. Each is on a different page, and is a frame of the log.
 const UPDATES: u64 = 4;
 
 /// How often the number of frames is looked at.

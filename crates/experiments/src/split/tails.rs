@@ -1,5 +1,5 @@
-//! What the figures have in common that compare the latencies of a database's requests under `rcp`
-//! with those under the kernel's schedulers and one that is like CFQ.
+//! The common part of figures that compare latencies of a database's requests: under `rcp`, under
+//! the kernel's schedulers, and under one that is like CFQ.
 
 use super::figure::{Arm, shorter};
 use crate::sweep::panel::Panel;

@@ -14,6 +14,9 @@ const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
 /// On the vertical axis, about.
 const LABELS: usize = 6;
 
+/// A line of the panel, and its lowest, middle and highest value.
+type Bar<'a> = (&'a Line, [f64; 3]);
+
 /// Bars side by side in each category; a thin line from the lowest seed to the highest.
 pub(super) fn draw(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
@@ -32,21 +35,10 @@ pub(super) fn draw(
             categories.push(&line.category);
         }
     }
-    let bars: Vec<(&Line, [f64; 3])> =
+    let bars: Vec<Bar<'_>> =
         panel.lines.iter().map(|line| (line, value(line).unwrap_or_default())).collect();
     let height = |y: f64| if panel.tenfold { y.max(SMALLEST).log10() } else { y };
-    let top = bars.iter().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
-    let measured = bars.iter().map(|(_, [low, _, _])| *low).filter(|low| *low > 0.0);
-    let bottom = measured.fold(top.max(SMALLEST), f64::min);
-    let (bottom, top, labels) = match panel.tenfold {
-        true => {
-            let bottom = bottom.log10().floor();
-            let top = top.max(SMALLEST).log10().ceil().max(bottom + 1.0);
-            (bottom, top + 0.2, (top - bottom) as usize + 1)
-        }
-        false if top > 0.0 => (0.0, top * 1.12, LABELS),
-        false => (0.0, 1.0, LABELS),
-    };
+    let (bottom, top, labels) = axis(panel, &bars);
     let mut chart = ChartBuilder::on(area)
         .margin_right(12)
         .x_label_area_size(30)
@@ -65,11 +57,6 @@ pub(super) fn draw(
         .axis_desc_style(small)
         .y_desc(&panel.y_label)
         .draw()?;
-    let middle = |size: i32| {
-        TextStyle::from(("sans-serif", size).into_font())
-            .color(&INK)
-            .pos(Pos::new(HPos::Center, VPos::Bottom))
-    };
     for (place, category) in categories.iter().enumerate() {
         let here: Vec<_> = bars.iter().filter(|(line, _)| line.category == **category).collect();
         let wide = 0.8 / here.len().max(1) as f64;
@@ -86,15 +73,39 @@ pub(super) fn draw(
                 vec![(centre, from), (centre, to)],
                 INK.stroke_width(1),
             )])?;
-            let label = Text::new(number(*value), (centre, to + (top - bottom) * 0.01), middle(12));
+            let label = Text::new(
+                number(*value),
+                (centre, to + (top - bottom) * 0.01),
+                centred(12, VPos::Bottom),
+            );
             chart.draw_series([label])?;
         }
         let at = chart.backend_coord(&(place as f64 + 0.5, bottom));
         let (x, y) = area.get_base_pixel();
-        let below = TextStyle::from(("sans-serif", 13).into_font())
-            .color(&INK)
-            .pos(Pos::new(HPos::Center, VPos::Top));
-        area.draw_text(category, &below, (at.0 - x, at.1 - y + 8))?;
+        area.draw_text(category, &centred(13, VPos::Top), (at.0 - x, at.1 - y + 8))?;
     }
     Ok(())
+}
+
+/// Lowest and highest value of the vertical axis, and how many labels it has.
+fn axis(panel: &Panel, bars: &[Bar<'_>]) -> (f64, f64, usize) {
+    let top = bars.iter().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
+    let measured = bars.iter().map(|(_, [low, _, _])| *low).filter(|low| *low > 0.0);
+    let bottom = measured.fold(top.max(SMALLEST), f64::min);
+    match panel.tenfold {
+        true => {
+            let bottom = bottom.log10().floor();
+            let top = top.max(SMALLEST).log10().ceil().max(bottom + 1.0);
+            (bottom, top + 0.2, (top - bottom) as usize + 1)
+        }
+        false if top > 0.0 => (0.0, top * 1.12, LABELS),
+        false => (0.0, 1.0, LABELS),
+    }
+}
+
+/// Text of this size, centred above or below its point.
+fn centred(size: i32, vertical: VPos) -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", size).into_font())
+        .color(&INK)
+        .pos(Pos::new(HPos::Center, vertical))
 }

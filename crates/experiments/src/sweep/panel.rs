@@ -1,6 +1,6 @@
 //! What a figure's picture consists of.
 
-/// A part of the picture with axes of its own.
+/// A part of the picture with its own axes.
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
     pub(crate) title: String,

@@ -1,4 +1,4 @@
-//! Cassandra, hidden contention: stages with fair queues of their own use the same network.
+//! Cassandra, hidden contention: stages with separate fair queues use the same network.
 
 use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::found::largest;
@@ -8,7 +8,7 @@ pub(super) const FIGURE: Figure = Figure {
     id: "tad-cassandra-hidden-contention",
     title: "Cassandra: fair queues at every stage, and an unfair network",
     figure: "Figure 4.24",
-    about: "Three nodes. C1 and C2 (40 threads each at each node) read what is in memory; requests have 1 KB. Replies to C1 have 10 KB, those to C2 more and more. Queues are fair, each by itself or all of a node together.",
+    about: "Three nodes. C1 and C2 (40 threads each at each node) read what is in memory; requests have 1 KB. Replies to C1 have 10 KB, those to C2 more and more. Queues are fair, each separately or all of a node together.",
     system: "cassandra",
     scenario: r#"
 name = "Cassandra, hidden contention"

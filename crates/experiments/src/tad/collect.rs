@@ -113,7 +113,7 @@ fn run_all(
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(task) = tasks.get(number) else { break };
                     let result = simulate(figure, plan, task).map(|run| {
-                        // Nobody panics while holding it, so it cannot be poisoned.
+                        // No thread panics while it holds the lock, so it cannot be poisoned.
                         *results[number].lock().unwrap_or_else(|lock| lock.into_inner()) =
                             Some(run);
                         number

@@ -1,4 +1,4 @@
-//! Hidden contention: two stages that are scheduled by themselves share a network.
+//! Hidden contention: two stages that are scheduled separately share a network.
 
 use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;

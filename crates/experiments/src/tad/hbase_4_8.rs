@@ -1,4 +1,4 @@
-//! HBase on one node: handlers read short-circuited what is not in the cache.
+//! HBase on one node: handlers themselves read what is not in the cache (short-circuit reads).
 
 use anyhow::{Result, anyhow};
 use headworks_tad::model::Tad;

@@ -14,7 +14,7 @@ const DIGITS: i32 = 5;
 /// Numbers: `C_per_s`, `C.load_per_s`, `C.load_latency_{mean,p50,p95,p99,max}_ms` of client C;
 /// `node.resource_used_fraction` and `node.resource_C_fraction` (C's part of the busy time);
 /// `stage_C_waiting_requests`, `stage_C_serving_threads`, `stage_C_forced_fraction` (of the time:
-/// work that went to C because nobody else waited); `aborted_per_s`. Series: `C_per_s`;
+/// work that went to C because no other client waited); `aborted_per_s`. Series: `C_per_s`;
 /// `stage_C_serving_threads`; `node.resource_used_{mean,low,high}_fraction`.
 pub(super) fn measure(outcome: &Outcome, keep: &[&str]) -> Run {
     let mut kept = Kept { keep, numbers: BTreeMap::new(), series: BTreeMap::new() };

@@ -8,7 +8,7 @@ pub(super) const FIGURE: Figure = Figure {
     id: "tad-mongodb-hidden-contention",
     title: "MongoDB: replication takes the database lock from reads on the secondaries",
     figure: "Figure 4.20",
-    about: "Eight replication sets. C1 reads from the secondaries (40 threads at each). C2 writes to the primaries (40 threads at each), which is replicated; the more documents a write changes, the longer its replication holds the lock: 0.1 ms and 100 bytes for each document. Queues are fair, each by itself or all of a secondary together.",
+    about: "Eight replication sets. C1 reads from the secondaries (40 threads at each). C2 writes to the primaries (40 threads at each), which is replicated; the more documents a write changes, the longer its replication holds the lock: 0.1 ms and 100 bytes for each document. Queues are fair, each separately or all of a secondary together.",
     system: "mongodb",
     scenario: r#"
 name = "MongoDB, hidden contention"

@@ -1,4 +1,4 @@
-//! Riak, no scheduling: a process for each connection does what it likes.
+//! Riak, no scheduling: each connection has a process, and nothing orders their work.
 
 use super::figure::{Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;

@@ -7,7 +7,7 @@ pub(super) const FIGURE: Figure = Figure {
     id: "tad-riak-unknown-usage",
     title: "Riak: requests that need the network keep the disk from those that do not",
     figure: "Figure 4.26",
-    about: "C1 asks node 0 for data of node 1. C2 asks node 0 for the same, and node 1 for what is there, with a reply that hardly needs the network. Each load has 40 threads; reads have 100 KB. The process that serves the partition sends what leaves the node by itself, or leaves that to a stage for the network.",
+    about: "C1 asks node 0 for data of node 1. C2 asks node 0 for the same, and node 1 for what is there, with a reply that hardly needs the network. Each load has 40 threads; reads have 100 KB. The process that serves the partition either sends what leaves the node, or leaves that to a stage for the network.",
     system: "riak",
     scenario: r#"
 name = "Riak, unknown usage"

@@ -8,7 +8,7 @@ pub(super) const FIGURE: Figure = Figure {
     id: "tad-riak-hidden-contention",
     title: "Riak: fair queues at every partition, and an unfair disk",
     figure: "Figure 4.27",
-    about: "Four nodes with four partitions each. C1 and C2 (40 threads for each node) read from the partitions by Zipf's law: C1 5 KB, C2 more and more. Queues are fair, each by itself or all of a node together.",
+    about: "Four nodes with four partitions each. C1 and C2 (40 threads for each node) read from the partitions by Zipf's law: C1 5 KB, C2 more and more. Queues are fair, each separately or all of a node together.",
     system: "riak",
     scenario: r#"
 name = "Riak, hidden contention"

@@ -1,9 +1,9 @@
 //! Makes the processor's caches as they are in a server: full of something else.
 //!
-//! A hook is called after tens of microseconds of a server's own work, which has displaced its
-//! instructions, its data and what the branch predictor knew of it. This does the same on
-//! purpose: a walk through more data than the second-level cache holds, and a run through more
-//! code, with a branch in every sixteen bytes.
+//! A hook is called after tens of microseconds of a server's work. By then the processor's caches
+//! and branch predictor have forgotten the hook. This module makes them forget on purpose. It walks
+//! through more data than the second-level cache holds, and runs through more code, with a branch
+//! in every sixteen bytes.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -43,7 +43,7 @@ fn long_code() -> Option<extern "C" fn()> {
     let mut block = [0x90_u8; 16];
     block[..4].copy_from_slice(&[0x84, 0xC0, 0x74, 0x00]);
     // SAFETY: asks for fresh private memory, writes no more than its size to it, and makes it
-    // executable instead of writable before anybody runs it.
+    // executable instead of writable before it is run.
     unsafe {
         let place = libc::mmap(
             std::ptr::null_mut(),

@@ -9,11 +9,11 @@
 //! Making groups takes root's rights, which the daemon has given up. So the root helper (see
 //! [`crate::root_helper`]) does it, if there is one, and reports to the daemon.
 //!
-//! Nothing depends on it: if groups cannot be made, the gate works without them and `headworks
-//! status` says why. At the end, or if the daemon is killed, threads go back to their group and the
-//! class groups are removed. If both processes are killed, the threads stay in their groups with
-//! the last weights, which affects only processor time. The next daemon takes the groups over. Once
-//! the server is gone, anyone may remove them.
+//! Nothing depends on it: if groups cannot be made, the gate works without them and
+//! `headworks status` says why. At the end, or if the daemon is killed, threads go back to their
+//! group and the class groups are removed. If both processes are killed, the threads stay in their
+//! groups with the last weights, which affects only processor time. The next daemon takes the
+//! groups over. If the server is gone too, the groups are empty, and the next daemon removes them.
 
 mod groups;
 mod hierarchy;
@@ -91,7 +91,7 @@ impl Companion {
                 let before = reports.latest().state.clone();
                 reports.read();
                 let latest = reports.latest();
-                // The root helper has no log of its own.
+                // The root helper has no log.
                 if latest.state == "off" && before != "off" {
                     let reason = latest.reason.as_deref().unwrap_or("for a reason unknown");
                     crate::log::line(&format!("no CPU weights: {reason}"));

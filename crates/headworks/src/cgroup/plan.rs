@@ -19,7 +19,7 @@ pub(super) struct Wanted {
     pub threads: Vec<u32>,
 }
 
-/// The wanted groups: one for each class that has sessions with threads of their own. A thread that
+/// The wanted groups: one for each class that has sessions with separate threads. A thread that
 /// serves several sessions counts for the last of them. The server's main thread is left alone,
 /// because new threads and processes start in its group.
 pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
@@ -117,7 +117,7 @@ mod tests {
         of.settings.parallelism = 2;
         assert_eq!(short(&wanted(&of))[1].1, 120, "two places are 200");
         of.settings.mode = Mode::DryRun;
-        assert_eq!(short(&wanted(&of))[1].1, 180, "nobody is held");
+        assert_eq!(short(&wanted(&of))[1].1, 180, "no request is held");
     }
 
     #[test]

@@ -288,7 +288,7 @@ mod tests {
         region.set_pooled(false);
         let _second = Server::start(&region);
         worker.tick(&region);
-        // It has groups, or a failure of its own: not the first server's failure.
+        // It has groups, or its own failure, but not the first server's failure.
         let status = worker.status();
         assert!(status.state == "active" || status.state == "off", "{status:?}");
         assert_ne!(status.reason, off.reason);

@@ -1,7 +1,7 @@
 //! Examples for the commands, at the end of their help and of their manual pages.
 //!
 //! A command may have its own (`after_help`); here are those of the others, in one table. A test
-//! holds that every command has some.
+//! checks that every command has some.
 
 /// A command, as it is typed, and its examples.
 pub const EXAMPLES: &[(&str, &[&str])] = &[

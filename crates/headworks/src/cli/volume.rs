@@ -96,8 +96,8 @@ pub struct Create {
     /// Where the bytes lie; a file that does not exist is made, sparse
     ///
     /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. If
-    /// its server goes, requests wait for it for 30 s; writes that it answered and had not flushed
-    /// may be lost then, and everything fails until the volume is mounted anew.
+    /// its server goes, requests wait for it for 30 s. Then everything fails until the volume is
+    /// mounted again, and writes that the server answered and had not flushed may be lost.
     #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
     /// Most memory for a volume in memory [default: half of the machine's]

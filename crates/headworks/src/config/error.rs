@@ -34,7 +34,7 @@ fn read_mend(cause: &io::Error, path: &Path) -> String {
             "Check the name after --config; without --config the defaults hold.".to_owned()
         }
         io::ErrorKind::PermissionDenied => format!(
-            "This user may not read it: `ls -l {0}` shows its mode; `sudo chmod o+r {0}` lets everybody read it.",
+            "This user may not read it: `ls -l {0}` shows its mode; `sudo chmod o+r {0}` lets all users read it.",
             path.display()
         ),
         io::ErrorKind::IsADirectory => "It is a directory; name the file in it.".to_owned(),

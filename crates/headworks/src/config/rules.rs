@@ -12,9 +12,8 @@ use toml::Spanned;
 /// Rules that a profile may have of whom it never holds.
 pub(crate) const BYPASS_MAX: usize = 8;
 
-/// Rules that a file may have. Places of the region are left for the rule that lets the
-/// administrators' port pass, and for those of the profile, which the daemon puts before all
-/// others.
+/// Rules that a file may have. Room is left in the region for the rule that lets the
+/// administrators' port pass, and for the profile's rules. The daemon puts these before all others.
 pub(super) const RULES_MAX: usize = RULES - 1 - BYPASS_MAX;
 
 /// Checks all rules.
@@ -50,7 +49,9 @@ fn reachable(
     let nth = at + 1;
     let what = match unconditional(&before[at]) {
         true => {
-            format!("this rule is never reached: rule {nth} has no condition and fits everybody")
+            format!(
+                "this rule is never reached: rule {nth} has no condition and fits every connection"
+            )
         }
         false => format!("this rule is never reached: rule {nth} has the same conditions"),
     };
@@ -94,7 +95,7 @@ fn rule(
     if let (Some(port), b"local") = (&written.port, rule.address.bytes()) {
         return Err(place.at_key(
             port.span(),
-            "a rule with `address = \"local\"` and `port` fits nobody".to_owned(),
+            "a rule with `address = \"local\"` and `port` fits no connection".to_owned(),
             "\"local\" is the Unix socket, which has no port. Remove one of the two.".to_owned(),
         ));
     }

@@ -128,7 +128,8 @@ pub(super) struct GateSection {
     /// control groups. Default false. Only read when the database is started.
     pub cpu_weights: Option<Spanned<bool>>,
     /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
-    /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.
+    /// the instance's Unix socket. Every program that reaches the address can read the names of
+    /// classes and all figures.
     pub metrics: Words,
 }
 
@@ -164,7 +165,7 @@ impl<'de> Deserialize<'de> for NumberOrAuto {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClassSection {
-    /// Name, up to 64 bytes. `default` is the class of everybody whom no rule names.
+    /// Name, up to 64 bytes. `default` is the class of all sessions that no rule names.
     pub name: Words,
     /// Share of the turns against other weights, 0.001 to 1000. Default 1. Smaller: waits longer
     /// when there is a queue. Larger: waits less, at the cost of the others.
@@ -179,7 +180,7 @@ pub(super) struct ClassSection {
     /// Percentile for which the target holds, 50 to 99.99. Default 99.9. Smaller: fewer of the slow
     /// requests count.
     pub percentile: Option<Spanned<f64>>,
-    /// With the I/O scheduler `rcp`: whether somebody waits for what these sessions read and write.
+    /// With the I/O scheduler `rcp`: whether clients wait for what these sessions read and write.
     /// Default true; false for backups and reports, whose I/O then waits for that of others.
     pub foreground: Option<bool>,
 }

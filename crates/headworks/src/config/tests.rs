@@ -180,7 +180,7 @@ fn everything_that_is_written_arrives() {
     assert_eq!(config.classes, [class("default", 2000, false), reports]);
     let text = |text: &str| Text::new(text.as_bytes());
     let mut identity = Identity {
-        account: text("anybody"),
+        account: text("visitor"),
         database: text(""),
         application: text(""),
         address: text("fd00::1"),

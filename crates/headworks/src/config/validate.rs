@@ -142,7 +142,7 @@ fn contradictions(
             span,
             format!("`hold_ms_max` ({longest}) must be longer than `{key}` ({time})"),
             format!(
-                "Nobody is held for longer than `hold_ms_max`, so the other limit would never be reached. \
+                "No request is held for longer than `hold_ms_max`, so the other limit would never be reached. \
                  Raise `hold_ms_max` or lower `{key}`."
             ),
         ));

@@ -21,8 +21,8 @@ const HEARTBEAT_INTERVAL_QUEUED: Duration = Duration::from_millis(10);
 /// Most sessions that the stall detector admits beyond P.
 const BONUS_MAX: u32 = 512;
 
-/// Heartbeat and stall detector, on a thread of its own, so that nothing else in the daemon can
-/// delay them.
+/// Heartbeat and stall detector, on a separate thread, so that nothing else in the daemon can delay
+/// them.
 pub(super) fn send_heartbeats(region: Mapping) {
     let settings = region.control.settings();
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);

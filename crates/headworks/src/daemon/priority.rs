@@ -1,4 +1,4 @@
-//! Priority of the daemon. A late heartbeat opens the gate, so the daemon must not starve: its
+//! Priority of the daemon. A late heartbeat opens the gate, so the daemon must not starve. Its
 //! heartbeat runs before the server's threads, its memory is locked, and the OOM killer prefers
 //! other victims.
 //!

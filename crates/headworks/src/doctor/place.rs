@@ -179,7 +179,7 @@ fn instance(name: &str, dir: &Path) -> Finding {
         ),
         (false, true) => Finding::warning(
             &title,
-            "its database is gone, but its daemon still listens; it should end by itself soon",
+            "its database is gone, but its daemon still listens; it should end soon",
             format!("headworks status --name {name}"),
         ),
         (false, false) => Finding::warning(

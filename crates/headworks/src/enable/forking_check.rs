@@ -1,6 +1,6 @@
 //! Checks that a service's server does not fork into the background.
 //!
-//! The library governs a program that is started, not a process that a server forks: a child that
+//! The library governs a program that is started, not a process that a server forks. A child that
 //! serves no accepted connection is not governed (`hooks::lifecycle::forked`). A server that forks,
 //! exits, and serves by its child would therefore run without the gate, and without a warning.
 

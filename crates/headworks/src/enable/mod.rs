@@ -1,8 +1,9 @@
 //! `headworks enable` and `disable`: a service of this machine behind the gate, and away from it.
 //!
-//! What is written (see `docs/decisions/0011-services-get-a-companion.md`): a companion unit that
-//! makes the gate ready before the service starts and is its daemon, and a drop-in that lets the
-//! service's processes preload the library. The service's own command line is not touched.
+//! `enable` writes a companion unit and a drop-in (see
+//! `docs/decisions/0011-services-get-a-companion.md`). The unit makes the gate ready before the
+//! service starts, and is its daemon. The drop-in lets the service's processes preload the library.
+//! The service's own command line is not touched.
 
 mod forking_check;
 mod notes;

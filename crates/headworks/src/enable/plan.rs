@@ -117,7 +117,7 @@ impl Plan {
         profiles: &Profiles,
     ) -> Result<Plan> {
         let asked = args.profile.as_ref().map(|asked| profiles.asked(asked)).transpose()?;
-        // A unit that starts a script of its own is known by its name.
+        // A unit that starts a private script is known by the unit's name.
         let by_name = || profiles.asked(&args.service).ok();
         let found = asked.or_else(|| unit.profile(profiles).cloned()).or_else(by_name);
         let Some(profile) = found else {

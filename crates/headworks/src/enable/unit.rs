@@ -122,7 +122,7 @@ fn template_of(name: &str) -> Option<String> {
 }
 
 /// Files in the unit's `.d` directories. Of two with the same name, the one with higher precedence
-/// counts. Our own are left out, as they will be written anew.
+/// counts. Our own are left out, as they will be written again.
 fn drop_ins(root: &Path, name: &str, template: Option<&str>) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut files = Vec::new();

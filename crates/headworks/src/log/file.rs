@@ -1,5 +1,5 @@
-//! A log file of bounded size. When it is full it becomes the older one, of which one is kept, and
-//! a new one begins.
+//! A log file of bounded size. A full file is renamed, and replaces the one that was renamed
+//! before. Then an empty file begins.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Result, Write};

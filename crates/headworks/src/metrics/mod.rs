@@ -1,5 +1,5 @@
-//! Figures for Prometheus, by HTTP: on a Unix socket that only the database's user and root may
-//! open, and on TCP if the configuration asks for it.
+//! Figures for Prometheus, by HTTP. They are served on a Unix socket that only the database's user
+//! and root may open, and on TCP if the configuration asks for it.
 //!
 //! Each scrape takes its own copy of the region. Ratios (unfairness, variation) cover the time
 //! since the last scrape.

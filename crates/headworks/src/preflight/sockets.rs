@@ -39,7 +39,7 @@ fn connect(path: &Path) -> Option<Answer> {
     if descriptor < 0 {
         return None;
     }
-    // SAFETY: the descriptor is open and nobody else's.
+    // SAFETY: the descriptor is open, and no other value owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: the address is initialized and `length` bytes long.

@@ -303,7 +303,7 @@ fn bypass(section: &Spanned<BypassSection>, place: &Place<'_>) -> Result<Bypass,
     if conditions.iter().all(|(_, text)| text.bytes().all(|byte| byte == b'*')) {
         return Err(place.at(
             section.span().start,
-            "this `[[bypass]]` fits everybody, so nobody would ever be held".to_owned(),
+            "this `[[bypass]]` fits every connection, so no request would ever be held".to_owned(),
             "Write `account`, `database`, `application` or `address` below it.".to_owned(),
         ));
     }

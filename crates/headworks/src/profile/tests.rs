@@ -37,7 +37,7 @@ fn a_program_is_known_by_its_name() {
 #[test]
 fn each_profile_that_comes_along_says_all_that_is_used() {
     for profile in builtin().all() {
-        // They serve nobody.
+        // They serve no clients.
         let files_only = ["sqlite", "qemu"].contains(&profile.name.as_str());
         let sessions = !files_only;
         assert_eq!(!profile.calls.receive.is_empty(), sessions, "{}", profile.name);
@@ -60,7 +60,7 @@ fn a_mistake_names_file_line_and_key() {
         (&format!("{LEAST}[locks]\nacquire = \"one\"\n"), 6, &["`acquire`", "list"]),
         (&format!("{LEAST}[locks]\nrelease = [\"a\"]\n"), 6, &["release", "3 to"]),
         (&format!("{LEAST}[calls]\nreceive = [\"reev\"]\n"), 6, &["receive", "\"recv\""]),
-        (&format!("{LEAST}[[bypass]]\naccount = \"*\"\n"), 5, &["fits everybody"]),
+        (&format!("{LEAST}[[bypass]]\naccount = \"*\"\n"), 5, &["fits every connection"]),
         (&format!("{LEAST}[preflight]\nrun_as = \"root\"\n"), 6, &["`run_as`", "data-owner"]),
         (&format!("{LEAST}[systemd]\nunits = [\"x.socket\"]\n"), 6, &["units", "x.socket"]),
         (&format!("{LEAST}[stop]\nsignal = \"SIGKILL\"\n"), 6, &["`signal`", "SIGTERM"]),

@@ -98,8 +98,8 @@ fn the_step_is_a_part_of_a_turn_for_everybody() {
     // Turns of 25 requests: 40 sessions x 25 x an eighth.
     let many = window(&[(0, (Queued, 0.8, 0.1, 100, 4)); 40]);
     assert_eq!(many.step(), 125.0);
-    let nobody = of_one_class([(Idle, 0.0, 0.0, 0, 0); 4]);
-    assert_eq!((nobody.step(), unfairness_of(&nobody)), (16.0, None));
+    let idle = of_one_class([(Idle, 0.0, 0.0, 0, 0); 4]);
+    assert_eq!((idle.step(), unfairness_of(&idle)), (16.0, None));
 }
 
 #[test]

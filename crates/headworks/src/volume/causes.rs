@@ -1,17 +1,17 @@
-//! Whose requests are: what a volume learns from the I/O scheduler of the programs on it.
+//! The causes of requests: what a volume learns from the I/O scheduler of the programs on it.
 //!
 //! The kernel's requests come by its own threads: the flusher's, the journal's, the loop device's.
-//! The I/O region of an instance tells whose pages lie where
-//! ([`headworks_region::io::places`]), and for which files clients wait. Whether the instance runs
-//! before the volume, or is started again, does not matter: it is looked for each second.
+//! The I/O region of an instance tells whose pages lie where ([`headworks_region::io::places`]),
+//! and for which files clients wait. The volume looks for the instance each second, so it may start
+//! before the volume or after it.
 //!
 //! What the queue is told depends on its scheduler. `rcp` learns for which file a write is, and
-//! whether clients wait for it, if the instance has `rcp`, too. `afq` learns who is charged. Others
-//! learn nothing.
+//! whether clients wait for it, if the instance has `rcp`, too. `afq` learns which account is
+//! charged. Others learn nothing.
 //!
 //! # Locks
-//! The queue asks under its own lock, so nothing that it asks may wait for a disk: the region stays
-//! in memory, and [`Link::look`] makes system calls without a lock that the queue takes.
+//! The queue asks under its own lock, so no answer may wait for a disk. The region stays in memory.
+//! [`Link::look`] makes system calls, and holds no lock that the queue takes.
 
 use crate::instance::Instance;
 use headworks_policy::Nanos;

@@ -1,8 +1,8 @@
 //! Where a volume's description and its running state live.
 //!
 //! The description is a TOML file below the state directory and survives a reboot. A running volume
-//! has a directory below the run directory: its process's lock, the file system with the `disk`, a
-//! control socket, a note of where it is mounted, and a log.
+//! has a directory below the run directory. It holds the lock of the volume's process, the file
+//! system with the `disk`, a control socket, a note of where it is mounted, and a log.
 
 use anyhow::{Context, Result, bail};
 use headworks_volume::VolumeConfig;

@@ -1,4 +1,4 @@
-//! `headworks bench`, `store` and `tad` are programs of their own, which the command finds.
+//! `headworks bench`, `store` and `tad` are separate programs, which the command finds.
 
 use std::ffi::OsStr;
 use std::fs;

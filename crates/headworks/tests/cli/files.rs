@@ -32,7 +32,7 @@ fn region_and_socket_belong_to_the_databases_user_alone() {
     let (mode, uid, kind) = look(run.instance("db").join("control.sock"));
     assert_eq!((mode, uid, kind.is_socket()), (0o600, owner, true));
     let daemon = std::fs::metadata(format!("/proc/{}", run.daemon("db"))).unwrap().uid();
-    assert_eq!(daemon, owner, "the daemon runs as somebody else");
+    assert_eq!(daemon, owner, "the daemon runs as another user");
 }
 
 /// A strict umask of the service manager, and a directory that is not there yet.

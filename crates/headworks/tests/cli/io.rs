@@ -28,7 +28,7 @@ const PROFILE: &str = "name = \"own\"\ntitle = \"a program\"\nframing = \"generi
     [[threads]]\nname = \"*\"\npriority = 1\n";
 
 const SETTINGS: &str =
-    "[io]\nscheduler = \"afq\"\n[[io.thread]]\nname = \"nobody\"\npriority = 6\n";
+    "[io]\nscheduler = \"afq\"\n[[io.thread]]\nname = \"absent\"\npriority = 6\n";
 
 /// The file's own sections decide first, and those of the profile stay in force, as at the start.
 #[test]

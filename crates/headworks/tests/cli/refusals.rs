@@ -127,7 +127,7 @@ fn ports_and_sockets_in_use_name_their_owner() {
 #[test]
 fn a_user_that_the_machine_does_not_have_is_refused() {
     if !is_root() || !mariadb_or_skip() {
-        println!("skipped: only root may start a server as somebody else");
+        println!("skipped: only root may start a server as another user");
         return;
     }
     let run = RunDir::new();
@@ -178,7 +178,7 @@ fn a_directory_for_instances_that_cannot_be_used_is_named() {
     };
     refused(&below);
     refused(&file);
-    // Anybody could put another region in the place of ours.
+    // Any user could put another region in the place of ours.
     let open = run.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -191,7 +191,7 @@ fn a_directory_for_instances_that_cannot_be_used_is_named() {
 #[test]
 fn a_directory_of_somebody_else_is_refused() {
     let (true, Some(setpriv)) = (is_root(), find_program("setpriv")) else {
-        println!("skipped: only root may become somebody else, with setpriv (util-linux)");
+        println!("skipped: only root may become another user, with setpriv (util-linux)");
         return;
     };
     let run = RunDir::new();
@@ -204,7 +204,7 @@ fn a_directory_of_somebody_else_is_refused() {
         .unwrap();
     let said = text(&output);
     if said.contains("failed to execute") {
-        println!("skipped: nobody may not execute the command here");
+        println!("skipped: an unprivileged user may not execute the command here");
         return;
     }
     assert!(!output.status.success());

@@ -38,7 +38,7 @@ fn a_region_of_another_version_is_explained_and_not_touched() {
             assert!(said.contains(word), "{command:?}: {word:?}: {said}");
         }
     }
-    // Without the daemon of that version, nobody can tell the state.
+    // Without the daemon of that version, the state is unknown.
     let daemon = run.daemons()[0];
     signal(daemon, libc::SIGKILL);
     wait_until("the daemon is gone", || !lives(daemon));

@@ -58,8 +58,8 @@ fn commands_without_an_instance_say_how_to_start_one() {
     {
         let refusal = run.refused(command.iter().copied());
         assert!(refusal.contains("headworks run -- mariadbd"), "{command:?}: {refusal}");
-        let refusal = run.refused([command, &["--name", "nobody"]].concat());
-        assert!(refusal.contains("no instance `nobody`"), "{command:?}: {refusal}");
+        let refusal = run.refused([command, &["--name", "absent"]].concat());
+        assert!(refusal.contains("no instance `absent`"), "{command:?}: {refusal}");
     }
     let refusal = run.refused(["set", "--parallelism", "0"]);
     assert!(refusal.contains('0') && refusal.contains("from 1 to 1024, or auto"), "{refusal}");

@@ -1,5 +1,5 @@
-//! A server that is a container's command: its daemon's end, however it comes, is not the server's
-//! business, and the container looks like the server from outside.
+//! A server that is a container's command. However its daemon ends, the server goes on, and from
+//! outside the container looks like the server.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -16,8 +16,8 @@ use crate::support::{PATIENCE, RunDir, is_root, lives, program, signal, text, wa
 
 const NAME: &str = "db";
 
-/// User and group of somebody who is not root.
-const NOBODY: u32 = 65_534;
+/// An unprivileged user and group.
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Deaths that are not by the daemon's own will.
 const DEATHS: [i32; 3] = [libc::SIGKILL, libc::SIGSEGV, libc::SIGABRT];
@@ -26,10 +26,10 @@ const DEATHS: [i32; 3] = [libc::SIGKILL, libc::SIGSEGV, libc::SIGABRT];
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum As {
     Root,
-    Nobody,
+    Unprivileged,
 }
 
-const BOTH: [As; 2] = [As::Nobody, As::Root];
+const BOTH: [As; 2] = [As::Unprivileged, As::Root];
 
 /// Whether namespaces can be made here; prints why a test is skipped when not.
 fn can_be_made() -> bool {
@@ -45,9 +45,9 @@ fn can_be_made() -> bool {
 fn prefix(run: &RunDir, whose: As) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"].map(Into::into).to_vec();
-    if whose == As::Nobody {
-        std::os::unix::fs::chown(run.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+    if whose == As::Unprivileged {
+        std::os::unix::fs::chown(run.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
+        let ids = [format!("--reuid={UNPRIVILEGED}"), format!("--regid={UNPRIVILEGED}")];
         line.push("setpriv".into());
         line.extend(ids.map(Into::into));
         line.push("--clear-groups".into());
@@ -294,20 +294,20 @@ fn from_another_namespace_nobody_is_taken_for_dead() {
     }
     let doctor = || text(&run.headworks(["doctor"]).output().unwrap());
     assert!(doctor().contains("runs in another PID namespace"), "{}", doctor());
-    // Without a daemon the region is read, and nobody says that it was left behind.
+    // Without a daemon the region is read, and the doctor does not say that it was left behind.
     let daemon = run.daemons()[0];
     signal(daemon, libc::SIGKILL);
     wait_until("the daemon is gone", || !lives(daemon));
     wait_until("the gate is open", || run.status(NAME)["gate"] == "stale");
     refused(&["daemon"]);
     assert!(!doctor().contains("left behind"), "{}", doctor());
-    assert_eq!(of(&region), before, "nobody has made it anew");
+    assert_eq!(of(&region), before, "it is still the same region");
     let again = inside(first, &run, &["daemon", "--name", NAME]);
     assert!(again.status.success(), "{}", text(&again));
     assert_eq!(run.status(NAME)["gate"], "closed");
     signal(first, libc::SIGKILL);
     child.wait().unwrap();
-    // What a container that was killed has left is in nobody's way.
+    // What a container that was killed has left does not stop the next one.
     assert!(region.exists());
     let after = run.headworks(["run", "--name", NAME, "--", "true"]).output().unwrap();
     assert!(after.status.success(), "{}", text(&after));

@@ -9,7 +9,7 @@ use headworks_rig::{Client, Server, ServerBuilder, mariadb_or_skip};
 
 use crate::support::{PATIENCE, RunDir, program, wait_until};
 
-/// P = 1, nobody gets in for having waited long or because nothing completes, and the
+/// P = 1, no request passes because it waited long or because nothing completes, and the
 /// administrator never waits.
 pub const STRICT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      [[rule]]\naccount = \"root\"\nbypass = true\n";
@@ -40,7 +40,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Takes the only place with a statement that never ends by itself, and has `users` wait.
+    /// Takes the only permit with a statement that never ends unless it is killed, and has `users`
+    /// wait.
     pub fn gather(server: &Server, run: &RunDir, name: &str, users: usize) -> Crowd {
         let mut sleeper = server.connect().expect("a connection");
         sleeper.send_query("SELECT SLEEP(3600)").expect("a request");
@@ -55,7 +56,7 @@ impl Crowd {
         Crowd { held, sleeper }
     }
 
-    /// Time from `begun` until everybody has an answer.
+    /// Time from `begun` until all have an answer.
     pub fn all_answered(&mut self, begun: Instant) -> Duration {
         while answered(&self.held, Duration::from_millis(1)) < self.held.len() {
             assert!(

@@ -161,7 +161,7 @@ fn a_directory_that_somebody_removed_is_said_to_be_gone() {
         .unwrap();
     wait_until("its daemon serves", || run.daemons().len() == 1);
     let daemon = run.daemon(NAME);
-    // Until its parent has a name of its own, both look like daemons.
+    // Until its parent has changed its name, both look like daemons.
     wait_until("its parent only cleans up", || run.daemons() == [daemon]);
     std::fs::remove_dir_all(run.instance(NAME)).unwrap();
     for args in [&["status"][..], &["off", "--name", NAME]] {

@@ -1,5 +1,5 @@
-//! A real MariaDB behind a gate whose daemon, region or server fails: all requests pass, nobody
-//! is lost, and nothing is left behind.
+//! A real MariaDB behind a gate whose daemon, region or server fails: all requests pass, none is
+//! lost, and nothing is left behind.
 
 mod container;
 mod crowd;

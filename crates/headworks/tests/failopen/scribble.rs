@@ -1,7 +1,7 @@
 //! Random bytes written over a live region: the server must go on serving.
 //!
-//! Whatever the gate makes of it (it may count nonsense, disable itself, or hold somebody for the
-//! longest time allowed), no request may crash the server or hang.
+//! The gate may count nonsense, disable itself, or hold a request for the longest time allowed. But
+//! no request may crash the server or hang.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,7 @@ fn survives(scribble: &Scribble, mut random: Random) {
             let due = Duration::from_millis(500) * at as u32 / scribble.runs as u32;
             std::thread::sleep(due.saturating_sub(begun.elapsed()));
         }
-        // Everybody gets another answer, however long the gate holds it.
+        // Each client gets another answer, however long the gate holds its request.
         let before: Vec<u64> = answers.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let begun = Instant::now();
         let moved =
@@ -84,9 +84,9 @@ fn survives(scribble: &Scribble, mut random: Random) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let all_moved = moved();
-        println!("{}: everybody answered after {:?}", scribble.name, begun.elapsed());
+        println!("{}: all answered after {:?}", scribble.name, begun.elapsed());
         stop.store(true, Ordering::Relaxed);
-        assert!(all_moved, "{}: somebody hangs", scribble.name);
+        assert!(all_moved, "{}: a client hangs", scribble.name);
     });
     assert_eq!(server.pid(), pid);
     assert!(server.is_running(), "{}: the server crashed:\n{}", scribble.name, server.log_tail());

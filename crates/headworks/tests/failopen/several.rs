@@ -43,6 +43,6 @@ fn instances_with_different_names_do_not_know_each_other() {
     while run.instances().len() > 1 && Instant::now() < patience {
         sleep(Duration::from_millis(20));
     }
-    // Nobody but its daemon would have removed the third.
+    // Only its daemon would have removed the third.
     assert_eq!(run.instances(), ["three"]);
 }

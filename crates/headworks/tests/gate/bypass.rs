@@ -34,11 +34,11 @@ impl Full {
             user
         });
         let held = held.collect();
-        gate.wait("everybody is held", |status| status.number("waiting") == CROWD as u64);
+        gate.wait("all are held", |status| status.number("waiting") == CROWD as u64);
         Some(Full { gate, occupant, held })
     }
 
-    /// The user is answered although everybody else is still held.
+    /// The user is answered although all others are still held.
     fn passes(&self, what: &str, mut user: User) {
         user.send_query("SELECT 9").unwrap();
         assert_eq!(user.value(), "9", "{what}");
@@ -48,7 +48,7 @@ impl Full {
 
     fn still_full(&self, what: &str) {
         let waiting = self.gate.status().number("waiting");
-        assert_eq!(waiting, CROWD as u64, "{what}: everybody else is held");
+        assert_eq!(waiting, CROWD as u64, "{what}: all others are held");
     }
 
     fn end(self) {
@@ -94,7 +94,7 @@ fn administrators_pass_by_account_by_address_and_by_the_extra_port() {
     let relay = Relay::new(&gate.server, Ipv4Addr::new(127, 0, 0, 3));
     let mut stranger = gate.user_with("stranger", relay.options());
     stranger.send_query("SELECT 9").unwrap();
-    assert!(gate.is_held(&stranger), "another address is nobody special");
+    assert!(gate.is_held(&stranger), "another address is not exempt");
     full.end();
     leave([stranger]);
 }
@@ -157,7 +157,7 @@ fn rules_know_addresses_of_ipv6() {
     full.passes("IPv6", gate.user_with("six", six));
     let mut four = gate.user("four");
     four.send_query("SELECT 9").unwrap();
-    assert!(gate.is_held(&four), "IPv4 is nobody special");
+    assert!(gate.is_held(&four), "IPv4 is not exempt");
     full.end();
     leave([four]);
 }
@@ -174,9 +174,9 @@ fn kill_ping_and_statistics_pass_for_everybody() {
     let statistics = String::from_utf8(user.read_packet().unwrap()).unwrap();
     assert!(statistics.starts_with("Uptime: "), "{statistics}");
     full.still_full("statistics");
-    let nobody = format!("KILL {}", u32::MAX);
-    assert_eq!(user.query(&nobody).unwrap_err().code(), Some(1094));
-    full.still_full("KILL of nobody");
+    let absent = format!("KILL {}", u32::MAX);
+    assert_eq!(user.query(&absent).unwrap_err().code(), Some(1094));
+    full.still_full("KILL of no session");
 
     let victim = full.gate.user("victim");
     user.run(&format!("KILL CONNECTION {}", victim.connection_id()));

@@ -30,7 +30,8 @@ impl Certificate {
         assert!(made.status.success(), "{made:?}");
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } == 0 {
-            // The servers of the rig run as `nobody` then, and PostgreSQL wants the key closed.
+            // The servers of the rig run as user 65534 then, and PostgreSQL wants the key closed to
+            // others.
             std::os::unix::fs::chown(it.key(), Some(65_534), Some(65_534)).unwrap();
         }
         std::fs::set_permissions(it.key(), PermissionsExt::from_mode(0o600)).unwrap();

@@ -25,7 +25,7 @@ pub const HELD: Duration = Duration::from_millis(300);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Name of the instance; each has a run directory of its own.
+/// Name of the instance; each has its own run directory.
 pub const NAME: &str = "gate";
 
 /// Waits until `condition` holds; panics, saying `what` did not happen, when it takes too long.
@@ -41,7 +41,7 @@ pub fn wait_until(what: &str, deadline: Duration, mut condition: impl FnMut() ->
 /// then.
 pub fn counted(counts: &[AtomicU64], time: Duration, stop: &AtomicBool) -> Vec<u64> {
     let now = || -> Vec<u64> { counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() };
-    // Not longer: what is to show may be that somebody gets nothing.
+    // Not longer: the test may be about a user that gets nothing.
     let begun = Instant::now();
     while now().contains(&0) && begun.elapsed() < SOON {
         std::thread::sleep(POLL_INTERVAL);
@@ -221,7 +221,7 @@ impl<K: Kind> Gate<K> {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Writes the configuration anew, with other classes and rules.
+    /// Writes the configuration again, with other classes and rules.
     pub fn rewrite_config(&mut self, sections: &str) {
         sections.clone_into(&mut self.setup.sections);
         fs::write(&self.config, self.setup.text()).unwrap();
@@ -248,9 +248,9 @@ impl<K: Kind> Gate<K> {
         self.wait(&format!("{name} is `{state}`"), |status| status.state(name) == state);
     }
 
-    /// Waits until nobody is inside and nobody waits.
+    /// Waits until no session is inside and none waits.
     pub fn wait_empty(&self) {
-        self.wait("nobody is inside and nobody waits", Status::is_empty);
+        self.wait("no session is inside and none waits", Status::is_empty);
     }
 
     /// Waits until the rig's own first connection is gone.

@@ -2,7 +2,7 @@
 
 use crate::common::{DEADLINE, Gate, Setup, User, wait_until};
 
-/// Others work as if nobody was there, and the status says what the session does.
+/// Others work as if the session was not there, and the status says what it does.
 fn others_work(gate: &Gate, user: &User, state: &str, reason: &str) {
     wait_until(&format!("{state}: {reason}"), DEADLINE, || {
         // A permit is lent to a session that waits. The stall detector may have admitted the last.

@@ -1,4 +1,4 @@
-//! Users that do the same again and again, each on a thread of its own.
+//! Users that do the same again and again, each on its own thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

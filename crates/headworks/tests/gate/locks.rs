@@ -1,4 +1,4 @@
-//! Who owns a session lock is never held, and is like everybody once it has released it.
+//! The owner of a session lock is never held, and is like all others once it has released it.
 
 use headworks_rig::Client;
 use headworks_rig::wire::command;

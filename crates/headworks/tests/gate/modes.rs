@@ -14,7 +14,7 @@ fn holds_nobody(gate: &Gate) {
     }
     let status = gate.status();
     assert_eq!(status.state(&occupant.name), state::PASSING);
-    assert_eq!(status.class("default")["queued"], 0, "nobody has waited");
+    assert_eq!(status.class("default")["queued"], 0, "no request has waited");
     leave(users);
     gate.release(occupant);
     gate.wait_empty();
@@ -90,7 +90,7 @@ fn off_lets_everybody_pass_at_once_and_on_holds_again() {
     for user in &mut held {
         user.send_query("SELECT 7").unwrap();
     }
-    gate.wait("everybody is held", |status| status.number("waiting") == 10);
+    gate.wait("all are held", |status| status.number("waiting") == 10);
     assert!(gate.is_held(&held[0]));
     gate.order(&["off"]);
     for user in &mut held {
@@ -106,7 +106,7 @@ fn off_lets_everybody_pass_at_once_and_on_holds_again() {
     for user in &mut held {
         user.send_query("SELECT 8").unwrap();
     }
-    gate.wait("everybody is held", |status| status.number("waiting") == 10);
+    gate.wait("all are held", |status| status.number("waiting") == 10);
     assert!(gate.is_held(&held[9]), "the place is still taken");
     gate.release(occupant);
     for user in &mut held {

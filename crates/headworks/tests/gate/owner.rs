@@ -1,4 +1,5 @@
-//! The life of somebody who owns something: never held while it does, like everybody afterwards.
+//! The life of a session that owns a lock or a transaction: it is never held while it does, and
+//! like all others afterwards.
 
 use headworks_rig::Client;
 
@@ -26,9 +27,9 @@ pub fn run(statements: &'static [&'static str]) -> impl Fn(&mut Client) {
     }
 }
 
-/// The gate has one place, which is lent out when its owner idles. Somebody else takes it and keeps
-/// it. Whoever owns a transaction or a lock goes on all the same, while a third one is held; once
-/// it owns nothing, it is held too.
+/// The gate has one permit, which is lent when its owner idles. Another session takes it and keeps
+/// it. The owner of a transaction or a lock goes on all the same, while a third session is held.
+/// Once the owner has given all back, it is held too.
 pub fn never_held_until_given_back(gate: &Gate, ownership: &Ownership<'_>) {
     let what = ownership.name;
     let mut owner = gate.user("owner");
@@ -62,7 +63,7 @@ pub fn never_held_until_given_back(gate: &Gate, ownership: &Ownership<'_>) {
     gate.wait_empty();
 }
 
-/// Everybody says goodbye.
+/// All users say goodbye.
 pub fn leave(users: impl IntoIterator<Item = User>) {
     for user in users {
         user.quit();

@@ -195,7 +195,7 @@ fn a_held_user_that_vanishes_or_whose_statement_is_killed_takes_no_place() {
     let answer = killed.read_answer();
     assert!(answer.is_ok() || answer.as_ref().unwrap_err().code() == Some(1317), "{answer:?}");
     killed.quit();
-    gate.wait("everybody is gone", |status| status.number("users") == 0);
+    gate.wait("all are gone", |status| status.number("users") == 0);
     gate.wait_empty();
     gate.release(gate.occupy());
 }

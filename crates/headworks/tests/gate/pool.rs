@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::common::{DEADLINE, Setup, wait_until};
 use crate::gated::{SOON, state};
 
-/// More users are held than the pool has threads, and everybody else is served meanwhile.
+/// More users are held than the pool has threads, and all others are served meanwhile.
 #[test]
 fn held_users_take_no_thread() {
     let Some(gate) = Setup::places(1).option("--thread-pool-max-threads=8").start() else {
@@ -34,7 +34,8 @@ fn held_users_take_no_thread() {
     gate.wait_empty();
 }
 
-/// What may end the wait of others goes through, although nobody knows it before it was read.
+/// A statement that may end the wait of others goes through, although it is not known before it was
+/// read.
 #[test]
 fn a_kill_of_an_ordinary_user_passes() {
     let Some(gate) = Setup::places(1).start() else {

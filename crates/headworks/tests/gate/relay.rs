@@ -75,8 +75,8 @@ fn connect_from(source: Ipv4Addr, port: u16) -> io::Result<TcpStream> {
     };
     let size = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
     let (own, servers) = (address(source, 0), address(Ipv4Addr::LOCALHOST, port));
-    // SAFETY: a new descriptor is owned by nobody else; both addresses outlive the calls, and
-    // `size` is theirs.
+    // SAFETY: a new descriptor has no other owner; both addresses outlive the calls, and `size` is
+    // theirs.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if socket < 0 {

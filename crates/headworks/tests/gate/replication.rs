@@ -58,7 +58,7 @@ fn a_replica_streams_at_any_load_and_uses_up_no_place() {
             break;
         }
     }
-    assert!(gate.waits(&held), "the replica took nobody's place");
+    assert!(gate.waits(&held), "the replica took no permit");
     assert_eq!(gate.status().counter("replication"), 1);
 
     gate.release(occupant);

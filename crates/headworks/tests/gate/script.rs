@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long an answer may take on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// How long nothing must come for somebody to count as held.
+/// How long nothing must come for a client to count as held.
 const HELD: Duration = Duration::from_millis(300);
 
 /// The client. Killed when dropped.

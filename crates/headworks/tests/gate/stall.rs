@@ -23,7 +23,7 @@ fn a_hidden_lock_is_found_by_letting_one_more_in() {
     let mut holder = gate.user("holder");
     assert_eq!(holder.query("SELECT hide()").unwrap().value(), Some("1"));
     gate.wait_empty();
-    assert_eq!(gate.status().holding(&holder.name), "", "nobody sees it");
+    assert_eq!(gate.status().holding(&holder.name), "", "the gate does not see it");
 
     let mut inside = [gate.user("inside"), gate.user("inside")];
     for user in &mut inside {
@@ -40,7 +40,7 @@ fn a_hidden_lock_is_found_by_letting_one_more_in() {
     gate.wait("the bonus is taken back", |status| status.number("stall_bonus") == 0);
     gate.wait_empty();
 
-    // Nobody beyond P afterwards; a stall would let one in, so it is switched off.
+    // No session is beyond P afterwards. A stall would let one in, so the detector is switched off.
     gate.order(&["set", "--stall-ms", "600000"]);
     let occupants = [gate.occupy(), gate.occupy()];
     let mut plain = gate.user("plain");

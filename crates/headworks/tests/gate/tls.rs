@@ -178,7 +178,7 @@ fn many_encrypted_users_share_the_places_fairly() {
     let status = it.gate.status();
     let all = status.0["connections"].as_array().unwrap();
     let held = all.iter().filter(|user| user["wait_ms_max"].as_f64().unwrap() > 5.0).count();
-    assert!(held >= 6, "nearly everybody waited: {:#}", status.0);
+    assert!(held >= 6, "nearly all waited: {:#}", status.0);
     drop(users);
     it.gate.wait_empty();
 }

@@ -1,4 +1,4 @@
-//! What the daemon sets by itself: P, and the weights of classes with a latency target.
+//! What the daemon sets without an operator: P, and the weights of classes with a latency target.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::common::{Gate, Setup, User};
 use crate::load::Load;
 use crate::owner::leave;
 
-/// Sleepers are in nobody's way: the more are inside, the more is done.
+/// Sleepers do not disturb each other: the more are inside, the more is done.
 fn sleepers(gate: &Gate, role: &str, count: usize, ms: u32) -> Load {
     let sql = format!("DO SLEEP({})", f64::from(ms) / 1e3);
     Load::start((0..count).map(|_| gate.user(role)), move |user: &mut User, _| {

@@ -22,9 +22,9 @@ fn gold(weight: u32) -> String {
 /// Windows that are looked at, at most.
 const WINDOWS: u32 = 30;
 
-/// Work done per user in one window, gold against default. A window in which a busy machine kept
-/// the daemon from its heartbeat says nothing, because everybody passed, as is right; another is
-/// taken.
+/// Work done per user in one window, gold against default. In some windows a busy machine keeps the
+/// daemon from its heartbeat. Then all requests pass, as is right, so the window says nothing, and
+/// another is taken.
 fn ratio(gate: &Gate, load: &Load) -> f64 {
     for _ in 0..WINDOWS {
         let passed = gate.status().counter("stale");
@@ -36,7 +36,7 @@ fn ratio(gate: &Gate, load: &Load) -> f64 {
         }
         let served: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
         let (gold, default) = served.split_at(USERS);
-        assert!(default.iter().all(|count| *count > 0), "nobody starves: {served:?}");
+        assert!(default.iter().all(|count| *count > 0), "no user starves: {served:?}");
         let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
         return sum(gold) / sum(default);
     }
@@ -66,7 +66,7 @@ fn service_follows_the_weights_and_a_reload_changes_them_under_the_same_connecti
         return;
     };
     let load = Load::start(users(&gate), |user, _| user.run("DO SLEEP(0.001)"));
-    gate.wait("everybody competes", |status| status.number("waiting") > 15);
+    gate.wait("all compete", |status| status.number("waiting") > 15);
     let three = ratio(&gate, &load);
     assert!((2.2..=4.0).contains(&three), "weight 3 to 1: {three}");
 
@@ -102,7 +102,7 @@ fn a_class_that_shares_its_weight_gets_as_much_as_one_user_of_the_others() {
         return;
     };
     let load = Load::start(users(&gate), |user, _| user.run("DO SLEEP(0.001)"));
-    gate.wait("everybody competes", |status| status.number("waiting") > 15);
+    gate.wait("all compete", |status| status.number("waiting") > 15);
     let twelfth = ratio(&gate, &load);
     assert!((0.04..=0.17).contains(&twelfth), "1/12 for the class: {twelfth}");
     leave(load.stop().into_iter().map(|(user, _)| user));
@@ -125,7 +125,7 @@ fn a_long_transaction_is_no_way_to_get_more_requests_served() {
         }
         user.run("COMMIT");
     });
-    gate.wait("everybody competes", |status| status.number("waiting") > 15);
+    gate.wait("all compete", |status| status.number("waiting") > 15);
     let requests = STATEMENTS * ratio(&gate, &load);
     assert!((0.7..=1.4).contains(&requests), "long against short transactions: {requests}");
     leave(load.stop().into_iter().map(|(user, _)| user));

@@ -120,7 +120,7 @@ impl Wire {
         Wire::over(TcpStream::connect(server.address()).unwrap())
     }
 
-    /// Speaks over a connection that somebody else has made.
+    /// Speaks over a connection that the caller has made.
     pub fn over(stream: TcpStream) -> Wire {
         stream.set_nodelay(true).unwrap();
         Wire { stream, buffer: Vec::new() }
@@ -200,7 +200,7 @@ impl Wire {
         }
     }
 
-    /// The socket, for whoever wants to break it.
+    /// The socket, for tests that break it.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }

@@ -1,4 +1,4 @@
-//! What happens when something fails, and when somebody opens or closes the gate.
+//! What happens when something fails, and when an operator opens or closes the gate.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,7 +209,7 @@ fn saving_in_the_background_under_load_disturbs_nobody() {
     });
 }
 
-/// A client is killed and the daemon too, again and again, under load: nobody is stuck and no
+/// A client is killed and the daemon too, again and again, under load: no client is stuck and no
 /// answer is wrong.
 #[test]
 fn killing_under_load_leaves_nobody_stuck() {

@@ -92,7 +92,7 @@ fn turns_pass_from_loop_to_loop() {
     );
 }
 
-/// Places are withdrawn and given again by the operator, while everybody works.
+/// The operator withdraws permits and gives them again, while all users work.
 #[test]
 fn off_and_on_under_load() {
     let Some(gate) = start(1) else { return };

@@ -24,7 +24,8 @@ fn a_held_user_waits_for_its_turn_and_loses_no_byte() {
     gate.wait_empty();
 }
 
-/// The names of users are set by a command that always passes: else nobody could say who waits.
+/// The names of users are set by a command that always passes, so that the status can say who
+/// waits.
 #[test]
 fn who_administers_passes_while_everybody_else_is_held() {
     let Some(gate) = Setup::redis(1).start() else { return };

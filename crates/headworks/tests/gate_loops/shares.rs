@@ -71,7 +71,7 @@ fn nobody_is_forgotten_among_many() {
     assert_eq!((status.counter("hold_limit"), status.counter("stalls")), (0, 0));
 }
 
-/// Nobody is held, and the status says what holding would have changed.
+/// No request is held, and the status says what holding would have changed.
 #[test]
 fn observing_tells_what_enforcing_would_change() {
     let Some(gate) = filled(Setup::redis(1).key("mode", "\"dry-run\"")) else { return };

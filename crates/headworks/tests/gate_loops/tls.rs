@@ -26,7 +26,7 @@ pub struct Encrypted {
     pub certificate: Certificate,
 }
 
-/// A Redis with TLS on a port of its own, beside the one without.
+/// A Redis with TLS on a second port, beside the one without.
 pub fn redis(setup: Setup) -> Option<Encrypted> {
     let certificate = Certificate::make()?;
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, headworks_rig::free_port().unwrap()));
@@ -185,7 +185,7 @@ fn an_encrypted_transaction_is_never_held_until_it_ends() {
     it.nothing_went_wrong();
 }
 
-/// A client's library may give up on a server that does not answer it, long before anybody has
+/// A client's library may give up on a server that does not answer it, long before its user has
 /// asked for anything.
 #[test]
 fn nobody_is_held_in_a_handshake() {
@@ -367,7 +367,7 @@ fn fresh_keys_are_no_requests() {
     it.nothing_went_wrong();
 }
 
-/// With one place and four loops, a turn is nearly always granted by another thread; and the first
+/// With one permit and four loops, a turn is nearly always granted by another thread. And the first
 /// command comes by the same call as the end of the handshake.
 #[test]
 fn encrypted_users_of_memcached_are_followed_too() {

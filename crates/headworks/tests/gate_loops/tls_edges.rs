@@ -1,5 +1,5 @@
-//! Encrypted connections where TLS and the event loop's readiness do not agree: records in pieces,
-//! writes that wait, ends at every byte, and many users at once.
+//! Encrypted connections where TLS and the event loop's readiness do not agree. Records come in
+//! pieces, writes wait, connections end at every byte, and many users come at once.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -397,7 +397,7 @@ fn a_replica_by_tls_is_left_alone() {
     };
     wait(&["STRLEN", "k"], ":300000");
     it.gate.wait("it is known", |status| status.counter("replication") == 1);
-    // It hears of a transaction by whose owner everybody else is held.
+    // It hears of a transaction whose owner keeps all others held.
     let mut occupant = it.gate.occupy("occupant");
     occupant.ask(&["INCR", "n"], "+QUEUED\r\n");
     it.gate.release_with(occupant, "*1\r\n:1\r\n");
@@ -407,8 +407,8 @@ fn a_replica_by_tls_is_left_alone() {
     it.nothing_went_wrong();
 }
 
-/// Nobody can look into its record; but a server that polls within a script has come back from its
-/// user, whose turn is over.
+/// The gate cannot look into its TLS record. But a server that polls within a script has come back
+/// from its user, whose turn is over.
 #[test]
 fn a_script_without_an_end_can_be_ended_by_an_encrypted_client() {
     let Some(it) = redis(Setup::redis(1).options(["--busy-reply-threshold", "200"])) else {
@@ -431,7 +431,7 @@ fn a_client_of_tls_1_2_that_asks_for_new_keys_disturbs_nobody() {
     for round in 1..=3 {
         let mut user = Tunnel::to(it.address, &["-tls1_2", "-brief"]);
         user.ask(&["ECHO", "hi"], "$2\r\nhi\r\n");
-        // What `s_client` takes for the command to negotiate anew.
+        // What `s_client` takes for the command to negotiate again.
         user.send(b"R\n");
         user.tell(&["ECHO", "hi"]);
         other.ask(&["INCR", "n"], &format!(":{round}\r\n"));

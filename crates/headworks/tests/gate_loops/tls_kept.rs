@@ -53,8 +53,8 @@ fn a_transaction_that_begins_in_kept_bytes_has_the_place() {
     it.nothing_went_wrong();
 }
 
-/// Two records are there: with the second one its user is held, as another has the place, when the
-/// rest of the first begins a transaction.
+/// Two records are there. With the second one its user is held, as another has the permit. Then the
+/// rest of the first record begins a transaction.
 #[test]
 fn who_is_held_goes_on_once_kept_bytes_begin_a_transaction() {
     let Some((it, _workshop)) = start() else { return };

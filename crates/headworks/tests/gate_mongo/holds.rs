@@ -148,7 +148,7 @@ fn a_transaction_begins_in_its_turn_and_its_statements_wait_no_more() {
         assert!(other.is_silent());
         gate.release(occupant);
         other.answer();
-        // Somebody waits for the place that it keeps.
+        // Another user waits for the permit that it keeps.
         let mut heir = gate.user("heir");
         heir.tell_find();
         gate.wait_state("heir", state::WAITING);
@@ -231,8 +231,8 @@ fn a_turn_lasts_until_another_thread_has_answered() {
     assert_eq!(status.class("default")["requests"], 5 * 3 + 3);
 }
 
-/// Whoever sends without a pause and whoever sends one at a time: among users of one class each
-/// gets its share.
+/// Some users send without a pause, others one request at a time. Within one class each gets its
+/// share.
 #[test]
 fn users_share_alike() {
     each_gate(1, |kind, gate| {

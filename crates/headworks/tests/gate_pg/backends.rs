@@ -29,7 +29,7 @@ fn a_backend_that_is_killed_gives_its_place_back_and_the_server_recovers() {
             assert!(sent.result().1.is_err(), "its session was ended by the postmaster");
         }
         wait_until("the server recovers", DEADLINE, || gate.config("probe").connect(NoTls).is_ok());
-        gate.wait("nobody is left", |status| {
+        gate.wait("no session is left", |status| {
             status.number("users") == 0 && status.number("inside") == 0
         });
         // Both places are there, and no third one.
@@ -79,7 +79,7 @@ fn nothing_is_left_of_those_who_come_and_go() {
             });
         }
     });
-    gate.wait("nobody is left", |status| {
+    gate.wait("no session is left", |status| {
         status.number("users") == 0 && status.number("inside") == 0
     });
     let status = gate.status();

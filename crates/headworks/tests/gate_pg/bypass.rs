@@ -137,6 +137,6 @@ fn the_files_of_a_class_have_its_priority_and_its_limit() {
         (own["priority"].as_u64().unwrap(), own["limited"].as_bool().unwrap())
     };
     assert_eq!(told("report"), (1, true));
-    // It has no class of its own, but every process is in a control group.
+    // It has no separate class, but every process is in a control group.
     assert_eq!(told("shop"), (6, false));
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Gate, Sent, Setup};
 
-/// Others work as if nobody was there, and the status says what the session does.
+/// Others work as if the session was not there, and the status says what it does.
 fn others_work(gate: &Gate, session: &Sent, state: &str, reason: &str) {
     gate.wait(&format!("{state}: {reason}"), |status| {
         // A permit is lent to a session that waits. The stall detector may have admitted the last.

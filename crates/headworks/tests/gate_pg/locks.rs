@@ -1,4 +1,4 @@
-//! Session-level advisory locks, and whose transaction is nobody's.
+//! Session-level advisory locks, and prepared transactions, which no session owns.
 
 use crate::common::Setup;
 use crate::gated::state;

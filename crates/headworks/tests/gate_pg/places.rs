@@ -158,7 +158,7 @@ fn a_place_comes_back_however_its_owner_goes() {
         assert!(gate.is_held(&mut heir), "{what}: the place is taken");
         go();
         assert_eq!(heir.value().1, "7", "{what}");
-        gate.wait("nobody is left", |status| status.number("users") == 0);
+        gate.wait("no session is left", |status| status.number("users") == 0);
     };
     let begun = || {
         let mut owner = gate.user("owner");

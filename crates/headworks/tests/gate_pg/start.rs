@@ -70,5 +70,5 @@ fn a_server_runs_as_the_owner_of_its_data() {
         own => own,
     };
     assert!(uid.split_whitespace().all(|id| id.parse() == Ok(expected)), "{uid}");
-    assert_eq!(gate.user("somebody").run("SELECT 7").as_deref(), Some("7"));
+    assert_eq!(gate.user("visitor").run("SELECT 7").as_deref(), Some("7"));
 }

@@ -33,7 +33,7 @@ impl Encrypted {
         psql
     }
 
-    /// Somebody whose connection is known to be encrypted.
+    /// A user whose connection is known to be encrypted.
     fn user(&self, name: &str) -> Script {
         let mut user = Script::start(self.command(name));
         let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid();";
@@ -59,7 +59,7 @@ fn an_encrypted_user_is_held_and_goes_on_in_turn() {
     user.send("SELECT 7;");
     assert!(user.is_silent());
     assert_eq!(it.state("held"), state::WAITING);
-    // Nobody is held before the login is over.
+    // No client is held before its login is over.
     let mut other = Script::start(it.command("other"));
     other.send("SELECT 8;");
     it.gate.wait("both wait", |status| status.number("waiting") == 2);

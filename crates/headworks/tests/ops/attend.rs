@@ -79,7 +79,7 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
         let _ = std::fs::remove_file(&go);
         // What the server before has left is cleared away: its user must not be taken for one of
         // these.
-        wait_until("nobody is left", || run.figure(NAME, "users") == 0);
+        wait_until("no session is left", || run.figure(NAME, "users") == 0);
         let server = Alone::start(&program, &go, &environment);
         let (mut one, mut two) = (server.client(), server.client());
         wait_until("the server is known", || {
@@ -150,7 +150,7 @@ fn a_service_keeps_the_scheduler_of_its_files_when_its_companion_dies() {
     companion.0.kill().unwrap();
     companion.0.wait().unwrap();
     let _companion = start();
-    assert_eq!(scheduler(), "split-deadline", "nobody used it any more");
+    assert_eq!(scheduler(), "split-deadline", "no server used it");
 }
 
 #[test]
@@ -248,7 +248,8 @@ fn a_companion_restarted_before_the_first_client_governs_the_server_that_runs() 
     drop((client, server));
     wait_until("the server has gone", || run.figure(NAME, "server_pid") == 0);
 
-    // The same with a companion of another version: nobody says that the server is governed.
+    // The same with a companion of another version: the status does not say that the server is
+    // governed.
     let server = Alone::start(&program, &go, &environment);
     companion.0.kill().unwrap();
     companion.0.wait().unwrap();
@@ -335,7 +336,7 @@ fn threads_of_each_server_that_comes_are_in_groups_of_their_own() {
             found.iter().all(|(directory, _)| !directory.exists())
         });
         wait_until("and it is known", || run.status(NAME)["cgroup"]["state"] == "waiting");
-        wait_until("nobody is left", || run.figure(NAME, "users") == 0);
+        wait_until("no session is left", || run.figure(NAME, "users") == 0);
     }
 }
 

@@ -82,7 +82,7 @@ fn files_are_scheduled(cluster: &Cluster, ask: &dyn Fn(&str) -> String) {
         println!("skipped: the cluster's files do not lie on storage (/tmp)");
         return;
     }
-    assert!(of("checkpointer").1 > 0, "nobody waits for a checkpoint");
+    assert!(of("checkpointer").1 > 0, "no client waits for a checkpoint");
     wait_until("the log writer has made the log durable", || {
         ask("SET synchronous_commit = off; INSERT INTO numbers SELECT generate_series(1, 1000)");
         of("walwriter").0 > 0

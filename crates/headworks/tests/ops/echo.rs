@@ -12,10 +12,10 @@ use crate::support::RunDir;
 /// Name of the instance.
 pub const NAME: &str = "echo";
 
-/// How long somebody must have got no answer to count as held.
+/// How long a client must have got no answer to count as held.
 const HELD: Duration = Duration::from_millis(300);
 
-/// One place, and nobody passes by itself.
+/// One permit, and no request passes after some time.
 pub const PATIENT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      idle_in_transaction_ms = 3000000\n";
 

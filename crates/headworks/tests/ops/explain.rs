@@ -62,7 +62,7 @@ fn a_user_is_told_behind_whom_it_waits_and_afterwards_for_how_long() {
     assert_eq!(explain(&first.to_string())[0]["latest_held"].as_array().unwrap().len(), 0);
     assert_eq!(explain("default").as_array().unwrap().len(), 2);
     for (target, words) in [
-        ("nobody-here", &["no connected session is `nobody-here`", "for example"][..]),
+        ("not-here", &["no connected session is `not-here`", "for example"][..]),
         ("#1", &["no held request #1", "1 were held so far"]),
         ("#x", &["write #NUMBER"]),
     ] {

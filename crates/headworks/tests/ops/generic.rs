@@ -50,7 +50,7 @@ fn who_has_quota_left_and_idles_in_a_read_that_waits_keeps_no_place() {
     }
     echo.run.wait_for_held(NAME, 3);
     echo.go();
-    // Each turn is good for more than one request, and nobody sends another.
+    // Each turn is good for more than one request, and no client sends another.
     assert_eq!(clients[0].answer(), "ok wait");
     for client in &mut clients[1..] {
         assert_eq!(client.answer(), "ok ask");
@@ -192,7 +192,7 @@ fn a_connection_that_is_closed_by_any_call_gives_its_place_back() {
         assert_eq!(two.answer(), "ok hello");
         drop(two);
         one.send(&format!("end {how}"));
-        // Its thread lives, and serves nobody.
+        // Its thread lives, and serves no client.
         wait_until(how, || echo.run.figure(NAME, "users") == 0);
         assert_eq!(one.answer(), "", "{how}: the end of the stream");
         // The next ones have the same numbers.
@@ -316,7 +316,7 @@ fn words_of_a_profile_take_and_release_a_lock_of_the_session() {
     echo.run.wait_for_held(NAME, 1);
     assert!(other.is_silent(), "the lock keeps the place");
     owner.send("untake_it, and mistake_its: no such words");
-    assert!(owner.answer().starts_with("ok"), "whoever owns a lock is never held");
+    assert!(owner.answer().starts_with("ok"), "the owner of a lock is never held");
     let all = echo.run.status(NAME)["connections"].as_array().unwrap().clone();
     let owning = all.iter().find(|user| user["state"] != "waiting").unwrap();
     assert_eq!(owning["holding"][0], "named-lock");

@@ -70,7 +70,10 @@ fn services_are_left_alone_where_there_is_no_service_manager_or_no_right() {
         command.uid(65_534).gid(65_534);
     }
     let Ok(output) = command.output() else {
-        println!("skipped: nobody may not run {}", crate::support::program().display());
+        println!(
+            "skipped: an unprivileged user may not run {}",
+            crate::support::program().display()
+        );
         return;
     };
     let said = crate::support::text(&output);

@@ -1,4 +1,4 @@
-//! The read that a server makes before it sleeps may be left out: nobody waits for it.
+//! The read that a server makes before it sleeps may be left out: no client waits for it.
 
 use std::time::{Duration, Instant};
 

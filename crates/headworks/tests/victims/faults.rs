@@ -1,5 +1,5 @@
-//! Calls on files that fail, and processes that end while their calls are held: the program sees
-//! what it sees without a scheduler, and nothing stays held.
+//! Calls on files that fail, and processes that end while their calls are held. The program sees
+//! what it sees without a scheduler, and no call stays held.
 
 use crate::compile::Workshop;
 use crate::support::{RunDir, is_root, program, shim};

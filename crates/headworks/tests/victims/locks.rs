@@ -48,7 +48,7 @@ fn whoever_holds_what_a_client_waits_for_goes_on() {
             // Holders that begin to wait later than the client inherit one after the other.
             let inherited = state["inheritance"]["by_cause"][cause].as_u64().unwrap();
             let waited = state["waits"][cause]["count"].as_u64();
-            // Without a gate nobody knows whether a thread waits for a condition or for work.
+            // Without a gate it is unknown whether a thread waits for a condition or for work.
             inherited >= links && (kind == "condition" || waited >= Some(1))
         });
         let _ = std::fs::remove_dir_all(&dir);

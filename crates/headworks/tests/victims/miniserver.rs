@@ -13,7 +13,7 @@ use crate::support::{RunDir, wait_until};
 /// Name of the instance.
 pub const NAME: &str = "mini";
 
-/// Nobody is let in for being held long, unless a test says so.
+/// No request passes because it was held long, unless a test says so.
 pub const PATIENT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      idle_in_transaction_ms = 3000000\n";
 

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 const CALLS: &str = "trace=openat,read,pread64,write,pwrite64,pwritev,fsync,fdatasync,\
     sync_file_range,ftruncate,rename,unlink,fallocate,mkdir";
 
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Who runs a database, and where.
 struct Place {
@@ -25,7 +25,7 @@ impl Place {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         if as_nobody {
-            chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(&directory, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
         }
         Place { directory, run: RunDir::new(), as_nobody }
     }
@@ -41,7 +41,7 @@ impl Place {
         command
     }
 
-    /// Runs the database on what `input` says, alone or governed, by itself or under strace.
+    /// Runs the database on what `input` says, alone or governed, directly or under strace.
     fn run(&self, governed: bool, traced: bool, database: &[&str], input: &str) -> Output {
         let trace = self.directory.join("trace");
         let program = program().to_str().unwrap();
@@ -69,7 +69,7 @@ impl Place {
     fn calls(&self, data: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(self.directory.join("trace")).unwrap();
         let data = data.to_str().unwrap();
-        // Their names or contents are made anew each time.
+        // Their names or contents differ each time.
         let ours = |line: &&str| {
             line.contains(data) && !line.contains("postmaster.pid") && !line.contains("/dev/shm/")
         };
@@ -166,7 +166,7 @@ fn sqlites_command_line_has_a_profile_of_its_own() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "7\n", "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("profile sqlite,") && !said.contains("warning: no profile"), "{said}");
-    assert!(!said.contains("the gate sees"), "nobody is to be seen: {said}");
+    assert!(!said.contains("the gate sees"), "there are no clients to see: {said}");
 }
 
 const POSTGRES: &str = "create table t(a int primary key, b text)

@@ -36,7 +36,7 @@ fn a_thread_can_be_cancelled_in_every_sleep() {
         assert!(victim.readable_within(crate::support::PATIENCE).unwrap());
     }
     wait_until("both slots are free", || server.figure("users") == 1);
-    // Nobody is left inside: a newcomer gets the place.
+    // No session is left inside: a newcomer gets the permit.
     let mut next = server.connect();
     next.query("BEGIN").unwrap();
     next.query("COMMIT").unwrap();
@@ -64,7 +64,7 @@ fn a_held_thread_is_released_when_its_socket_is_shut_down() {
     for client in &held {
         occupant.query(&format!("shutdown {}", client.connection_id())).unwrap();
     }
-    wait_until("nobody waits", || server.figure("waiting") == 0);
+    wait_until("no session waits", || server.figure("waiting") == 0);
     wait_until("the slots are free", || server.figure("users") == 1);
     assert_eq!(server.counter("cancelled"), 4);
 }
@@ -103,7 +103,7 @@ fn a_request_that_sleeps_on_a_condition_lends_its_permit_although_its_server_tel
     waiter.send_query("wait").unwrap();
     cancelled.send_query("wait").unwrap();
     let mut other = server.connect();
-    // Permits are lent while somebody is queued for them.
+    // Permits are lent while a session is queued for them.
     wait_until("both are blocked", || {
         other.query("nothing").unwrap();
         server.figure("blocked") == 2
@@ -113,6 +113,6 @@ fn a_request_that_sleeps_on_a_condition_lends_its_permit_although_its_server_tel
     wait_until("one is gone", || server.figure("users") == 2);
     other.query("wake").unwrap();
     waiter.read_answer().unwrap();
-    wait_until("nobody is blocked", || server.figure("blocked") == 0);
+    wait_until("no session is blocked", || server.figure("blocked") == 0);
     assert_eq!((server.counter("stalls"), server.counter("panic")), (0, 0));
 }

@@ -9,8 +9,8 @@ use crate::support::signal;
 #[test]
 fn handlers_that_use_the_hooks_neither_block_nor_break_a_busy_server() {
     let Some(workshop) = Workshop::open() else { return };
-    // A handler that looks at another thread's connection can hide an answer from the gate; the
-    // place that is then kept for nothing is lent out after the usual time.
+    // A handler that looks at another thread's connection can hide an answer from the gate. The
+    // permit that is then kept for nothing is lent after the usual time.
     let config = "[gate]\nparallelism = 2\n";
     let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), config, &["signals"]);
     let begun = Instant::now();

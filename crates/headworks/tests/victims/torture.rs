@@ -1,6 +1,6 @@
 //! Processes that share locks and do I/O while they hold them. They are killed, signalled and
-//! forked at random; only some are preloaded. Nobody may be stuck, and every lock must say what it
-//! says without the library.
+//! forked at random; only some are preloaded. No process may be stuck, and every lock must say what
+//! it says without the library.
 //!
 //! `HEADWORKS_SEED` repeats a run. `HEADWORKS_LOCK_KILLS` says how many processes are killed.
 
@@ -58,7 +58,7 @@ fn kills_signals_and_forks_leave_no_lock_stuck() {
         control.lock_busy.load(Relaxed),
         control.hold_limit.load(Relaxed)
     );
-    assert!(inherited > 0, "nobody waited for anybody: the hooks were not there");
+    assert!(inherited > 0, "no thread waited for another: the hooks were not there");
     assert_eq!(region.waiting(), 0);
     assert_eq!(control.panics.load(Relaxed), 0);
 }

@@ -41,7 +41,7 @@ fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
     file.sync_all().unwrap();
     File::open(rig.mnt()).unwrap().sync_all().unwrap();
     drop(file);
-    // Others: a loop device that is nobody's, and a volume that runs.
+    // Others: a loop device without an owner, and a volume that runs.
     let other = rig.image("other");
     File::create(&other).unwrap().set_len(1 << 20).unwrap();
     let attached = Command::new(&losetup).args(["--find", "--show", &other]).output().unwrap();

@@ -16,7 +16,8 @@ fn record(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Appends records, each made durable, until it cannot; beside it a file that nobody flushes grows.
+/// Appends records, each made durable, until it cannot; beside it grows a file that is never
+/// flushed.
 fn write_until_the_end(dir: &std::path::Path, acknowledged: &AtomicU64) {
     let log =
         OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("log")).unwrap();

@@ -113,8 +113,8 @@ impl Database for PostgresServer {
     }
 
     fn kill(mut self) {
-        // Its processes are several: the postmaster ends the others at once, and without it those
-        // that wait for a lock of a dead one would wait for ever.
+        // Its processes are several. The postmaster ends the others at once. Without it, those that
+        // wait for a lock of a dead one would wait for ever.
         self.end(libc::SIGQUIT, Duration::from_secs(60)).unwrap();
     }
 
@@ -130,7 +130,7 @@ struct Sqlite {
     first: Option<Child>,
 }
 
-/// A `sqlite3` of its own.
+/// A separate `sqlite3`.
 struct SqliteShell {
     process: Child,
     to: ChildStdin,
@@ -323,7 +323,7 @@ fn survives_on<D: Database>(
             std::thread::sleep(Duration::from_millis(1));
         }
         let said = rig.ok(&["powercut", "d"]);
-        // It may have noticed, or still try: nobody may believe it from here on.
+        // It may have noticed, or still try: its answers do not count from here on.
         database.kill();
         for client in clients {
             let list = client.join().unwrap();

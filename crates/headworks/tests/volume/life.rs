@@ -326,11 +326,11 @@ fn a_trace_is_recorded_and_played() {
     assert_eq!((played["errors"].as_u64(), played["outside"].as_u64()), (Some(0), Some(0)));
 }
 
-/// Waits until somebody listens: the socket's file is there before.
+/// Waits until a program listens: the socket's file is there before.
 fn wait_for_listener(socket: &Path) {
     let began = Instant::now();
     while UnixStream::connect(socket).is_err() {
-        assert!(began.elapsed().as_secs() < 60, "nobody listens");
+        assert!(began.elapsed().as_secs() < 60, "no program listens");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

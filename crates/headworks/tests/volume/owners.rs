@@ -22,7 +22,7 @@ fn governed(rig: &Rig, scheduler: &str, config: &str) -> Command {
     command
 }
 
-/// Writes a file's first blocks anew, and makes them durable.
+/// Writes a file's first blocks again, and makes them durable.
 fn overwrite(mut command: Command, file: &Path) -> Output {
     let to = format!("of={}", file.display());
     command.args(["dd", "if=/dev/zero", &to, "bs=4k", "count=16", "conv=notrunc,fsync"]);
@@ -87,7 +87,7 @@ fn the_queue_of_a_volume_knows_whose_the_writes_are_and_who_waits_for_them() {
     drop(program);
     until(&|| !causes()["trouble"].is_null());
 
-    // The same by a program for which nobody waits, in a new region.
+    // The same by a program for which no client waits, in a new region.
     let (known, critical) = (count("known"), count("critical"));
     let program = overwrites(&rig, "rcp", &rule(false), &file);
     until(&|| count("known") > known + 10);

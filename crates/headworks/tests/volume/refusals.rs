@@ -63,7 +63,7 @@ fn a_mount_that_cannot_be_leaves_nothing_behind() {
     assert!(rig.refused(&["mount", "v", "/proc"]).contains("is mounted on /proc already"));
     assert!(rig.refused(&["mount", "v", "/nonexistent"]).contains("mkdir -p"));
     assert!(rig.refused(&["umount", "v"]).contains("is not mounted"));
-    // Somebody's data, which is no file system.
+    // A user's data, which is no file system.
     let mut bytes = vec![0; 64 << 20];
     bytes[..9].copy_from_slice(b"precious!");
     fs::write(&image, &bytes).unwrap();

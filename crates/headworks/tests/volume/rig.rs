@@ -1,4 +1,4 @@
-//! Volumes in a place of their own, and what they need of the machine.
+//! Volumes in a separate place, and what they need of the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

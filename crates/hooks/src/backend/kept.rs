@@ -9,8 +9,8 @@ pub(super) const MAX: usize = 64 << 10;
 
 struct Kept(UnsafeCell<[u8; MAX]>);
 
-// SAFETY: only touched by `keep` and `deliver`, which the one thread calls that reads from the
-// client: a backend has no other, and a hook inside a hook comes to neither.
+// SAFETY: only `keep` and `deliver` touch it. They are called by the one thread that reads from the
+// client: a backend has no other. A hook inside a hook comes to neither.
 unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(UnsafeCell::new([0; MAX]));

@@ -1,7 +1,7 @@
 //! Waits of this backend, as PostgreSQL reports them.
 //!
-//! Since version 14 the server exports `my_wait_event_info`: the address of a word whose high byte
-//! is the class of the wait and whose low bytes say which (PostgreSQL, `utils/wait_event.h`). A
+//! Since version 14 the server exports `my_wait_event_info`, the address of a word. Its high byte
+//! is the class of the wait, and its low bytes say which (PostgreSQL, `utils/wait_event.h`). A
 //! backend writes it before it sleeps. Older servers export nothing: whatever a backend sleeps for
 //! in the middle of a request is then taken for a wait of an unknown kind.
 
@@ -34,7 +34,7 @@ pub(super) fn pause() -> Option<Pause> {
         return Some(Pause::Asleep);
     }
     // SAFETY: the server's variable, which only this thread writes; it points to a word of the
-    // server's shared memory, or of its own, for as long as the process lives.
+    // server's shared or private memory for as long as the process lives.
     let word =
         unsafe { variable.read().as_ref().map(|word| core::ptr::from_ref(word).read_volatile()) };
     of_word(word?)

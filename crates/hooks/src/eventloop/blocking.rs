@@ -1,8 +1,8 @@
-//! A server that reads and writes by the same calls as an event loop, but serves each connection by
-//! a thread of its own: mongod.
+//! A server that reads and writes by the same calls as an event loop, but has a thread for each
+//! connection: mongod.
 //!
-//! Its threads may block in the gate. A request begins for us with the last byte of its message,
-//! and ends with the last byte of its answer: the thread reads the next message only then. Its
+//! Its threads may block in the gate. A request begins for us with the last byte of its message. It
+//! ends with the last byte of its answer, since the thread reads the next message only then. Its
 //! sockets are in an epoll set, too, because asio puts them there, but that has no effect here.
 
 use super::connection::{Inner, LoopConnection};

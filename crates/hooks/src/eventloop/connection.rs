@@ -135,7 +135,7 @@ pub struct LoopConnection {
     queue_state: AtomicU8,
     /// The real registration carries our tag.
     tagged: AtomicBool,
-    /// The server was told of a one-shot registration, and has not made it anew.
+    /// The server was told of a one-shot registration, and has not repeated it.
     told: AtomicBool,
     /// Counts the registrations.
     registrations: AtomicU32,
@@ -449,7 +449,7 @@ impl Use<'_> {
     /// The inner part; `None` if there is no session (any more), for whom it was written.
     pub(super) fn inner(&mut self) -> Option<&mut Inner> {
         self.0.session_id()?;
-        // SAFETY: there is a session, so `begin` has written it; nobody else is inside.
+        // SAFETY: there is a session, so `begin` has written it; a `Use` excludes all others.
         Some(unsafe { (*self.0.inner.get()).assume_init_mut() })
     }
 }

@@ -171,10 +171,9 @@ fn withdraw(set: &'static Set, fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// A connection that `threads` follows is put into an epoll set: its server has a pool of threads,
-/// and does so once the client has logged in. What else it accepts, as the sockets of a cluster's
-/// replication, a part of the server with a loop of its own puts into a set: those must not be
-/// held.
+/// A connection that `threads` follows is put into an epoll set. Its server has a pool of threads,
+/// and does so once the client has logged in. Other sockets that it accepts, as those of a
+/// cluster's replication, belong to a separate event loop of the server. Those must not be held.
 fn adopt(fd: i32) -> Option<&'static LoopConnection> {
     let conn = conn::find(fd)?;
     let session_id = conn.session_id()?;

@@ -59,8 +59,8 @@ impl Set {
         }
     }
 
-    /// Whether the hooks see this set's events. Otherwise, the server would get our data instead
-    /// of its own.
+    /// Whether the hooks see this set's events. Otherwise, the server would get our data instead of
+    /// the data that it registered.
     pub(super) fn is_waited(&self) -> bool {
         self.waited.load(Ordering::Acquire)
     }

@@ -8,7 +8,7 @@ const CHUNK: usize = 64;
 type Chunk<T> = [T; CHUNK];
 
 /// Filled in chunks that come from the kernel and stay for the life of the process. All zero bytes
-/// are a valid `T`, which only has interior mutability through atomics or behind a lock of its own.
+/// are a valid `T`, which only has interior mutability through atomics or behind its own lock.
 pub(super) struct Table<T: Zeroed>([AtomicPtr<Chunk<T>>; DESCRIPTORS / CHUNK]);
 
 /// All zero bytes are a valid value that needs no destructor.
@@ -49,7 +49,7 @@ impl<T: Zeroed> Table<T> {
         let null = core::ptr::null_mut();
         if place.compare_exchange(null, fresh.cast(), Ordering::AcqRel, Ordering::Acquire).is_err()
         {
-            // SAFETY: another thread was faster, and nobody has seen this memory.
+            // SAFETY: another thread was faster, and no thread has seen this memory.
             unsafe { libc::munmap(fresh, bytes) };
         }
         self.find(fd)

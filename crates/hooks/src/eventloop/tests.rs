@@ -168,7 +168,7 @@ fn a_turn_ends_although_another_thread_was_at_it_when_the_loop_came_back() {
     assert_eq!((it.told(&[]), one.is()), (0, SERVED));
     // Not at once: the other thread needs the processor, too.
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
-    // Also while somebody waits for the permit.
+    // Also while another session waits for the permit.
     other.asks();
     assert_eq!((it.told(&[&other]), other.is()), (0, HELD));
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
@@ -217,13 +217,13 @@ fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
     assert!(one.connection.is_left_alone());
     assert_eq!(one.is(), (QueueState::Served, State::Idle));
     drop(busy);
-    // The kernel tells of the other again: its turn came while nobody was in the loop.
+    // The kernel tells of the other again: its turn came while no thread was in the loop.
     assert_eq!((it.told(&[&other]), one.is(), other.is()), (1, OUT, SERVED));
     other.is_read();
     // It passes from here on.
     one.asks();
     assert_eq!(it.told(&[&one]), 1);
-    // Whoever was at it has given it a permit in that very moment.
+    // The thread that used it has given it a permit in that very moment.
     one.slot.set_state(State::Running);
     one.is_read();
     assert_eq!((it.told(&[]), one.is()), (0, OUT));

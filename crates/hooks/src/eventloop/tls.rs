@@ -2,8 +2,8 @@
 //!
 //! A hold is the same as without TLS: the socket is not reported as ready. What differs is when the
 //! server reads. During the handshake it reads no request, so its events pass. Later, one
-//! `SSL_read` may return a part of what the library has decrypted, and the rest raises no event: a
-//! server that knows asks the library and reads on by itself. Such a read may come when the turn is
+//! `SSL_read` may return a part of what the library has decrypted. The rest raises no event: a
+//! server that knows this asks the library and reads on. Such a read may come when the turn is
 //! over, or even when the session is held for its next bytes. It is never refused.
 
 use super::connection::{self, Channel, LoopConnection, QueueState};

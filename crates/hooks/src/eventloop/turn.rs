@@ -325,7 +325,7 @@ impl Turn<'_> {
                         self.region.reenter(self.session_id);
                     }
                 }
-                // The client is gone, so nobody can be served out of turn.
+                // The client is gone, so it cannot be served out of turn.
                 _ if hung_up => self.arrives(),
                 _ if !self.inner.holding().is_empty() => {
                     self.arrives();

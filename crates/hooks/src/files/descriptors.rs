@@ -10,8 +10,9 @@ use headworks_region::io::{Found, IoRegion};
 use headworks_region::thread::keeping_errno;
 use libc::c_int;
 
-/// What is known of a descriptor: nothing (zero), that it is not governed, or the slot and
-/// generation of its file (upper bits), how it was opened and what its last reads found.
+/// What is known of a descriptor: nothing (zero), or that it is not governed. Else the upper bits
+/// are the slot and generation of its file, and the lower ones say how it was opened and what its
+/// last reads found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known(u64);
 

@@ -1,4 +1,4 @@
-//! What rules know a thread by.
+//! The name by which rules know a thread.
 
 use core::ffi::CStr;
 use headworks_region::io::{IoRegion, Names};

@@ -14,7 +14,7 @@ const UNDER_WAY: usize = 8;
 const AWAITING: usize = 8;
 
 /// The account's name before a login.
-const NOBODY: &[u8] = b"anonymous";
+const NO_LOGIN: &[u8] = b"anonymous";
 
 /// Why the bytes of a connection cannot be followed. Final.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -167,7 +167,7 @@ impl Session {
             return;
         }
         if core::mem::take(&mut self.fresh) {
-            let identity = Identity { account: text(Some(NOBODY)), ..Identity::new() };
+            let identity = Identity { account: text(Some(NO_LOGIN)), ..Identity::new() };
             self.become_known(identity);
         }
         self.command = Command::default();
@@ -340,7 +340,7 @@ impl Session {
             }
             Purpose::Login => self.asked = InlineStr::new(),
             Purpose::Logout => {
-                self.become_known(Identity { account: text(Some(NOBODY)), ..self.identity });
+                self.become_known(Identity { account: text(Some(NO_LOGIN)), ..self.identity });
             }
             Purpose::OpensCursor if self.answer.cursor != 0 => {
                 self.awaiting.copy_within(1.., 0);

@@ -90,8 +90,9 @@ impl Answer {
         Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
-    /// Takes whole packets off the front of `bytes` that need only be counted: rows whose first
-    /// byte is not that of an EOF, OK or ERR packet, and all definitions of a result but the last.
+    /// Takes whole packets off the front of `bytes` that need only be counted. These are rows whose
+    /// first byte is not that of an EOF, OK or ERR packet, and all definitions of a result but the
+    /// last.
     pub(super) fn skip(&mut self, bytes: &mut &[u8]) {
         match self.stage {
             Stage::Rows => {

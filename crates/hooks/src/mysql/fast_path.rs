@@ -40,7 +40,7 @@ fn common_keyword(text: &[u8]) -> Option<usize> {
         Some(eight) => u64::from_le_bytes(*eight),
         None => text.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
     };
-    // Lower case: `|` makes a letter only of its own upper case.
+    // Lower case: `|` makes a letter of its upper case, and of no other byte.
     let eight = eight | BLANKS;
     let size = match eight & low_bytes(6) {
         SELECT | INSERT | UPDATE | DELETE | COMMIT => 6,

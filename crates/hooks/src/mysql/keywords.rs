@@ -12,7 +12,7 @@ pub(super) enum Word {
     /// The first word of a statement that changes many rows and takes no session lock: INSERT,
     /// REPLACE, UPDATE, LOAD.
     Write,
-    /// The first word of any other statement that takes no session lock by itself.
+    /// The first word of any other statement that takes no session lock unless its text names one.
     Plain,
     Select,
     Do,
@@ -133,7 +133,7 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     const DELETE: u64 = packed(b"delete");
     const COMMIT: u64 = packed(b"commit");
     const ROLLBACK: u64 = packed(b"rollback");
-    // A word that is too long or has other characters cannot match: `|` maps only the upper case of
+    // A word that is too long or has other characters cannot match. `|` maps only the upper case of
     // a letter to it, and no other word character is in that range.
     if word.len() > 8 {
         return None;

@@ -10,10 +10,10 @@
 //! 2. `Plain`, after a first keyword that takes nothing itself (SELECT, INSERT, …): only function
 //!    names with `_l` in them matter, and `;` if the client may send several statements. A
 //!    vectorized search jumps from one to the next.
-//! 3. `Words`, for all other texts and after a `;`: word by word, without believing in quotes or
-//!    comments, because a wrong guess about them could hide a statement. A word counts as the start
-//!    of a statement if what stands before it could end one: `;`, the `/` of a comment's end, a
-//!    line's end, the `!` of an executable comment, a label's `:`.
+//! 3. `Words`, for all other texts and after a `;`: word by word. Quotes and comments are not
+//!    believed, because a wrong guess about them could hide a statement. A word counts as the start
+//!    of a statement if what stands before it could end one. That is `;`, the `/` of a comment's
+//!    end, a line's end, the `!` of an executable comment, or a label's `:`.
 //!
 //! Example: `SELECT ';'; lock tables t read`: `Plain` up to the first `;`, then the words `lock`,
 //! after a `;`, and `tables`: takes LOCK TABLES. The `;` inside the string only made `Words` begin

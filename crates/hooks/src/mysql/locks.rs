@@ -327,8 +327,8 @@ impl Locks {
 const ER_PARSE: u16 = 1064;
 
 /// Errors with which a FLUSH, BACKUP or LOCK INSTANCE statement is refused before it takes
-/// anything: syntax, rights, no such table, locked tables or an active transaction, an update
-/// blocked by a read lock.
+/// anything. Its syntax or the user's rights may be wrong, or the table may not exist. There may be
+/// locked tables or an active transaction, or a read lock that blocks the update.
 fn refuses_statement(code: u16) -> bool {
     matches!(code, ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227)
 }

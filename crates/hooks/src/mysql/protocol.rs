@@ -88,8 +88,9 @@ pub(super) fn end_status(head: &[u8], len: u32) -> Option<u16> {
     if len < 7 { u16_at(head, 3) } else { ok_status(head) }
 }
 
-/// Whether an ERR packet is a MariaDB progress report: error code 0xFFFF, and then a count where a
-/// real error has the `#` of its SQLSTATE (so a SIGNAL with MYSQL_ERRNO = 65535 is still an error).
+/// Whether an ERR packet is a MariaDB progress report. It has error code 0xFFFF, and a count where
+/// a real error has the `#` of its SQLSTATE. So a SIGNAL with MYSQL_ERRNO = 65535 is still an
+/// error.
 pub(super) fn is_progress(head: &[u8]) -> bool {
     u16_at(head, 1) == Some(0xFFFF) && head.get(3).is_some_and(|&byte| byte != b'#')
 }

@@ -21,9 +21,9 @@ use crate::proxy_header::ProxyHeader;
 pub enum ClientEvent {
     /// Nothing that concerns the gate (yet).
     None,
-    /// A request began. Reported once per command, as soon as its class is certain: at the command
-    /// byte, for COM_QUERY at the end of its first keyword, and at the end of the text if that
-    /// keyword is KILL, SHUTDOWN or XA (a second statement would make it gated).
+    /// A request began. Reported once per command, as soon as its class is certain. That is at the
+    /// command byte, or for COM_QUERY at the end of its first keyword. If that keyword is KILL,
+    /// SHUTDOWN or XA, it is at the end of the text, since a second statement would make it gated.
     Request(Request),
 }
 

@@ -1,7 +1,8 @@
 //! Session-level advisory locks, counted by what the answers say.
 //!
-//! A request's text gives an [`Op`] (see `exact` and `mention`). It becomes a *mark* for the answer
-//! that it waits for. When that answer is complete, its rows decide:
+//! A request's text gives an [`Op`] (see [`super::statement`] and [`super::lock_names`]). It
+//! becomes a *mark* for the answer that it waits for. When that answer is complete, its rows
+//! decide:
 //!
 //! | op | the statement succeeded | it failed |
 //! | --- | --- | --- |

@@ -65,7 +65,7 @@ fn call(rest: &mut Rest<'_>) -> Option<Exact> {
     let arguments = rest.arguments()?;
     let plain = |byte: &u8| byte.is_ascii_digit() || is_space(*byte) || *byte == b',';
     match exact {
-        // The arguments contain no work of their own.
+        // The arguments contain no further work.
         Exact::Signal if !arguments.iter().all(plain) => return None,
         // Another call inside would take more locks than the rows show.
         _ if names_a_lock(arguments) => return None,

@@ -2,9 +2,9 @@
 //! permit.
 //!
 //! A server may report when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
-//! [`crate::server_waits`]). No server reports all: for the rest the hooks see when the thread that
-//! serves a request sleeps on a condition ([`falls_asleep`], [`wakes_up`]), or polls a socket that
-//! is not its client's. `headworks_region::pause` says when such a sleep lends.
+//! [`crate::server_waits`]). No server reports all. For the rest the hooks see when the thread that
+//! serves a request sleeps on a condition ([`falls_asleep`], [`wakes_up`]), or polls another socket
+//! than its client's. `headworks_region::pause` says when such a sleep lends.
 
 use crate::process;
 use headworks_region::layout::Region;

@@ -1,10 +1,10 @@
 //! Replays recorded conversations and checks what a session made of them, line by line.
 //!
-//! A file of a corpus holds `C` and `S` lines (bytes from the client and from the server, in hex,
-//! one line per chunk of the recording), and between them what is expected: `>` the request that a
-//! client's chunk began, `=` the state when the server reads next. Lines with `#` are comments.
-//! After a change that is meant to alter the expectations, run with `HEADWORKS_CORPUS=update` and
-//! read the difference.
+//! A file of a corpus has a line for each chunk of the recording: `C` with bytes from the client,
+//! `S` with bytes from the server, in hex. Between them stands what is expected: `>` the request
+//! that a client's chunk began, `=` the state when the server reads next. Lines with `#` are
+//! comments. After a change that is meant to alter the expectations, run with
+//! `HEADWORKS_CORPUS=update` and read the difference.
 
 use std::fs;
 use std::path::Path;

@@ -7,31 +7,32 @@
 //!
 //! # The primitive
 //! Each cause has a *pass*. A request that goes to the device advances the pass of its cause by
-//! `cost / (8 − level)`, where the cost is that of the seek and transfer model ([`SeekCost`]); the
-//! cause with the least pass goes next. A cause that had nothing to ask for comes back at the pass
-//! that the others have reached: it has no claim on what it did not use.
+//! `cost / (8 − level)`. The cost is that of the seek and transfer model ([`SeekCost`]). The cause
+//! with the least pass goes next. A cause that was idle comes back at the pass that the others have
+//! reached: it has no claim on what it did not use.
 //!
-//! * **Quantum.** Whoever is chosen keeps its turn for [`Settings::quantum`] of model time, upwards
-//!   by sector after its oldest request, lest a disk seek between causes for each request.
+//! * **Quantum.** The chosen cause keeps its turn for [`Settings::quantum`] of model time. After
+//!   its oldest request it goes upwards by sector. Else a disk would seek between causes for each
+//!   request.
 //! * **Anticipation.** A reader that waits for each answer before it asks again has nothing queued
 //!   when its turn would come. If its pass is the least, the device is kept for it for up to
 //!   [`Settings::anticipate`], unless it usually takes longer to think.
 //! * **Depth.** While several causes wait, at most [`Settings::depth`] requests are with the
 //!   device: what is there is beyond any scheduler.
-//! * **Classes.** Real time goes before best effort, each with passes of its own. The idle class
-//!   has the device, one request at a time, when no other class had anything there for
+//! * **Classes.** Real time goes before best effort, each with separate passes. The idle class has
+//!   the device, one request at a time, when no other class had anything there for
 //!   [`Settings::idle_grace`].
-//! * **Writes.** Under a journal a write of a low priority may be what a high one waits for, so AFQ
-//!   schedules writes where they are called, and sends them to the device at once, charged to their
-//!   causes ([`Settings::beneath_calls`]). Standing alone, as by default, it schedules them here
-//!   as it does reads.
+//! * **Writes.** Under a journal a request of a high priority may wait for a write of a low one. So
+//!   AFQ schedules writes where they are called. Here it sends them to the device at once, and
+//!   charges their causes ([`Settings::beneath_calls`]). Standing alone, as by default, it
+//!   schedules them here as it does reads.
 //!
 //! # Invariants
-//! While two causes of a class have requests waiting, and Wᵢ is the model time that cause i was
-//! given and wᵢ its weight, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one
+//! Let Wᵢ be the model time that cause i was given, and wᵢ its weight. While two causes of a class
+//! have requests waiting, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one
 //! request c of each. So a best-effort cause that waits is passed over by each other one for at
 //! most `(q + cᵢ)·wⱼ/wᵢ + 2(q + cⱼ)`. Without the idle class and anticipation the device is never
-//! left empty while anybody waits.
+//! left empty while a request waits.
 //!
 //! # Worked example
 //! Reads of 1 ms each, no quantum; A has level 0 (weight 8), B level 4 (weight 4). A's pass grows
@@ -76,8 +77,8 @@ pub struct Settings {
     pub seek: Nanos,
     /// Model time of the transfer of a sector. Default 4 µs (128 MB/s); 1 µs for flash.
     pub transfer: Nanos,
-    /// Writes, discards and zeroing go to the device at once and are only charged: somebody above
-    /// schedules the calls that cause them.
+    /// Writes, discards and zeroing go to the device at once and are only charged. A scheduler
+    /// above holds the calls that cause them.
     pub writes_at_once: bool,
     /// How large merges may become.
     pub limits: Limits,
@@ -121,7 +122,7 @@ impl Settings {
     }
 }
 
-/// When to ask again if a completion is to come before: it asks by itself.
+/// When to ask again if a completion is to come before: it causes a dispatch anyway.
 const LATER: Nanos = Nanos::from_millis(100);
 
 /// In a request's mark: it went past the flows.
@@ -196,7 +197,8 @@ impl Afq {
         (until > now).then_some(until)
     }
 
-    /// Whose request is next: whoever has its turn, else the least pass of the most urgent class.
+    /// Whose request is next: the flow that has its turn, else the least pass of the most urgent
+    /// class.
     fn choose_flow(&mut self) -> Option<Index> {
         let least = self.flows.least()?;
         if let Some((flow, left)) = self.turn {
@@ -229,7 +231,7 @@ impl Afq {
             && state.think_ns <= self.settings.anticipate.0
     }
 
-    /// Until when the device is kept for somebody who will ask soon and goes before `flow`.
+    /// Until when the device is kept for a flow that will ask soon and goes before `flow`.
     fn keeps(&mut self, now: Nanos, flow: Index) -> Option<Nanos> {
         self.kept = self.kept.filter(|(_, until)| *until > now);
         let expected = self.last.filter(|last| *last != flow && self.expects(*last));
@@ -278,7 +280,8 @@ impl Afq {
         if self.cost.span_sectors > 0 {
             self.cost.span_sectors = self.cost.span_sectors.max(request.end());
         }
-        // Even what moves nothing takes a moment, so that nobody is served for ever for nothing.
+        // Even a request that moves nothing costs a moment, so that no flow is served for ever for
+        // nothing.
         let cost = self.cost.charge(&request).max(Nanos(1));
         self.head = request.end();
         self.flows.charge(flow, stride(cost, request.level));
@@ -327,7 +330,7 @@ impl Afq {
         self.plug.merged(&whole);
     }
 
-    /// Nobody but the owner of the turn waits.
+    /// Only the owner of the turn waits.
     fn is_alone(&self, flow: Index) -> bool {
         self.flows.waiting() <= usize::from(self.flows.get(flow).waiting > 0)
     }
@@ -354,7 +357,7 @@ impl BlockScheduler for Afq {
             }
         }
         let flow = self.flows.find_or_open(owner);
-        // It may have been the flow of somebody else, who has nothing to do any more.
+        // It may have been the flow of another owner that has left.
         if self.flows.get(flow).members == 0 && self.flows.get(flow).last_done.is_none() {
             self.kept = self.kept.filter(|(kept, _)| *kept != flow);
             self.turn = self.turn.filter(|(turn, _)| *turn != flow);

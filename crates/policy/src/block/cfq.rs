@@ -1,21 +1,21 @@
 //! Time slices of the device for each cause, in proportion to its level: after CFQ of Linux.
 //!
 //! # Problem
-//! Whoever submits most gets most of the device, and a reader that waits for each block before it
-//! asks for the next gets almost nothing beside a writer with a thousand requests.
+//! The cause that submits most gets most of the device. A reader that waits for each block before
+//! it asks for the next gets almost nothing beside a writer with a thousand requests.
 //!
 //! # The primitive
 //! Each cause has a queue for its synchronous and one for its asynchronous requests. One queue at a
-//! time has the device, for a *slice* of device time that depends on its level; then the next of
+//! time has the device, for a *slice* of device time that depends on its level. Then the next of
 //! the same class has its turn. Within a slice requests go upwards by sector.
 //!
 //! * **Slices.** `base · (9 − level) / 5`: 180 ms for level 0, 100 ms for level 4, 40 ms for level
 //!   7, if synchronous; 40 % of that if not.
 //! * **Accounts.** While n requests are with the device, each is charged 1/n of the time that
-//!   passes: the charges add up to the time during which the device was busy, at any depth. What a
-//!   queue used beyond its slice is a debt, taken from its next slices. So over any time in which
-//!   two queues always have work, their device times differ from the proportion of their slices by
-//!   at most one slice and what was with the device at its end.
+//!   passes. So at any depth the charges add up to the time during which the device was busy. What
+//!   a queue used beyond its slice is a debt, taken from its next slices. So while two queues
+//!   always have work, their device times follow the proportion of their slices. The error is at
+//!   most one slice and what was with the device at its end.
 //! * **Anticipation.** A synchronous queue whose requests are all completed keeps the device for
 //!   [`Settings::slice_idle`]: the reader's next request is probably near. A queue whose mean think
 //!   time is longer is not waited for.
@@ -27,9 +27,9 @@
 //!
 //! Sources: the kernel's `Documentation/block/cfq-iosched` (Linux up to 4.20) for rules and
 //! defaults; Split, sections 2.2.1 and 2.5.1, for what it is compared with. It differs from Linux
-//! where causes are known: asynchronous requests have a queue for each cause, not one for each
-//! level; a synchronous request does not interrupt an asynchronous slice of its own class; there
-//! are no control groups; and two causes that read the same region are not joined into one queue.
+//! in four ways. Asynchronous requests have a queue for each cause, not one for each level. A
+//! synchronous request does not interrupt an asynchronous slice of the same class. There are no
+//! control groups. Two causes that read the same region are not joined into one queue.
 //!
 //! # Invariants
 //! A best-effort queue with requests has its turn after at most one slice, and one overrun, of each
@@ -96,7 +96,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For flash: a seek costs nothing there, so the device is kept for nobody.
+    /// For flash: a seek costs nothing there, so the device is never kept.
     pub fn flash() -> Self {
         Settings { slice_idle: Nanos(0), ..Settings::default() }
     }
@@ -108,8 +108,8 @@ impl Settings {
     }
 }
 
-/// Fractions of a nanosecond in the clock of charges: with a thousand requests at the device, each
-/// is charged a thousandth of a nanosecond for each that passes.
+/// Fractions of a nanosecond in the clock of charges. With a thousand requests at the device, each
+/// is charged a thousandth of a nanosecond for each nanosecond.
 const FRACTION_BITS: u32 = 20;
 
 /// See the module.
@@ -187,8 +187,8 @@ impl Cfq {
         }
     }
 
-    /// Ends the turn of the active queue. An interrupted one goes on where it was; one whose slice
-    /// is used up has its next turn after the others; one without requests forfeits the rest.
+    /// Ends the turn of the active queue. An interrupted one goes on where it was. One whose slice
+    /// is used up has its next turn after the others. One without requests loses the rest.
     fn end_turn(&mut self, interrupted: bool) {
         let Some(active) = self.active.take() else { return };
         self.kept = None;
@@ -276,7 +276,7 @@ impl Cfq {
             let slice_ns = self.settings.slice(owner.sync, owner.level).0 as i64;
             let state = self.queues.get_mut(queue);
             if state.extra.credit_ns <= 0 {
-                // A queue that has two turns in a row was alone, and owes nobody anything.
+                // A queue that has two turns in a row was alone, and has no debt.
                 let debt_ns = if self.previous == Some(queue) { 0 } else { state.extra.credit_ns };
                 state.extra.credit_ns = slice_ns + debt_ns;
             }
@@ -305,7 +305,8 @@ impl Cfq {
         Dispatch::Request(index)
     }
 
-    /// Upwards by sector; at the beginning of a turn whoever has waited for too long.
+    /// Upwards by sector; at the beginning of a turn first the request that has waited for too
+    /// long.
     fn choose(&mut self, queue: Index, now: Nanos) -> Option<Index> {
         let state = self.queues.get(queue);
         let oldest = state.arrival.first()?;
@@ -342,7 +343,7 @@ impl Cfq {
         let owner = state.owner;
         state.inflight -= 1;
         // Slices are far below the limit of the type. More than ten of them are forgiven: after a
-        // time alone with a deep queue nobody should be shut out for minutes.
+        // time alone with a deep queue no cause should be shut out for minutes.
         let most_debt = -10 * self.settings.slice(owner.sync, owner.level).0 as i64;
         state.extra.credit_ns = state.extra.credit_ns.saturating_sub(charge_ns).max(most_debt);
         self.inflight[usize::from(owner.class == IoClass::Idle)] -= 1;
@@ -357,7 +358,7 @@ impl Cfq {
 
     fn open(&mut self, owner: Owner) -> Index {
         let queue = self.queues.open(owner);
-        // It may have been the queue of somebody else, who had the device and nothing to do.
+        // It may have been the queue of another owner, which had the device and nothing to do.
         if self.active == Some(queue) {
             self.active = None;
             self.kept = None;
@@ -472,7 +473,7 @@ impl BlockScheduler for Cfq {
     }
 }
 
-/// Whether somebody waits for the request: a read, or a write of a synchronous call.
+/// Whether its program waits for the request: a read, or a write of a synchronous call.
 fn is_sync(request: &Request) -> bool {
     request.sync || request.operation == Operation::Read
 }

@@ -1,14 +1,14 @@
 //! What a request will probably cost a disk: seek and transfer.
 //!
 //! # Problem
-//! A scheduler that shares device time must charge a request when it is dispatched, before anybody
-//! knows how long it takes, and must tell a random request of 4 KiB from a sequential one.
+//! A scheduler that shares device time must charge a request when it is dispatched, before its
+//! duration is known. It must tell a random request of 4 KiB from a sequential one.
 //!
 //! # The primitive
 //! `cost = request + |sector − head| · seek + sectors · transfer`, where head is the sector after
-//! the last request: a seek proportional to the distance, a transfer proportional to the size. This
-//! is the estimate that AFQ charges with (Split, section 2.5.1), where `request` is zero. Without
-//! seeks, it counts requests and bytes: right for an array, whose arms are not seen.
+//! the last request. So the seek is proportional to the distance, and the transfer to the size.
+//! This is the estimate that AFQ charges with (Split, section 2.5.1), where `request` is zero.
+//! Without seeks, it counts requests and bytes: right for an array, whose arms are not seen.
 //!
 //! # Worked example
 //! A seek over a span of 1,000,000 sectors takes 10 ms, and the transfer of a sector 2 µs. From

@@ -1,9 +1,9 @@
-//! Sorted by sector, unless somebody is due: the deadline scheduler of Linux, with deadlines of
+//! Sorted by sector, unless a request is due: the deadline scheduler of Linux, with deadlines of
 //! each process.
 //!
 //! # Problem
 //! In the order of sectors a disk does most, but a request at the far end may wait forever. In the
-//! order of arrival nobody waits long, and the disk does little.
+//! order of arrival no request waits long, and the disk does little.
 //!
 //! # The primitive
 //! Reads and writes (with discards) each stand in two orders: by sector and by deadline. They are
@@ -12,24 +12,24 @@
 //! 1. The direction: reads, unless writes wait that were passed over
 //!    [`Settings::writes_starved`] times.
 //! 2. Where the batch begins: with the request that is due first if its deadline has passed, else
-//!    where the last batch of this direction ended; past the last sector, with the one due first.
+//!    where the last batch of this direction ended. Past the last sector it begins with the one due
+//!    first.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched` for rules and defaults; Split,
-//! section 2.5.2 and Table 2.4, for deadlines of each process, which Linux does not have: a
-//! request's deadline is what it says of itself, else what was set for its cause
-//! ([`Deadline::set_cause`]), else the direction's. Classes and levels are only a bound of merging
-//! here.
+//! section 2.5.2 and Table 2.4, for deadlines of each process, which Linux does not have. A
+//! request's own deadline counts first, then its cause's ([`Deadline::set_cause`]), then its
+//! direction's. Classes and levels only restrict merging here.
 //!
 //! # Invariants
 //! A batch that begins while a request of its direction is overdue begins with the one that is due
-//! first. Hence a request that is overdue, with k others of its direction due before it, is
-//! dispatched within `(k + 1) · 2 · B + B` dispatches if it is a read, and `(k + 1) · (S + 1) · B +
-//! B` if it is a write, where B is `fifo_batch` and S is `writes_starved`, at least 1.
+//! first. Let B be `fifo_batch` and S `writes_starved`, at least 1. Let k others of its direction
+//! be due before an overdue request. It is dispatched within `(k + 1) · 2 · B + B` dispatches if it
+//! is a read, and within `(k + 1) · (S + 1) · B + B` if it is a write.
 //!
 //! # Worked example
-//! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due: 10 and 20 are a batch (after an
-//! earlier one that ended at 8), 30 goes alone, and 5 begins the next, as the one due first. If the
-//! read of 30 is due before the first batch: 30, then (upwards there is nobody) 10, 20, ...
+//! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due, and the last batch ended at 8. Then
+//! 10 and 20 are a batch, 30 goes alone, and 5 begins the next, as the one due first. If the read
+//! of 30 is due before the first batch: 30, then (upwards there is none) 10, 20, ...
 
 use super::expiry::Expiry;
 use super::plug::{self, Plug};
@@ -38,7 +38,7 @@ use super::table::{Limits, Table};
 use super::{Added, BlockScheduler, Dispatch, Index, Operation, Request};
 use crate::Nanos;
 
-/// Causes with deadlines of their own.
+/// Causes with their own deadlines.
 pub const CAUSES: usize = 64;
 
 /// Tunables, with the kernel's defaults.
@@ -132,7 +132,7 @@ impl Deadline {
     }
 
     /// Requests of `cause` that come from then on are due this long after they come. Says whether
-    /// there was room: [`CAUSES`] can have deadlines of their own.
+    /// there was room: [`CAUSES`] can have their own deadlines.
     pub fn set_cause(&mut self, cause: u32, read: Nanos, write: Nanos) -> bool {
         let known = self.causes[..self.causes_len].iter().position(|known| known.cause == cause);
         let at = known.unwrap_or(self.causes_len);

@@ -1,14 +1,14 @@
 //! Requests in the order of their deadlines.
 //!
-//! With one time limit for all, deadlines come in the order of arrival and a list would do. As soon
-//! as each process has its own (Split, section 2.5.2 adds that to the deadline scheduler of Linux),
-//! a late comer may be due first: an indexed binary min-heap, O(log n) to add and to take out.
+//! With one time limit for all, deadlines come in the order of arrival and a list would do. With a
+//! limit for each process (Split, section 2.5.2) a late comer may be due first. So this is an
+//! indexed binary min-heap: O(log n) to add and to take out.
 //!
 //! Worked example: add requests due at 30, 10 and 20: the first is the one due at 10. Take it out:
 //! the one due at 20.
 //!
 //! Invariants: `entries[position[i] - 1].index == i` for each member `i`, `position[i] == 0` for
-//! everybody else, and no entry is smaller than its parent.
+//! every other index, and no entry is smaller than its parent.
 
 use super::{Index, REQUESTS};
 use crate::Nanos;
@@ -29,13 +29,13 @@ pub struct Expiry {
 
 impl Default for Expiry {
     fn default() -> Self {
-        const NOBODY: Entry = Entry { key: (Nanos(0), 0), index: 0 };
-        Expiry { len: 0, position: [0; REQUESTS], entries: [NOBODY; REQUESTS] }
+        const UNUSED: Entry = Entry { key: (Nanos(0), 0), index: 0 };
+        Expiry { len: 0, position: [0; REQUESTS], entries: [UNUSED; REQUESTS] }
     }
 }
 
 impl Expiry {
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

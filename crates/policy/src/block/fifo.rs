@@ -2,8 +2,8 @@
 //!
 //! # The primitive
 //! A [`Links`] holds, for each index, who comes before and after it; a [`List`] only its two ends.
-//! An index is in at most one list of a table at a time, so that it can leave from the middle in
-//! constant time, and a thousand lists cost four bytes each.
+//! An index is in at most one list of a table at a time. So it can leave from the middle in
+//! constant time, and each list costs four bytes.
 //!
 //! # Worked example
 //! Push 5 and 9 at the back, 2 at the front: 2, 5, 9. Remove 5: 2, 9. Pop: 2.
@@ -28,10 +28,10 @@ pub struct List {
 }
 
 impl List {
-    /// Nobody in it.
+    /// An empty list.
     pub const EMPTY: List = List { first: NONE, last: NONE };
 
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.first == NONE
     }

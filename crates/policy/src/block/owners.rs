@@ -7,7 +7,7 @@ use crate::Nanos;
 /// Whose requests a queue has.
 pub trait Owner: Copy + Eq + core::fmt::Debug {
     /// The owner of a queue that is not in use.
-    const NOBODY: Self;
+    const UNUSED: Self;
 
     /// Different for any two owners.
     fn word(self) -> u64;
@@ -53,7 +53,7 @@ impl<O: Owner, S: Default> Queue<O, S> {
     }
 
     /// The owner came with a request after it had none. One long pause must not outweigh a hundred
-    /// short ones: a sample counts as twice the time for which the device would be kept, at most.
+    /// short ones. So a sample counts at most as twice the time for which the device would be kept.
     pub fn think(&mut self, now: Nanos, idle_ns: u64) {
         if let Some(done) = self.last_done {
             let sample_ns = now.since(done).0.min(2 * idle_ns);
@@ -73,7 +73,7 @@ pub struct Owners<O, S> {
 
 impl<O: Owner, S: Copy + Default> Default for Owners<O, S> {
     fn default() -> Self {
-        Owners { queues: [Queue::of(O::NOBODY); REQUESTS], buckets: [NONE; REQUESTS], hand: 0 }
+        Owners { queues: [Queue::of(O::UNUSED); REQUESTS], buckets: [NONE; REQUESTS], hand: 0 }
     }
 }
 
@@ -106,9 +106,9 @@ impl<O: Owner, S: Copy + Default> Owners<O, S> {
         None
     }
 
-    /// A queue for `owner`, who has none. When all are in use, one without requests is closed and
-    /// the rest forgotten: with as many queues as requests, and one request that has none yet,
-    /// there is one.
+    /// A queue for `owner`, who has none. When all are in use, one without requests is closed, and
+    /// its state is forgotten. There is one: there are as many queues as requests, and one request
+    /// has no queue yet.
     pub fn open(&mut self, owner: O) -> Index {
         let mut free = self.hand;
         for step in 0..REQUESTS as Index {

@@ -6,12 +6,12 @@
 //!
 //! # The primitive
 //! When a request comes to an empty queue, the queue is *plugged*: nothing is dispatched. It is
-//! unplugged by whatever comes first: somebody waits for a request (it is synchronous or has a
-//! deadline), enough requests are held, one of them has grown large, or time is up. Linux plugs in
-//! the submitting task since 2.6.39 (16 requests, 128 KiB), and did so in the queue before (4
-//! requests, 3 ms); this is the latter, for front ends whose clients trickle. A front end that gets
-//! a burst at once adds all of it before it asks for the first dispatch, which merges as well and
-//! delays nobody, so a plug holds nothing unless a setting says for how long.
+//! unplugged by whatever comes first: a request that is waited for (it is synchronous or has a
+//! deadline), enough requests, a large one, or the end of a time. Linux plugs in the submitting
+//! task since 2.6.39 (16 requests, 128 KiB). Before, it plugged in the queue (4 requests, 3 ms), as
+//! is done here, for front ends whose clients trickle. A front end that gets a burst at once adds
+//! all of it before it asks for the first dispatch. That merges as well and delays no request. So a
+//! plug holds nothing unless a setting says for how long.
 //!
 //! # Worked example
 //! Hold 3 ms, 4 requests. Asynchronous writes at 0, 1 and 2 ms: held until 3 ms. A fourth at 2.5
@@ -57,7 +57,7 @@ impl Plug {
         Plug { settings, until: None, held: 0 }
     }
 
-    /// A request came as one of its own; `waiting` is the number of requests before it.
+    /// A request came that joined no other; `waiting` is the number of requests before it.
     pub fn queued(&mut self, now: Nanos, request: &Request, waiting: usize) {
         if waiting == 0 && self.settings.hold > Nanos(0) {
             self.until = Some(now + self.settings.hold);

@@ -12,8 +12,8 @@
 //!
 //! `(n + 1) · service / concurrency ≤ time left of the quantum`
 //!
-//! where service and concurrency are exponentially weighted means of what its completed requests
-//! took, and of how many of its requests were in the device at a completion. The first request of a
+//! Service is what its completed requests took, and concurrency how many of its requests were in
+//! the device at a completion. Both are exponentially weighted means. The first request of a
 //! quantum always goes, if none is in the device. What does not fit waits for the next period.
 //!
 //! # Options

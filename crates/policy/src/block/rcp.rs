@@ -1,18 +1,18 @@
 //! Two queues: what a client waits for, and the rest (RCP, section 4.3).
 //!
 //! # Problem
-//! A device orders the requests that it has by its own lights. Background requests that are on it
-//! delay a critical one, however early that is dispatched.
+//! A device chooses the order of the requests that it has. Background requests that are on it delay
+//! a critical one, however early that is dispatched.
 //!
 //! # The primitive
-//! A request is *critical* if somebody waits for it (`sync`) whose class is not idle. Critical
+//! A request is *critical* if its program waits for it (`sync`) and its class is not idle. Critical
 //! requests go first come, first served, before all others. Of the others at most
 //! [`Settings::slots`] are on the device at a time, and at least one starts every
 //! [`Settings::starved_after`].
 //!
-//! Beyond the paper, which always has one slot and loses a third of a device's throughput by it
-//! (Figure 11): while no critical request was seen for [`Settings::quiet`], the slots double with
-//! each further `starved_after`, up to [`Settings::slots_max`]. They fall back at the next critical
+//! The paper always has one slot, and loses a third of a device's throughput by it (Figure 11).
+//! Here, while no critical request was seen for [`Settings::quiet`], the slots double with each
+//! further `starved_after`, up to [`Settings::slots_max`]. They fall back at the next critical
 //! request, so that at most what is on the device by then delays it.
 //!
 //! A client may turn out to need what a background request reads or writes. [`Rcp::promote`] makes
@@ -54,7 +54,7 @@ impl Default for Settings {
     }
 }
 
-/// Whether somebody waits for it.
+/// Whether it is critical.
 fn is_critical(request: &Request) -> bool {
     request.sync && request.class != IoClass::Idle
 }
@@ -222,7 +222,7 @@ mod tests {
 
     fn full(writes: u16) -> Box<Rcp> {
         let mut rcp = Box::new(Rcp::default());
-        // Somebody reads all the time.
+        // One cause reads all the time.
         rcp.add(Nanos(1_000 * MS), 900, &read(1 << 30, 8));
         assert_eq!(rcp.dispatch(Nanos(1_000 * MS)), Dispatch::Request(900));
         for index in 0..writes {

@@ -11,7 +11,7 @@
 //! Each application has a *tag*: what it was given so far, in cost divided by weight. While fewer
 //! than D requests are with the device, the application with the least tag goes next. Its tag grows
 //! by `cost / weight` at the dispatch. The *virtual time* is the tag at which the last dispatch
-//! began; an application that comes with nothing in the queue starts there, at the earliest. It has
+//! began. An application that comes with nothing in the queue starts there, at the earliest. It has
 //! no claim on what it did not ask for. When nothing waits and nothing is with the device, all
 //! start alike.
 //!
@@ -19,8 +19,8 @@
 //!   ([`SeekCost::by_size`]) for an array. Not the measured time: with D requests in the device,
 //!   that is mostly the time of others.
 //! * **Weights** change while requests wait. The part of a tag that is ahead of the virtual time is
-//!   scaled: a large request that a small weight was charged for does not bind the application
-//!   after its weight has grown.
+//!   scaled. So a large request at a small weight does not bind the application after its weight
+//!   has grown.
 //! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application
 //!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
 //!   when fewer requests of others are in the device before it.
@@ -29,12 +29,12 @@
 //!   be free.
 //!
 //! # Invariants
-//! Work-conserving: while a request waits, D are with the device, or all that wait are best effort
-//! and as many of these as may are with the device. While applications i and j both wait, cᵢ and cⱼ
-//! are their largest costs and no bound on best effort binds,
-//! `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ` for the cost W that was dispatched. What was completed may
-//! differ by what is with the device: (D + 1) requests more. So none starves: an application that
-//! waits is passed over by each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
+//! It is work-conserving. While a request waits, D are with the device. Or all that wait are best
+//! effort, and as many of these as may are with the device. Let W be the cost that was dispatched,
+//! and cᵢ and cⱼ the largest costs of applications i and j. While both wait and no bound on best
+//! effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed may differ by what is with
+//! the device: (D + 1) requests more. So none starves: an application that waits is passed over by
+//! each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
 //!
 //! # Worked example
 //! Requests of cost 1; A has weight 2, B weight 1, depth 3. Tags from zero: A goes (tag ½), B (1),
@@ -122,7 +122,7 @@ const LATER: Nanos = Nanos::from_millis(100);
 struct Application(u32);
 
 impl owners::Owner for Application {
-    const NOBODY: Application = Application(0);
+    const UNUSED: Application = Application(0);
 
     fn word(self) -> u64 {
         self.0.into()

@@ -10,8 +10,7 @@
 //! moves at most 2 KiB, less than the cost of keeping a tree in balance.
 //!
 //! # Worked example
-//! Sectors 64, 8 and 32 of group 1: at or after 9 comes 32, after that 64, and at or after 65
-//! nobody.
+//! Sectors 64, 8 and 32 of group 1: at or after 9 comes 32, after that 64, and at or after 65 none.
 
 use super::{Index, REQUESTS};
 

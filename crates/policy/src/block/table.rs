@@ -1,8 +1,8 @@
 //! The requests of a queue, and who may join whom.
 //!
 //! # Problem
-//! A device serves one request of 64 KiB much faster than sixteen of 4 KiB. Whoever submits in
-//! pieces must be put together again before the device sees it.
+//! A device serves one request of 64 KiB much faster than sixteen of 4 KiB. Requests that come in
+//! pieces must be put together again before the device sees them.
 //!
 //! # The primitive
 //! Every request that waits is in two hash tables, by its first sector and by the sector after its
@@ -11,12 +11,12 @@
 //! for the back and a search in the sorted tree for the front.
 //!
 //! # Rules
-//! Both are reads, both writes or both discards; equal in FUA, class and level; the union has at
-//! most [`Limits::sectors`]; and the scheduler agrees (one that keeps accounts joins nobody of
-//! another account). The union is due when the first of its parts is, and is synchronous when a
-//! part is. Two requests that wait already are never joined, even when a third closes the gap
-//! between them: the owner of the queue hears of a merge as the answer to its `add` and at no other
-//! time.
+//! Two requests may be joined if both are reads, both writes or both discards, and equal in FUA,
+//! class and level. The union has at most [`Limits::sectors`]. The scheduler must agree: one that
+//! keeps accounts joins no requests of different accounts. The union is due when the first of its
+//! parts is, and is synchronous when a part is. Two requests that wait already are never joined,
+//! even when a third closes the gap between them. The owner of the queue hears of a merge only as
+//! the answer to its `add`.
 //!
 //! # Worked example
 //! [0, 8) waits. A write of [8, 16) joins at the back: [0, 16). One of [16, 24) again: [0, 24). A
@@ -55,7 +55,7 @@ enum State {
 /// A request in the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What is asked, with everybody who joined.
+    /// What is asked, with all requests that joined.
     pub request: Request,
     /// When the first of its parts came.
     pub added: Nanos,
@@ -192,7 +192,7 @@ impl Table {
     }
 
     /// Whom `request` can join, at which end. `may` is the scheduler's own rule; a scheduler that
-    /// joins nobody at the front says so with `front`.
+    /// joins no request at the front says so with `front`.
     pub fn find_merge(
         &self,
         request: &Request,
@@ -255,7 +255,7 @@ impl Table {
         };
     }
 
-    /// A request of its own. Answers its place in the order of arrival.
+    /// Adds a request that joins no other. Answers its place in the order of arrival.
     pub fn insert(&mut self, now: Nanos, index: Index, request: &Request, mark: u64) -> u64 {
         debug_assert_eq!(self.entry(index).state, State::Free, "index {index} is in use");
         self.sequence += 1;
@@ -273,7 +273,7 @@ impl Table {
         self.sequence
     }
 
-    /// `index` goes to the device: nobody joins it any more.
+    /// `index` goes to the device: no request joins it from then on.
     pub fn take(&mut self, index: Index) {
         debug_assert_eq!(self.entry(index).state, State::Waiting);
         let request = self.entry(index).request;
@@ -291,7 +291,7 @@ impl Table {
     }
 
     /// `index` came back from the device. It keeps its place: those that came back go before all
-    /// others, in the order in which they were dispatched, and nobody joins them.
+    /// others, in the order in which they were dispatched, and no request joins them.
     pub fn give_back(&mut self, index: Index) {
         debug_assert_eq!(self.entry(index).state, State::Dispatched);
         self.entries[usize::from(index)].state = State::Returned;

@@ -33,7 +33,7 @@
 //!
 //! # Invariants
 //! While two accounts have tasks waiting, their charges per weight differ by at most one task of
-//! each. A task is admitted when there is room, so the device is not idle while anybody waits.
+//! each. A task is admitted when there is room, so the device is not idle while a task waits.
 //!
 //! # Worked example
 //! `fsync`s that cost the same; A has level 0 (weight 8), B level 4 (weight 4), depth 1. Both call
@@ -54,7 +54,8 @@ use crate::Nanos;
 use crate::block::{Operation, Request, SECTOR_BYTES};
 use crate::stride::{STRIDE, weight};
 
-/// When to ask again while all who wait depend on others: those ask by themselves.
+/// When to ask again while all tasks that wait depend on others, whose returns cause a dispatch
+/// anyway.
 const LATER: Nanos = Nanos::from_millis(200);
 
 /// Tunables.
@@ -143,7 +144,7 @@ impl Default for Afq {
 }
 
 impl Afq {
-    /// Nobody waits, and all accounts have level 4.
+    /// No task waits, and all accounts have level 4.
     pub fn new(settings: Settings) -> Self {
         Afq {
             settings,
@@ -225,7 +226,7 @@ impl Afq {
         Entry::Wait
     }
 
-    /// Whether somebody waits for the same room whose pass is less.
+    /// Whether an account with a lesser pass waits for the same room.
     fn somebody_first(&self, account: Account, kind: u64) -> bool {
         let own = self.pass_of(account);
         self.waiting
@@ -336,7 +337,7 @@ impl Scheduler for Afq {
                 return self.leave(now, account, STREAM);
             }
             self.charge(account, service);
-            // A read that did not ask has nobody's room to give back.
+            // A read that did not ask has no room to give back.
             if usize::from(task) < TASKS {
                 self.leave(now, account, OTHER);
             }

@@ -54,7 +54,7 @@ impl CauseSet {
         self.iter().count()
     }
 
-    /// Nobody.
+    /// Whether no account is in it.
     pub const fn is_empty(self) -> bool {
         self.members[0] == 0
     }

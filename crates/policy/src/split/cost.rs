@@ -1,16 +1,16 @@
 //! What dirty pages will cost the device: a prompt guess, and a later revision.
 //!
 //! # Problem
-//! A write must be charged when it happens, or a burst fills the page cache for free. What it
-//! costs is known only when it reaches the device: it may be written over, deleted, or become
+//! A write must be charged when it happens, or a burst fills the page cache for free. What it costs
+//! is known only when it reaches the device. Before, it may be written over, deleted, or become
 //! part of a long sequential transfer (Split, section 2.3.2).
 //!
 //! # The primitive
 //! *Preliminary*: a write that goes on where the last one to the file ended costs its transfer; any
 //! other costs a seek as well. *Revised*: pages that are written in the order of their offsets cost
-//! their transfer and a seek for each gap. Costs are device time; [`DeviceCost::bytes`] turns them
-//! into *normalized* bytes, those that the device could have transferred in that time
-//! (section 2.5.3: 1 MB of random I/O may count as 10 MB).
+//! their transfer and a seek for each gap. Costs are device time. [`DeviceCost::bytes`] turns them
+//! into *normalized* bytes, those that the device could have transferred in that time. 1 MB of
+//! random I/O may count as 10 MB (section 2.5.3).
 //!
 //! # Worked example
 //! A disk with seeks of 8 ms and 128 MB/s. 4 KiB at a random offset: 8.03 ms, or 1.03 MB.

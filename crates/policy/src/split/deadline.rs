@@ -1,8 +1,8 @@
 //! Split-Deadline: small `fsync`s are over in time although others flush much.
 //!
 //! # Problem
-//! An `fsync` of much dirty data floods the device, and a journal makes everybody's `fsync` depend
-//! on it. Deadlines of block requests do not help: the requests that matter come after the flood.
+//! An `fsync` of much dirty data floods the device, and a journal makes every `fsync` depend on it.
+//! Deadlines of block requests do not help: the requests that matter come after the flood.
 //!
 //! # Terms
 //! * *piece*, *batch*, *backlog*, *target*: see [`super::pacer`].

@@ -1,6 +1,6 @@
 //! What is dirty as far as a scheduler has heard: bytes, or the device time that they will take.
 //!
-//! Nobody reports that data is clean if its file was unlinked, if its process ended, or if the
+//! Data becomes clean without a report if its file was unlinked, if its process ended, or if the
 //! kernel's flusher wrote it. The flusher writes data that has been dirty for 30 s. So data counts
 //! as dirty for one to two [`PERIOD`]s, unless a report comes before.
 

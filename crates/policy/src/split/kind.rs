@@ -43,7 +43,7 @@ impl SplitKind {
         }
     }
 
-    /// From the word in memory; an unknown one holds nobody.
+    /// From the word in memory; an unknown one holds no call.
     pub fn from_word(word: u32) -> SplitKind {
         // In the order of their words: this is asked at each call.
         SplitKind::ALL.get(word as usize).copied().unwrap_or_default()
@@ -129,7 +129,7 @@ mod tests {
             scs: ScsToken::default(),
             rcp: Rcp::default(),
         });
-        assert_eq!(state.kind(), SplitKind::Noop, "an unknown one holds nobody");
+        assert_eq!(state.kind(), SplitKind::Noop, "an unknown one holds no call");
         for kind in SplitKind::ALL {
             assert_eq!(SplitKind::from_word(kind as u32), kind);
             assert_eq!(kind.name().parse(), Ok(kind));

@@ -1,6 +1,6 @@
 //! Which kind of device small `fsync`s show.
 //!
-//! The kernel's word is often wrong: a virtual disk calls itself a disk and is flash, and a disk
+//! The kernel's word is often wrong. A virtual disk calls itself a disk and is flash, and a disk
 //! under a loop device is called flash. An `fsync` of a few pages tells more. A disk turns at least
 //! once for the journal's commit, so it is hardly ever over within [`QUICK`]. Flash may take as
 //! long beside others, but not each time. The verdict comes from [`SAMPLES`] of them.

@@ -75,7 +75,7 @@ const QUARTERS: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {
-    /// Pieces in flight while nobody needs the device, and in the largest batch. Default 32 for a
+    /// Pieces in flight while no other account commits, and in the largest batch. Default 32 for a
     /// disk, 64 for flash.
     pub window_max: u32,
     /// An `fsync` of so many pieces is small whatever a batch is. Default 2: a log's tail and its
@@ -443,7 +443,7 @@ impl Pacer {
         self.waiting.len()
     }
 
-    /// When there may be room. Returns and pieces that land ask by themselves.
+    /// When there may be room. Returns and pieces that land cause a dispatch anyway.
     fn ask_again(&self, now: Nanos) -> Nanos {
         now + self.piece.max(Nanos::from_millis(1)).min(PATIENCE)
     }

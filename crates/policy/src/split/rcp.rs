@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A commit or a read waits seconds behind a checkpoint, a vacuum or a backup. Neither the kind of
-//! an I/O nor its issuer tells whether somebody waits for it: a background task may hold the lock
+//! an I/O nor its issuer tells whether a client waits for it. A background task may hold the lock
 //! that a client's request needs (RCP, section 3).
 //!
 //! # Terms
@@ -17,15 +17,15 @@
 //! 8: writes at the system call, reads at the block level):
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
-//!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
+//!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of the same
 //!   file back, as a writer does that the kernel throttles. While critical I/O is active, and for
 //!   [`DESERTED`] after, a file has [`pacer::Settings::pieces_max`] dirty pieces at most.
 //! * **`fsync`s** write their data back first, in the [pacer](super::pacer)'s batches. To the
 //!   pacer, all critical `fsync`s and reads are commits.
 //! * **Reads** that miss the cache need one of [`Settings::slots`] slots while critical I/O is
 //!   active. While it is quiet, the slots double every 10 ms.
-//! * **Order.** Of tasks that wait for the same, the one of the account with the least pass goes
-//!   first, once rules give accounts different priorities; else the first that came.
+//! * **Order.** Tasks that wait for the same go first come, first served. Once rules give accounts
+//!   different priorities, the task of the account with the least pass goes first.
 //! * **Limits.** Writes and reads of an account whose tokens are used up wait for tokens first. An
 //!   `fsync` does not: what it writes was charged when it became dirty.
 //!
@@ -88,7 +88,7 @@ pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 /// Held calls go on one after the other, so far apart.
 pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
 
-/// Deadline of the background's `fsync`s without one of their own.
+/// Deadline of the background's `fsync`s for which no rule sets one.
 const BACKGROUND_DEADLINE: Nanos = Nanos::from_millis(20_000);
 
 /// Marks the accounts of reads for the pacer: a read takes another time than an `fsync`.
@@ -182,7 +182,7 @@ fn reader(account: Account) -> Account {
 }
 
 impl Rcp {
-    /// Nobody waits.
+    /// No task waits.
     pub fn new(settings: Settings) -> Self {
         Rcp {
             settings,

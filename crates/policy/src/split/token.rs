@@ -137,7 +137,8 @@ impl Buckets {
 
     /// The next step, and the call that goes on by it.
     fn dispatch(&mut self, now: Nanos) -> (Step, Option<Call>) {
-        // Whoever of an account came first goes first; the others see what it was charged.
+        // An account's tasks go first come, first served; the others see what the first was
+        // charged.
         let next = self
             .waiting
             .iter()

@@ -1,7 +1,7 @@
 //! Files whose held calls have made clients wait.
 //!
 //! # Problem
-//! A background task may hold a lock of which only the server knows while it writes a certain file:
+//! A background task may hold a lock of which only the server knows while it writes a certain file.
 //! InnoDB's page cleaner keeps the pages of a batch latched until the doublewrite file is durable.
 //! Each held call then costs a client a [guess](super::Scheduler::may_block_clients).
 //!
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(trust.trusts(now, 7), None);
         trust.guessed(now, 7, false);
         trust.guessed(now, 7, true);
-        assert_eq!(trust.trusts(now, 7), None, "it begins anew");
+        assert_eq!(trust.trusts(now, 7), None, "it starts from nothing");
     }
 
     #[test]

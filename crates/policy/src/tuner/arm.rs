@@ -253,8 +253,8 @@ impl Arms {
         each.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What this P gives at least if it was not measured, by the nearest that was, or by `held`
-    /// with its throughput: throughput does not change by more than P does.
+    /// What this P gives at least if it was not measured. It follows from the nearest P that was,
+    /// or from `held` with its throughput: throughput does not change by more than P does.
     pub(super) fn guess(&self, parallelism: u32, held: (u32, f64)) -> f64 {
         let p = f64::from(parallelism.min(self.sessions));
         let measured = self.arms().iter().filter(|arm| arm.count > 0);
@@ -285,8 +285,8 @@ impl Arms {
     }
 
     /// The smallest P, of those that are compared, whose throughput is at least this part of the
-    /// best that was measured at any P: of the best of three only, a gentle slope would be gone
-    /// down step by step. If there is none, the best of them.
+    /// best that was measured at any P. If only the best of the three counted, the search would go
+    /// down a gentle slope step by step. If there is none, the best of them.
     pub(super) fn best(&self, as_good: f64) -> Option<u32> {
         let best = self.arms().iter().map(|arm| arm.mean).fold(0.0, f64::max);
         let measured = || self.compared().filter(|arm| arm.count > 0);
@@ -310,10 +310,10 @@ impl Arms {
         Some((best.parallelism, best.mean / middle.mean))
     }
 
-    /// P at the top of a parabola over log P through everything that was measured within a factor
-    /// of [`NEAR`] of `center`, each P with the weight of its slices: what all of them say together
-    /// is surer than which of two neighbours was luckier. Never outside of what was measured;
-    /// `None` if they have no top.
+    /// P at the top of a parabola over log P. The parabola goes through everything that was
+    /// measured within a factor of [`NEAR`] of `center`, and each P has the weight of its slices.
+    /// All of them together are surer than a comparison of two neighbours. Never outside of what
+    /// was measured; `None` if they have no top.
     pub(super) fn peak(&self, center: u32) -> Option<u32> {
         let middle = f64::from(center).ln();
         let log = |arm: &Arm| f64::from(arm.parallelism.min(self.sessions)).ln() - middle;

@@ -1,12 +1,12 @@
 //! What looking for a better P may cost: a token bucket in seconds of lost throughput.
 //!
 //! A second at nine tenths of what the held P gives loses 0.1 s. The bucket refills with time, and
-//! every look takes out what the P in force has really lost since the look before; a P that gives
-//! more than the held one puts it back in. A sample begins only if the loss that is expected of it
-//! is in the bucket. Until then the best known P is in force.
+//! each observation takes out what the P in force has really lost since the one before. A P that
+//! gives more than the held one puts the gain back in. A sample begins only if the bucket has the
+//! loss that is expected of it. Until then the best known P is in force.
 //!
-//! In any 10 s a search therefore loses what the bucket holds and what runs in: 0.25 + 10 x 0.02 =
-//! 0.45 s, 4.5 %.
+//! In any 10 s a search therefore loses what the bucket holds and what flows in. That is 0.25 + 10
+//! x 0.02 = 0.45 s, 4.5 %.
 
 use super::Observation;
 use crate::Nanos;
@@ -15,7 +15,7 @@ use crate::Nanos;
 const CAPACITY_S: f64 = 0.25;
 
 /// What it holds at first. Nothing is known of the load by then, so the first samples are paid for
-/// one by one: a search among P that are alike takes about 2 % of the first 10 s.
+/// one by one. A search among P that are alike costs about 2 % of the first 10 s.
 const FIRST_S: f64 = 0.05;
 
 /// Largest debt. A single slice of a slow load may lose seconds, and nothing else must wait for
@@ -125,7 +125,7 @@ mod tests {
         assert!(!budget.affords(0.0));
         budget.observe(&observation(70_001, 100), SEARCHING, Stands::Held);
         assert!(budget.affords(0.0));
-        // Nobody looked: nothing is known of that time.
+        // Nothing was observed, so nothing is known of that time.
         budget.skip();
         budget.observe(&observation(990_000, 0), SEARCHING, Stands::Tried(10.0));
         assert!(budget.affords(0.0) && !budget.affords(0.001));

@@ -25,7 +25,7 @@ pub enum Why {
 /// Why a search came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsufficientData {
-    /// Most sessions have left: P holds nobody.
+    /// Most sessions have left: P holds no request.
     Sessions,
     /// Too few turns end to tell one P from another.
     Requests,

@@ -9,8 +9,8 @@ use crate::Nanos;
 /// Ratio of P and a wide probe.
 const PROBE_WIDE: f64 = 1.6;
 
-/// Times after which a search begins again although nothing has shifted while the gate is open: the
-/// first one, and, as it is doubled each time, the longest. There are no probes then, so a load
+/// While the gate is open, a search begins again after such a time although nothing has shifted.
+/// The first time, and the longest: it is doubled each time. There are no probes then, so a load
 /// that drifts to where fewer inside would be better is found by nothing else. The first search may
 /// have been misled, as a cold server swings. A search costs up to 2 % of its time and takes about
 /// half a minute: 0.2 % of five minutes.
@@ -36,8 +36,8 @@ impl Tuner {
         self.fallen = if fallen { self.fallen + 1 } else { 0 };
         let turned = (self.fallen >= FALLEN_MAX).then_some(Why::Throughput);
         let shifted = self.watches.shifted(shown);
-        // A lesser shift that the open gate shows may as well be the machine's: a search is only as
-        // likely to find something as it is at any time.
+        // A lesser shift that the open gate shows may as well be the machine's. A search is then no
+        // more likely to find something than at any other time.
         let open = self.is_open(self.held);
         if let Some(why) = turned.or(shifted.filter(|_| !open)) {
             self.fallen = 0;

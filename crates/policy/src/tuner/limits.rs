@@ -7,8 +7,8 @@ use crate::Nanos;
 const CROWD_MIN: u32 = 64;
 const CROWD_PER_CORE: u32 = 4;
 
-/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd:
-/// hardly more inside than the database serves side by side.
+/// Up to so many sessions for each core a search is not worth its cost, unless they are a crowd.
+/// Hardly more are inside than the database serves side by side.
 const FEW_PER_CORE: u32 = 8;
 
 /// Short sessions for each long one below which no P is tried. P short ones beside L long ones have

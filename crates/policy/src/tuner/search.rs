@@ -15,9 +15,8 @@ use crate::matching::{Sample, fit_measured};
 /// comparison of neighbours.
 const SAMPLES_COARSER: f64 = 3.0;
 
-/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next
-/// one gives more than half of what is known, and so much less that it is seen in a quarter of a
-/// second.
+/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next P
+/// gives more than half of what is known. The loss is so large that a quarter of a second shows it.
 const RUNG: f64 = 1.8;
 
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
@@ -32,13 +31,13 @@ const FAR: f64 = 1.4;
 const DUEL_MAX: u32 = 30;
 
 impl Tuner {
-    /// Begins a search. From the open gate it takes samples downward; if a P is held, it first
-    /// looks whether the open gate is better by now, and climbs from that P if not.
+    /// Begins a search. From the open gate it takes samples downward. If a P is held, it first
+    /// checks whether the open gate is better by now, and climbs from that P if not.
     pub(super) fn begin(&mut self, observation: &Observation, why: Why) -> u32 {
         self.doubted = None;
         self.again = RETRY_INTERVAL;
         if why == Why::Grown {
-            // What the held P gives is measured anew before anything else.
+            // What the held P gives is measured again before anything else.
             self.held_rate = 0.0;
             self.slice.again(observation);
         }
@@ -195,8 +194,8 @@ impl Tuner {
         self.search_on(observation)
     }
 
-    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of
-    /// the curve unless the middle is surely better.
+    /// Goes to the best of the middle and its neighbours. Once that is the middle, it goes to the
+    /// top of the curve, unless the middle is surely better.
     fn compare(&mut self, observation: &Observation) -> u32 {
         let from = self.center;
         let best = match self.top {
@@ -223,8 +222,8 @@ impl Tuner {
             return self.stay_open(observation, None);
         }
         if self.arms.far(self.center, self.limits.most, FAR) {
-            // The samples of this search tell enough. With the open gate everybody comes in, and it
-            // may take long until they have left.
+            // The samples of this search tell enough. With the open gate all sessions come in, and
+            // it may take long until they have left.
             return self.settle(observation);
         }
         self.duel(observation, false)

@@ -17,10 +17,10 @@
 //!
 //! # Leaving early
 //! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
-//! once: after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet
-//! the rate of this P, and only half of the other's throughput ends the sample then: the surplus
-//! that leaves after P was lowered, and the first turnover after P was raised, when many have come
-//! in and few can have ended.
+//! once. That is after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are
+//! not yet the rate of this P. One is the surplus that leaves after P was lowered. The other is the
+//! first turnover after P was raised, in which few turns can have ended. Meanwhile the sample ends
+//! only at less than half of the other's throughput.
 //!
 //! # Silence
 //! If hardly a turn ends although the running ones should have turned over several times, nothing
@@ -84,8 +84,8 @@ const SETTLING_MAX: u64 = 4;
 /// Longest slices for which the surplus of a P that was left may be silent.
 const SURPLUS_TIMEOUT_SLICES: u64 = 3;
 
-/// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more
-/// than that 4 % of a second, 10 % of [`JUDGED_AFTER`].
+/// The upper bound of a rate: three deviations of a Poisson count. Some counts scatter more than
+/// that, so it is larger by 10 % after [`JUDGED_AFTER`], and by 4 % after a second.
 const DEVIATIONS: f64 = 3.0;
 const SCATTER: f64 = 0.04;
 
@@ -333,9 +333,9 @@ impl Slice {
     }
 }
 
-/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at
-/// least what they had among more, and more are not slower together than fewer (if they are, by a
-/// few times, several turnovers still tell silence).
+/// Turns a second that so many inside give at least if `at` inside gave `rate`. Fewer have each at
+/// least what they had among more, and more are not slower together than fewer. If they are slower
+/// by a few times, several turnovers still tell silence.
 pub(super) fn least_rate(rate: f64, at: u32, inside: u32) -> f64 {
     rate * (f64::from(inside) / f64::from(at.max(1))).min(1.0)
 }

@@ -1,7 +1,7 @@
 //! Watches throughput, service time and mix for a lasting change.
 //!
-//! CUSUM: deviations from the mean, in units of their usual size and less a bit that is forgiven,
-//! are summed up in both directions; noise takes the sums back to zero, a shift does not.
+//! CUSUM sums up deviations from the mean in both directions, in units of their usual size and less
+//! a bit that is forgiven. Noise takes the sums back to zero, a shift does not.
 
 /// Slices after which the mean is trusted.
 const LEARN: u32 = 10;
@@ -38,7 +38,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// P is another one: what depends on it is learnt anew. `throughput_per_s` is what others have
+    /// P is another one: what depends on it is learnt again. `throughput_per_s` is what others have
     /// measured there.
     pub(super) fn moved(&mut self, throughput_per_s: f64) {
         self.throughput = Watch::expecting(throughput_per_s);

@@ -2,8 +2,8 @@
 //!
 //! They are worked out at every turn, under the region's lock, and a division of 128 bits is a slow
 //! library call. All results are what exact arithmetic gives, rounded down to a whole unit. That
-//! nothing overflows rests on the limits below. They are applied here, not believed of the caller:
-//! its numbers lie in memory that others can write.
+//! nothing overflows rests on the limits below. They are applied here and not left to the caller,
+//! since its numbers lie in memory that others can write.
 
 use super::{ONE, QUOTA_MAX, ROUND_BITS};
 use crate::{CLASSES, SESSIONS};
@@ -75,8 +75,8 @@ fn ratio(numerator: u64, denominator: u64) -> u64 {
     (whole << ONE_BITS) + ((numerator % denominator) << ONE_BITS) / denominator
 }
 
-/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits;
-/// `u64::MAX` for more than that can say. Whatever costs something moves its session on.
+/// Rounds that `cost` is worth to a session with `quota` in each, with [`ROUND_BITS`] fractional
+/// bits; `u64::MAX` for more than that can say. Whatever costs something moves its session on.
 pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
     let cost = cost.max(0) as u64;
     // Below 2^37, so that a rest can be shifted.

@@ -1,4 +1,4 @@
-//! What AFQ promises: shares by weight, nobody starves, no idle device.
+//! What AFQ promises: shares by weight, no starvation, no idle device.
 
 use crate::{MS, Owner, Step, steps};
 use headworks_policy::Nanos;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 proptest! {
     /// Shares of AFQ follow weights within one quantum and one request of each, at any moment at
-    /// which all have requests waiting; nobody is passed over for longer than that says; and the
+    /// which all have requests waiting. No cause is passed over for longer than that says, and the
     /// device never stands still.
     #[test]
     fn afq_shares_by_weight_and_starves_nobody(
@@ -87,7 +87,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes but the idle class: an empty device gets a request if anybody waits.
+    /// Whatever comes but the idle class: an empty device gets a request if one waits.
     #[test]
     fn afq_without_anticipation_keeps_the_device_busy(steps in steps()) {
         for settings in [afq::Settings::default(), afq::Settings::flash().beneath_calls()] {

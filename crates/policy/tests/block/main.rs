@@ -68,7 +68,7 @@ impl Owner {
     /// The union is contiguous and of equals, and whom it joined really waits.
     fn check_merge(&mut self, added: Added, carrier: Index, request: &Request) {
         assert!(!self.with_device.contains(&carrier), "{carrier} is with the device");
-        let (start, end) = self.range[usize::from(carrier)].expect("joined nobody");
+        let (start, end) = self.range[usize::from(carrier)].expect("joined no request");
         let whole = if matches!(added, Added::MergedBack(_)) {
             assert_eq!(end, request.sector);
             (start, request.end())
@@ -101,9 +101,9 @@ impl Owner {
             }
             Dispatch::Wait(until) => {
                 assert!(until.0 > self.now, "a wait that is over");
-                assert!(self.waiting > 0, "nobody waits");
+                assert!(self.waiting > 0, "no request waits");
             }
-            Dispatch::Idle => assert_eq!(self.waiting, 0, "somebody waits"),
+            Dispatch::Idle => assert_eq!(self.waiting, 0, "a request waits"),
         }
         assert_eq!(self.scheduler.waiting(), self.waiting);
         dispatch
@@ -140,7 +140,7 @@ impl Owner {
         self.waiting += 1;
     }
 
-    /// Serves one after the other until nobody waits.
+    /// Serves one after the other until none waits.
     fn drain(&mut self) {
         while !self.with_device.is_empty() {
             self.complete(0);
@@ -224,7 +224,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Everything that was added is dispatched exactly once, itself or as part of another that
-    /// covers exactly its parts; nothing is forgotten, and a wait always ends.
+    /// covers exactly its parts. Nothing is forgotten, and a wait always ends.
     #[test]
     fn every_request_is_dispatched_exactly_once(steps in steps()) {
         for scheduler in every_scheduler() {
@@ -328,9 +328,9 @@ proptest! {
         }
     }
 
-    /// Nobody starves in the best-effort class of CFQ: a turn comes after one slice, and one
-    /// overrun, of each other queue; and the oldest of a queue goes first in a turn that begins
-    /// after it waited for `fifo_expire`.
+    /// No queue starves in the best-effort class of CFQ. Its turn comes after one slice, and one
+    /// overrun, of each other queue. Its oldest request goes first in a turn that begins after it
+    /// waited for `fifo_expire`.
     #[test]
     fn cfq_gives_everybody_a_turn(
         levels in proptest::collection::vec((0u8..8, any::<bool>()), 2..6),

@@ -25,8 +25,8 @@ fn request(who: usize, sector: u64, sectors: u32) -> Request {
 }
 
 proptest! {
-    /// With any depth: what was dispatched for two applications that wait at all times differs from
-    /// their weights by a request of each at most, and none is passed over for longer.
+    /// With any depth, two applications that wait at all times are given what their weights say.
+    /// The error is at most a request of each, and none is passed over for longer.
     #[test]
     fn sfq_shares_by_weight_and_starves_nobody(
         weights in proptest::collection::vec(1u32..1_000, 2..6),

@@ -59,7 +59,7 @@ pub struct AccountSlot {
     pub(super) inherits_until_ns: AtomicU64,
     /// Calls that a client waited for.
     pub critical: AtomicU64,
-    /// Calls that nobody waited for.
+    /// Calls that no client waited for.
     pub background: AtomicU64,
     /// Times it inherited a client's criticality.
     pub inherited: AtomicU64,

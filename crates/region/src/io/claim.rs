@@ -126,7 +126,7 @@ impl IoRegion {
 
     /// Deadline of an `fsync`: the shorter one of the account's and the file's. Zero for none.
     pub(super) fn deadline(&self, account: Account, of_file: Nanos) -> Nanos {
-        // Threads without an account of their own share account 0, which has no deadline.
+        // Threads that found no free account share account 0, which has no deadline.
         let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
         let own = own.map_or(Nanos(0), |slot| Nanos(slot.deadline_ns.load(Relaxed)));
         let both = [own, of_file];

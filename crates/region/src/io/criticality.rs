@@ -58,7 +58,7 @@ impl IoRegion {
     }
 
     /// Whether the calling thread waits for work: a thread of the server's between two connections,
-    /// or one that a rule names between two jobs. A thread in the background works for somebody.
+    /// or one that a rule names between two jobs. A background thread does not: it has work.
     pub(super) fn idles(&self, slot: &AccountSlot, on: Blocker) -> bool {
         let (serving, said) = thread::with(|words| (words.serving.get() != 0, words.role.get()));
         let idle = match said {

@@ -3,8 +3,8 @@
 //! What a dead thread had is taken back by the next one that waits. Processes that a server forked
 //! for its clients outlive its kill until their call returns. Its successor may refuse to start
 //! until then, as PostgreSQL's does. So calls of such a process are no longer held. A process that
-//! ran another program by `exec` is on its own: it goes on being held when the shell that started
-//! it has ended.
+//! ran another program by `exec` is not one of them: its calls are held even after the shell that
+//! started it has ended.
 
 use super::layout::{FREE, Guarded, IoRegion, RUNNING, WAITING};
 use super::tasks::returned;

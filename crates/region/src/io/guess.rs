@@ -7,8 +7,8 @@
 //!
 //! # The primitive
 //! A held thread polls. If a client waits for a lock that this thread holds, its call goes on. That
-//! finds what the note missed: a note written while the call was on its way to be held, or a lease
-//! that ended before the wait did. When a client's thread has waited for [`STUCK_AFTER`], or for
+//! covers a note that was written while the call was on its way to be held, and a lease that ended
+//! before the wait did. When a client's thread has waited for [`STUCK_AFTER`], or for
 //! [`STUCK_THOUGH_KNOWN`] for a holder that was known, the scheduler may let the held call go
 //! ([`Scheduler::may_block_clients`](headworks_policy::split::Scheduler::may_block_clients)).
 //!
@@ -32,7 +32,7 @@ pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
 /// The same if the holder was known when it began to wait.
 pub const STUCK_THOUGH_KNOWN: Nanos = Nanos::from_millis(100);
 
-/// A guess was right if the client goes on within such a time after the call returned: the caller
+/// A guess was right if the client goes on within such a time after the call returned. The caller
 /// may have more to do before it releases the lock.
 pub const RIGHT_WITHIN: Nanos = Nanos::from_millis(100);
 

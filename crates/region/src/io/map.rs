@@ -62,7 +62,7 @@ impl IoMapping {
         // SAFETY: as above.
         let mapping = IoMapping(unsafe { map(file, PROTECTION)? });
         mapping.check(wanted).inspect_err(|_| {
-            // SAFETY: nobody else has it.
+            // SAFETY: no other code has this mapping yet.
             unsafe { mapping.unmap() };
         })?;
         Ok(mapping)

@@ -83,7 +83,7 @@ impl IoRegion {
             .unwrap_or(Piece::End)
     }
 
-    /// The program has begun to write a range of a file back by itself.
+    /// The program itself has begun to write a range of a file back.
     pub fn wrote_back(&self, file: u16, from: u64, to: u64) {
         self.locked(|guarded| {
             let taken = guarded.tally.unmark(usize::from(file), from, to);

@@ -2,14 +2,14 @@
 //!
 //! # Problem
 //! Data reaches a device by threads of the kernel: the flusher, the journal's, a loop device's. A
-//! queue below the file system cannot tell whose a write is, nor whether somebody waits for it
+//! queue below the file system cannot tell whose a write is, nor whether a client waits for it
 //! (Split, section 2.3.1).
 //!
 //! # The primitive
 //! A volume says that it [watches](Places::watch). From then on each write that makes pages dirty
 //! [marks](Places::mark) where they lie on the device, for which the kernel is asked. The volume
-//! looks its requests up by their place ([`Places::of`]). Whether somebody waits for them is a
-//! question of the moment: [`super::IoRegion::critical_files`].
+//! looks its requests up by their place ([`Places::of`]). Whether a client waits for them may
+//! change at any moment: [`super::IoRegion::critical_files`].
 //!
 //! # Invariants
 //! A mark is one word, so that it is never torn. Marks overwrite each other, and outlive the file

@@ -6,8 +6,9 @@
 //!
 //! # Invariants
 //! A bit says that a page was written since the file's epoch began; an `fsync` begins a new epoch
-//! before it runs. The table may forget (it is full, another chunk needs the place) and may be late
-//! (the kernel wrote a page by itself): what is not known only costs performance.
+//! before it runs. The table may forget a page, when it is full and another chunk needs the place.
+//! It may be late, when the kernel's flusher wrote a page. What is not known only costs
+//! performance.
 //!
 //! # Memory
 //! 32 bytes for each chunk: half a byte for each page of sequential writes, 32 for each page of
@@ -273,7 +274,7 @@ impl Tally {
             let at = self.claim(key_of(file, number));
             let old = second.wrapping_sub(self.chunks[at].since) >= EXPIRES_S;
             if old {
-                // The flusher has written its pages: this write makes them dirty anew.
+                // The flusher has written its pages: this write makes them dirty again.
                 self.forget(at);
             }
             let chunk = &mut self.chunks[at];

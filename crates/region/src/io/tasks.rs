@@ -137,8 +137,8 @@ impl IoRegion {
     }
 
     /// Pieces have landed, or a direct write that was held. Under a scheduler that writes back for
-    /// one call after the other, that is progress of all that wait for their turn: a call that
-    /// passed now would write its pieces all at once.
+    /// one call after the other, that is progress of all that wait for their turn. A call that
+    /// passed meanwhile would write its pieces all at once.
     pub(super) fn note_progress(&self, guarded: &mut Guarded, now: Nanos) {
         let scheduler = guarded.split.scheduler();
         for (at, slot) in self.tasks.iter().enumerate() {

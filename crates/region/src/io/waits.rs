@@ -67,7 +67,7 @@ pub struct ClientWait {
     pub thread: u32,
     /// What for: an index of [`CAUSE_NAMES`].
     pub cause: u32,
-    /// The thread that held the lock, as far as that is known; zero for nobody.
+    /// The thread that held the lock, as far as that is known; zero if it is not.
     pub holder: u32,
     /// [`INHERITED`] and [`PROMOTED`].
     pub done: u32,
@@ -129,7 +129,7 @@ impl Record<WORDS> for ClientWait {
     }
 }
 
-/// See the module. All zero bytes: nobody has waited.
+/// See the module. All zero bytes: no client has waited.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ClientWaits {

@@ -61,7 +61,7 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
         region.leave(last);
     });
     let mut turns = 0;
-    // Many rounds, so that whoever wanted nothing meanwhile is due.
+    // Many rounds, so that a session that wanted nothing meanwhile is due.
     row("a turn ends, the next one begins, its session waits again", 30 * sessions, &mut || {
         let ends = loop {
             let session = all[turns % all.len()];

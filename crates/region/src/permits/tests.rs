@@ -49,7 +49,7 @@ fn whoever_comes_while_others_wait_looks_at_no_permit() {
     let (first, _) = (inside(region), inside(region));
     let (permit, third) =
         (slot(region, first).permit.swap(0, Ordering::Relaxed) - 1, waiting(region));
-    // Its owner was killed before it could look whether anybody waits.
+    // Its owner was killed before it could check whether a session waits.
     assert!(region.release(permit, first));
     let fourth = waiting(region);
     assert!(is_free(region, permit), "it was looked at");
@@ -64,8 +64,8 @@ fn the_first_to_wait_finds_what_was_freed_meanwhile() {
     let region = enforcing(1);
     let first = inside(region);
     let second = session(region);
-    // It has found no permit. Before it says that it waits, the only one comes free, and nobody is
-    // seen to wait.
+    // It has found no permit. Before it says that it waits, the only one comes free, and the thread
+    // that frees it sees no waiter.
     region.leave(first);
     assert_eq!(region.queue_up(second, slot(region, second), clock::now()), None);
     assert_eq!((state(region, second), region.pending()), (State::Running, 0));
@@ -75,7 +75,7 @@ fn the_first_to_wait_finds_what_was_freed_meanwhile() {
 fn whoever_frees_a_permit_sees_who_came_meanwhile() {
     let region = enforcing(1);
     let first = inside(region);
-    // It has seen nobody wait, and is about to free its permit.
+    // It has seen no waiter, and is about to free its permit.
     let permit = slot(region, first).permit.swap(0, Ordering::Relaxed) - 1;
     slot(region, first).set_state(State::Idle);
     let second = waiting(region);
@@ -134,7 +134,7 @@ fn a_permit_in_the_hand_is_not_taken_for_the_first_users() {
     let region = enforcing(2);
     let first = inside(region);
     assert_eq!((first, slot(region, first).permit.load(Ordering::Relaxed)), (0, 1));
-    // The slot names the permit; whoever gave it was killed.
+    // The slot names the permit; the thread that gave it was killed.
     assert!(region.exchange(0, first, IN_TRANSFER));
     region.reclaim(&mut [0; PERMITS]);
     assert!(is_free(region, 0));

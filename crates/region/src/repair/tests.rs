@@ -42,7 +42,7 @@ fn dies(region: &'static Region, after: impl FnOnce() + Send) {
 
 /// Runs what does not get the lock.
 fn without_the_lock<T>(region: &Region, work: impl FnOnce() -> T) -> T {
-    let held = region.lock.lock.acquire(|_| false).expect("nobody has it");
+    let held = region.lock.lock.acquire(|_| false).expect("no thread has it");
     let result = work();
     drop(held);
     result
@@ -215,7 +215,7 @@ fn a_user_that_cannot_queue_up_stays_in_no_queue() {
     let (_, second) = (inside(region), session(region));
     let entered = without_the_lock(region, || region.enter(second, clock::now()));
     assert_eq!(entered, Entered::Passed(PassReason::LockBusy));
-    // While it tried, somebody made the queue anew.
+    // While it tried, a repair made the queue again from the slots.
     region.locked(|gate, _| gate.wrr.arrive(second));
     assert_eq!(region.pending(), 1);
     reclaim(region);
@@ -284,13 +284,13 @@ fn all_of_many_users_are_looked_at() {
     assert_eq!(region.pending() as usize, sessions.len() - passed.len());
 }
 
-/// Starts to queue up while the lock is taken, is let in by hand, as by somebody who makes the
-/// queue anew, and gets the lock afterwards, or does not.
+/// A session starts to queue up while the lock is taken. It is admitted by hand, as a repair of the
+/// queue would admit it. Then it gets the lock, or does not.
 fn let_in_while_it_queues_up(gets_the_lock: bool) {
     let region = enforcing(1);
     let (first, second) = (inside(region), session(region));
     std::thread::scope(|scope| {
-        let held = region.lock.lock.acquire(|_| false).expect("nobody has it");
+        let held = region.lock.lock.acquire(|_| false).expect("no thread has it");
         let waiter = scope.spawn(|| region.enter(second, clock::now()));
         while state(region, second) != State::Queued {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! A region of its own for each test, with a daemon's heartbeat.
+//! A separate region for each test, with a daemon's heartbeat.
 
 use headworks_policy::Nanos;
 use headworks_region::control::Settings;

@@ -1,8 +1,8 @@
 //! A raw MySQL client: the test controls every byte, and has convenient calls for everything else.
 //!
-//! The client buffers nothing beyond the packet it reads, never compresses, never encrypts, and
-//! sends nothing on its own: a dropped [`Client`] just closes its socket, without `COM_QUIT`.
-//! Accounts must have an empty password.
+//! The client buffers nothing beyond the packet it reads. It never compresses, never encrypts, and
+//! sends nothing unasked: a dropped [`Client`] just closes its socket, without `COM_QUIT`. Accounts
+//! must have an empty password.
 
 mod answer;
 mod error;

@@ -1,5 +1,5 @@
-//! Functions that are looked up when they are first called: those of libraries that the program may
-//! load later than this one, and the C library's streams.
+//! Functions that are looked up when they are first called. They belong to libraries that the
+//! program may load later than this one, and to the C library's streams.
 
 use super::Real;
 use core::ffi::{CStr, c_void};

@@ -1,5 +1,5 @@
-//! The functions that wait for others. No system call does their work, so a call that comes before
-//! the library's constructor looks its function up itself.
+//! The functions that wait for other threads: locks, conditions, semaphores. No system call does
+//! their work, so a call that comes before the library's constructor looks its function up itself.
 
 use super::Real;
 use core::ffi::{CStr, c_uint, c_void};

@@ -22,7 +22,7 @@ pub(super) fn options(url: &str) -> Result<Opts, DbError> {
     let options = Opts::from_url(&url).map_err(|error| {
         DbError::usage(format!("cannot read the address of the database: {error}"))
     })?;
-    // If the driver moved from TCP to the Unix socket by itself, another path would be measured.
+    // If the driver were free to move from TCP to the Unix socket, another path would be measured.
     let builder = OptsBuilder::from_opts(options)
         .prefer_socket(false)
         .tcp_nodelay(true)

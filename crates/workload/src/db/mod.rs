@@ -1,7 +1,7 @@
 //! A workload's interface to a database.
 //!
-//! Statements are written once, with `?` for each parameter, in the SQL that both databases share;
-//! [`Dialect`] has the differences.
+//! Statements are written once, with `?` for each parameter, in the SQL that MariaDB and PostgreSQL
+//! share. [`Dialect`] has the differences.
 
 mod connection;
 mod error;

@@ -4,8 +4,8 @@
 //! falls when the server slows down, as with a fixed set of connections that are always busy.
 //!
 //! **Open**: requests arrive at a fixed rate whether or not earlier ones are answered. A late user
-//! works off its backlog without pause. Each latency counts from the moment the request *was due*,
-//! so a stall of the server shows in all the requests that it delayed (no coordinated omission).
+//! works off its backlog without pause. Each latency counts from the moment the request *was due*.
+//! So a stall of the server shows in all the requests that it delayed (no coordinated omission).
 //! Requests due in the window but not answered by its end count as overdue: latencies without them
 //! would look too good.
 //!

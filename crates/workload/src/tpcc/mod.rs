@@ -1,8 +1,8 @@
 //! TPC-C (revision 5.11 of the specification): a wholesale supplier's order entry.
 //!
-//! Clause numbers in these pages are the specification's. Like tpcc-mysql, terminals send each
-//! statement of a transaction by itself and wait for its answer, and by default they neither key
-//! nor think. What is measured that way is *a workload after TPC-C*, not a TPC-C result, and never
+//! Clause numbers in these pages are the specification's. As in tpcc-mysql, terminals send the
+//! statements of a transaction one by one and wait for each answer. By default they neither key nor
+//! think. What is measured that way is *a workload after TPC-C*, not a TPC-C result, and never
 //! `tpmC` in the sense of the specification.
 
 mod check;

@@ -33,8 +33,8 @@ pub struct PostgreSql {
     directory: PathBuf,
 }
 
-/// Waits for the end of its input, which is the end of the test however it comes, and then takes
-/// the server down if the process is still that server: its working directory is the server's.
+/// Waits for the end of its input, which is the end of the test however it comes. Then it takes the
+/// server down, if the process is still that server: its working directory is the server's.
 const GUARD: &str = r#"
 pid=$1; home=$2
 read -r forever
@@ -80,7 +80,7 @@ impl PostgreSql {
         // Short: a socket's path has 107 bytes.
         let directory = std::env::temp_dir().join(format!("hw-pg-{}-{count}", std::process::id()));
         fs::create_dir(&directory)?;
-        // PostgreSQL refuses to serve as root; user and group 65534 are `nobody` everywhere.
+        // PostgreSQL refuses to serve as root; user and group 65534 have no rights on any Linux.
         // SAFETY: geteuid has no preconditions.
         let root = unsafe { libc::geteuid() } == 0;
         if root {

@@ -7,7 +7,7 @@
 //! * needs a processor for D; c cores are one fast processor and a delay of D (c−1)/c (Seidmann's
 //!   approximation),
 //! * waits for disk and client for Z, and for others' row locks for ρ (P−1) (D + Z),
-//! * passes one latch that everybody needs (log, lock table, free list) for S.
+//! * passes one latch that all transactions need (log, lock table, free list) for S.
 //!
 //! What makes throughput fall beyond the matching point, as AppleS finds (section 2.1):
 //!
@@ -17,8 +17,8 @@
 //! * *Latch contention.* Each of the waiters that run on other cores makes handing the latch over
 //!   slower by a part h of S, because its line moves between the cores.
 //!
-//! What the model leaves out: memory and socket boundaries (NUMA), a buffer pool that is too small,
-//! clients that are the limit themselves, and the cost of the gate.
+//! The model leaves out boundaries of memory and sockets (NUMA), a buffer pool that is too small,
+//! clients that are the limit, and the cost of the gate.
 
 use headworks_policy::random::Random;
 
@@ -115,8 +115,9 @@ fn network(inside: u32, first_s: f64, second_s: f64, delay_s: f64) -> (f64, f64)
     (throughput, second)
 }
 
-/// Transactions a second that MariaDB 10.11 had at each P with 256 users of TPC-C on two cores,
-/// means of three rounds (`docs/results/apples.md`): what the typical database is fitted to.
+/// The typical database is fitted to these measurements: transactions a second of MariaDB 10.11 at
+/// each P, with 256 users of TPC-C on two cores. They are means of three rounds
+/// (`docs/results/apples.md`).
 pub(super) const MEASURED: [(u32, f64); 8] = [
     (4, 968.0),
     (8, 1091.0),

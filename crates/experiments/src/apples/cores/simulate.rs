@@ -31,7 +31,7 @@ pub(super) struct Search {
     pub(super) optimum_p: u32,
     /// Throughput there, a second.
     pub(super) optimum_per_s: f64,
-    /// The same with everybody inside.
+    /// The same with all inside.
     pub(super) ungated_per_s: f64,
     /// P that the tuner holds at the end.
     pub(super) found_p: u32,
@@ -46,9 +46,9 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Numbers for the record: `optimum_p`, `optimum_per_s`, `gain` (over everybody inside),
-    /// `found_p`, `error` (of λ_max), `settling_s` (the whole time if it has not), `settled` (0 or
-    /// 1), `least_second`; `model_p` and, from `curve`, `model_error`.
+    /// Numbers for the record: `optimum_p`, `optimum_per_s`, `gain` (over all inside), `found_p`,
+    /// `error` (of λ_max), `settling_s` (the whole time if it has not), `settled` (0 or 1),
+    /// `least_second`; `model_p` and, from `curve`, `model_error`.
     pub(super) fn numbers(&self, curve: &[f64]) -> BTreeMap<String, f64> {
         let mut numbers = BTreeMap::new();
         let mut put = |key: &str, value: f64| numbers.insert(key.to_owned(), value);

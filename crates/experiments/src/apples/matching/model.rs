@@ -1,8 +1,8 @@
 //! Eq. 2 and Eq. 1 beside what was measured: λ(P) and α(P), fitted as Algorithm 1 does it.
 //!
 //! The samples are three of the fixed P: the smallest (P₀), the middle one (P₁) and the largest
-//! (P₂, all users). The fitted curves become an arm of their own, so that they are drawn and judged
-//! like what was measured. From Appendix A, with α(P₀) = 1, what was measured at a P says that
+//! (P₂, all users). The fitted curves become a separate arm, so that they are drawn and judged like
+//! what was measured. From Appendix A, with α(P₀) = 1, what was measured at a P says that
 //!
 //! ```text
 //! α(P) = (1 − λ(P₀) / (P₀ · λ(P))) · P / (P − 1)

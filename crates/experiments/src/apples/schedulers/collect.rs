@@ -1,4 +1,4 @@
-//! Runs the arms in turn on a volume of their own.
+//! Runs the arms in turn on a separate volume.
 
 use std::fs;
 use std::path::PathBuf;

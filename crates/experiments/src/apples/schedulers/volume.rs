@@ -1,5 +1,5 @@
-//! A volume of Headworks under the data directory: a block device that behaves like an SSD, with a
-//! queue of the kernel whose scheduler can be changed. Everything of it is gone when it is dropped.
+//! A volume of Headworks under the data directory: a block device that behaves like an SSD. The
+//! kernel's queue before it can have any scheduler. Everything of it is gone when it is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};

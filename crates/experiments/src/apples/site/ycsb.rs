@@ -17,11 +17,11 @@ use crate::apples::figure::Workload;
 /// Records (of 1 KB) of a full and of a quick run, in Redis.
 const IN_REDIS: (u64, u64) = (100_000, 5_000);
 
-/// The same in memcached, which is filled anew for each run, and what it may take for them.
+/// The same in memcached, which is filled for each run, and the memory that it may take for them.
 const IN_MEMCACHED: (u64, u64) = (100_000, 5_000);
 const MEMCACHED_MIB: &str = "1024";
 
-/// The same in mongo-java-server, whose heap has 512 MB and which is filled anew for each run.
+/// The same in mongo-java-server, whose heap has 512 MB and which is filled for each run.
 const IN_MONGODB: (u64, u64) = (50_000, 2_000);
 
 /// The seed of what is loaded.
@@ -70,7 +70,7 @@ pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) 
     Ok(site)
 }
 
-/// It knows nobody by name, so that sensitive users are like all others.
+/// It knows no users by name, so that sensitive users are like all others.
 pub(super) fn memcached(core: Core, place: Place<'_>, front: &Front) -> Result<Ycsb> {
     let server = LoopServer::builder(LoopKind::Memcached)
         .options(["-m", MEMCACHED_MIB])

@@ -6,7 +6,7 @@ use crate::identity::{Identity, InlineStr};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     /// No pending command.
-    Nobody,
+    None,
     /// The command being parsed.
     InHand,
     /// The command whose answer has this number.
@@ -23,7 +23,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    const NONE: Name = Name { text: InlineStr::new(), by: By::Nobody };
+    const NONE: Name = Name { text: InlineStr::new(), by: By::None };
 
     /// The current command asks for it.
     pub(super) fn ask(&mut self, text: InlineStr) {

@@ -217,7 +217,7 @@ fn a_client_that_wants_no_answers_is_owed_none() {
     exchange(&mut session, &["GET", "k"], "$1\r\nv\r\n");
     session.client_bytes(&command(&["CLIENT", "REPLY", "OFF"]));
     session.client_bytes(&command(&["MULTI"]));
-    assert_eq!(session.holding(), Holding::TRANSACTION, "nobody will say whether it failed");
+    assert_eq!(session.holding(), Holding::TRANSACTION, "no answer will say whether it failed");
     session.client_bytes(&command(&["EXEC"]));
     assert!(session.at_boundary() && session.holding().is_empty());
     exchange(&mut session, &["CLIENT", "REPLY", "ON"], "+OK\r\n");

@@ -1,4 +1,4 @@
-//! The causes, their passes, and who has the least.
+//! The causes, their passes, and which of them has the least.
 
 use super::super::fifo::{Links, List};
 use super::super::owners::{self, Owners, Queue};
@@ -13,7 +13,7 @@ pub struct Owner {
 }
 
 impl owners::Owner for Owner {
-    const NOBODY: Owner = Owner { cause: 0, class: IoClass::BestEffort };
+    const UNUSED: Owner = Owner { cause: 0, class: IoClass::BestEffort };
 
     fn word(self) -> u64 {
         u64::from(self.cause) << 2 | self.class as u64
@@ -39,7 +39,7 @@ pub struct Flows {
     /// Flows with requests that wait, by class, in no order.
     rings: [List; 3],
     waiting: u16,
-    /// The greatest pass at which anybody's turn began, by class.
+    /// The greatest pass at which a turn began, by class.
     reached: [u128; 3],
 }
 
@@ -96,8 +96,8 @@ impl Flows {
         extra.pass = extra.pass.saturating_add(stride);
     }
 
-    /// The flow with the least pass of the most urgent class in which anybody waits; of equals
-    /// whoever came to wait first. Looks at all of them: causes that wait at a time are few, and a
+    /// The flow with the least pass of the most urgent class in which a request waits; of equals
+    /// the one that waits longest. Looks at all of them: causes that wait at a time are few, and a
     /// pass changes with every request.
     pub fn least(&self) -> Option<Index> {
         let class = [IoClass::RealTime, IoClass::BestEffort, IoClass::Idle]

@@ -19,7 +19,7 @@ fn order(settings: Settings, levels: &[u8], count: usize) -> String {
     let mut afq = Box::new(Afq::new(settings));
     let mut sector = 0;
     let mut add = |afq: &mut Afq, who: usize| {
-        // A gap, so that nobody is joined to anybody.
+        // A gap, so that no two requests are joined.
         sector += 10;
         afq.add(Nanos(0), who as Index, &of(who as u32, levels[who], sector));
     };
@@ -97,7 +97,7 @@ fn the_device_is_kept_for_a_reader_with_a_claim() {
     afq.add(Nanos(0), 1, &of(2, 7, 500));
     assert_eq!(afq.dispatch(Nanos(0)), Dispatch::Request(0));
     afq.completed(Nanos(MS), 0, Nanos(MS));
-    // The other one has the lesser pass: nobody is waited for.
+    // The other one has the lesser pass: the device is not kept.
     assert_eq!(afq.dispatch(Nanos(MS)), Dispatch::Request(1));
     afq.add(Nanos(MS), 0, &of(1, 0, 10));
     afq.completed(Nanos(2 * MS), 1, Nanos(MS));

@@ -26,7 +26,7 @@ impl Owner {
 }
 
 impl owners::Owner for Owner {
-    const NOBODY: Owner = Owner { cause: 0, sync: false, class: IoClass::BestEffort, level: 0 };
+    const UNUSED: Owner = Owner { cause: 0, sync: false, class: IoClass::BestEffort, level: 0 };
 
     fn word(self) -> u64 {
         u64::from(self.cause) << 8

@@ -145,7 +145,7 @@ fn a_reader_is_worth_waiting_for_unless_it_thinks_for_long() {
     let lost = run(without, &[quick, writer], 1, 4 * MS, end_ns)[0];
     assert!(lost * 4 < used[0], "without anticipation the writer has the device: {lost}");
     let used = run(Settings::default(), &[slow, writer], 1, 4 * MS, end_ns);
-    assert!(used[0] + used[1] > end_ns / 100 * 98, "nobody waits for the slow one: {used:?}");
+    assert!(used[0] + used[1] > end_ns / 100 * 98, "the slow one's pauses are used: {used:?}");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn who_was_away_claims_nothing_and_a_moment_loses_nothing() {
     for step in 1..100 {
         let now = Nanos::from_millis(8 * step);
         afq.fsync_return(now, 0, &call(0), Nanos(0));
-        assert_eq!(afq.fsync_entry(now, 0, &call(0)), Entry::Go, "nobody else");
+        assert_eq!(afq.fsync_entry(now, 0, &call(0)), Entry::Go, "no other waits");
     }
     let now = Nanos::from_millis(800);
     assert_eq!(afq.fsync_entry(now, 1, &call(1)), Entry::Wait);
@@ -136,7 +136,7 @@ fn who_was_away_claims_nothing_and_a_moment_loses_nothing() {
     assert_eq!(afq.fsync_entry(now, 0, &call(0)), Entry::Wait);
     afq.fsync_return(now, 1, &call(1), Nanos(0));
     assert_eq!(afq.fsync_entry(now, 2, &call(1)), Entry::Wait);
-    assert_eq!(afq.dispatch(now), Step::Admit(0), "a second turn in a row for nobody");
+    assert_eq!(afq.dispatch(now), Step::Admit(0), "no account has a second turn in a row");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_writer_goes_on_when_it_has_written_back_or_makes_nothing_dirty() {
     let dirtied =
         Dirtied { new_bytes: 1 << 40, cost: Nanos::from_millis(9_000), ..Dirtied::default() };
     afq.buffer_dirty(Nanos(0), &dirtied);
-    assert_eq!(afq.write_entry(Nanos(0), 2, &call(0)), Entry::Go, "nothing of its own");
+    assert_eq!(afq.write_entry(Nanos(0), 2, &call(0)), Entry::Go, "it has nothing dirty");
     let write = |account| Call { pieces: 2, ..call(account) };
     assert_eq!(afq.write_entry(Nanos(0), 3, &write(0)), Entry::Wait);
     assert_eq!(afq.dispatch(Nanos(0)), Step::Writeback { task: 3, pieces: 2 });

@@ -26,14 +26,14 @@ fn the_writeback_of_a_range_waits_while_others_commit() {
     let mut deadline = Box::new(Deadline::default());
     let range = big(100);
     let now = Nanos::from_millis(1_000);
-    assert_eq!(deadline.range_entry(now, 1, &range), Entry::Go, "nobody commits");
+    assert_eq!(deadline.range_entry(now, 1, &range), Entry::Go, "no other commits");
     assert_eq!(deadline.fsync_entry(now, 2, &small(A)), Entry::Go);
     deadline.fsync_return(now, 2, &small(A), Nanos::from_millis(9));
     assert_eq!(deadline.range_entry(now, 3, &range), Entry::Wait);
     let log = Call { deadline: Nanos::from_millis(20), ..range };
     assert_eq!(deadline.range_entry(now, 4, &log), Entry::Go, "its deadline is short");
     let later = now + DESERTED;
-    assert_eq!(deadline.range_entry(later, 5, &range), Entry::Go, "nobody commits any more");
+    assert_eq!(deadline.range_entry(later, 5, &range), Entry::Go, "commits have ended");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_probe_does_not_wait_for_a_caller_that_is_silent() {
     let mut deadline = Deadline::default();
     let mut now = Nanos(10_000_000_000);
     assert_eq!(deadline.fsync_entry(now, 0, &big(300)), Entry::Wait);
-    let Step::Writeback { pieces, .. } = deadline.dispatch(now) else { panic!("nobody else") };
+    let Step::Writeback { pieces, .. } = deadline.dispatch(now) else { panic!("no other waits") };
     // What A's takes undisturbed is not known yet.
     assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
     deadline.written_back(now, 0, pieces, 300 - pieces);
@@ -239,7 +239,7 @@ fn a_file_with_a_long_deadline_has_few_dirty_pieces_while_others_commit() {
     let mut deadline = Deadline::default();
     let mut now = Nanos(10_000_000_000);
     let write = |pieces| Call { deadline: Nanos::from_millis(20_000), ..big(pieces) };
-    assert_eq!(deadline.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
+    assert_eq!(deadline.write_entry(now, 0, &write(900)), Entry::Go, "no other commits");
     assert_eq!(deadline.fsync_entry(now, 1, &small(A)), Entry::Go);
     deadline.fsync_return(now, 1, &small(A), Nanos::from_millis(10));
     assert_eq!(deadline.write_entry(now, 2, &write(31)), Entry::Go);

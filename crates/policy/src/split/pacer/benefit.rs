@@ -12,11 +12,11 @@
 //!
 //! # The primitive
 //! After [`HELD_FOR`] of holding, a trial begins. [`STAGE`] commits decide on each step of it. If
-//! their slowdown grows by no more than half, the next step follows, and after the last one the
-//! pacer holds no task for [`FREE_FOR`] as long as that stays true. Else all is held as before, and
-//! the next trial comes after four times as long. A trial ends with the first commit that decides
-//! it: it costs few commits, which wait for a few pieces more. Slowdowns count up to three times
-//! the held one, as some commits always take long by chance.
+//! their slowdown grows by no more than half, the next step follows. After the last step the pacer
+//! holds no task for [`FREE_FOR`], as long as that stays true. Else all is held as before, and the
+//! next trial comes after four times as long. A trial ends with the first commit that decides it:
+//! it costs few commits, which wait for a few pieces more. Slowdowns count up to three times the
+//! held one, as some commits always take long by chance.
 //!
 //! # Worked example
 //! The first step of a trial has batches of four pieces instead of one. If commits take 15 ms

@@ -1,7 +1,7 @@
 //! Who commits, and how long a commit takes undisturbed.
 //!
 //! # Terms
-//! * *commit*: a small operation for which somebody waits: a small `fsync`, a small durable write,
+//! * *commit*: a small operation that its caller waits for: a small `fsync`, a small durable write,
 //!   or under `rcp` any critical `fsync` or read.
 //! * *active*: of an account: one of its commits runs, or ended less than [`ACTIVE`] ago.
 //! * *probe*: a few commits during which nothing is ordered, so that it becomes known what they
@@ -156,7 +156,7 @@ impl Commits {
         caller.file = file.map_or(0, |file| file.saturating_add(1));
     }
 
-    /// A commit has ended. Says whether it had begun: it had not if it was a big call, or if its
+    /// A commit has ended. Says whether it had begun. It had not if it was a big call, or if its
     /// account lost its place because there were too many.
     pub(super) fn end(&mut self, now: Nanos, account: Account) -> bool {
         let Some(caller) = self.find(account).filter(|caller| caller.running > 0) else {

@@ -6,7 +6,7 @@
 //!
 //! # The primitive
 //! Passes matter once rules give accounts different levels. An account that was away comes back at
-//! the least pass of those that wait, so that nobody saves up a share. What an account dirties
+//! the least pass of those that wait, so that no account saves up a share. What an account dirties
 //! counts as the background's if its last write was one of the background. The account may have
 //! become critical by the time it is clean.
 

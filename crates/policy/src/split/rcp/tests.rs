@@ -168,7 +168,7 @@ fn a_file_has_few_dirty_pieces_while_clients_commit() {
     let mut rcp = Rcp::default();
     let mut now = Nanos(0) + DESERTED;
     let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
-    assert_eq!(rcp.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
+    assert_eq!(rcp.write_entry(now, 0, &write(900)), Entry::Go, "no client commits");
     assert_eq!(rcp.fsync_entry(now, 1, &call(CLIENT, 1)), Entry::Go);
     assert_eq!(rcp.write_entry(now, 2, &write(31)), Entry::Go);
     assert_eq!(rcp.write_entry(now, 3, &write(32)), Entry::Wait);
@@ -262,7 +262,7 @@ fn a_client_whose_write_is_blocked_paces_the_background() {
     rcp.write_return(now, 0, &call(CLIENT, 1));
     now += pacer::ACTIVE;
     let step = rcp.dispatch(now);
-    assert!(matches!(step, Step::Writeback { pieces: 11.., .. }), "{step:?}: nobody waits");
+    assert!(matches!(step, Step::Writeback { pieces: 11.., .. }), "{step:?}: no client waits");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn reads_do_not_pile_up_on_a_slow_device() {
         }
     }
     assert_eq!(started, 2, "one slot, and one more after a while");
-    assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY), "nobody spins");
+    assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY), "it does not spin");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The driver requires that a value has exactly the type of its column. Ours are converted to the
 //! column's type, so that statements need no casts. A NUMERIC is a count of base-10,000 digits, the
-//! weight of the first, a sign, the decimal places to show, and then the digits; all are 16-bit and
+//! weight of the first, a sign, the decimal places to show, and then the digits. All are 16-bit and
 //! big-endian.
 
 use std::error::Error;
