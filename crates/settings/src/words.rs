@@ -14,7 +14,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .into_iter()
         .map(|known| (strsim::levenshtein(&word, &normal(known)), known))
         .filter(|(distance, known)| {
-            *distance <= 1.max(known.len() / 3)
+            *distance <= 1.max((known.chars().count() + 1) / 3)
                 // An unfinished or prefixed name: `hold_ms` for `hold_ms_max`.
                 || (word.len() >= 3 && (normal(known).contains(&word) || word.contains(&normal(known))))
         })
