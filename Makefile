@@ -45,6 +45,9 @@ test-long: setup-test ## The same with many more random cases and seeds
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
 	HEADWORKS_VOLUME_OPERATIONS=1000000 $(CARGO) test --release -p headworks-volume --test engine
 	HEADWORKS_VOLUME_CUTS=25 $(CARGO) test --release -p headworks --test volume -- databases:: cut::
+	HEADWORKS_STORE_KILLS=1000 HEADWORKS_STORE_CONNECTS=10000 HEADWORKS_STORE_CUT_S=30 HEADWORKS_STORE_PAUSE_S=45 \
+	    HEADWORKS_STORE_CASES=20000 HEADWORKS_STORE_ROUNDS=5000 $(CARGO) test -p headworks-store --test served
+	HEADWORKS_STORE_PAUSE_S=20 $(CARGO) test -p headworks --test volume store::
 	HEADWORKS_LOCK_KILLS=10000 $(CARGO) test -p headworks --test victims torture -- --nocapture
 	HEADWORKS_CUTS=100 $(CARGO) test --release -p headworks-engine --test workloads
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done

@@ -13,6 +13,7 @@ mod serve;
 mod show;
 mod state;
 mod system;
+mod tunnel;
 mod waiting;
 
 pub use doctor::left;

@@ -179,6 +179,11 @@ pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
 fn wrote(file: File, account: Account, fd: c_int, offset: i64, bytes: u64) {
     let offset = u64::try_from(offset).unwrap_or(0);
     if file.direct {
+        if !file.region.control.kind().puts_clients_first() {
+            // For the next time: a database writes its pages again and again in the same places.
+            // Where clients go first, a write of unknown owner is one that they wait for.
+            places::note(file, account, fd, offset, bytes);
+        }
         file.region.wrote_through(account, file.slot, offset, bytes);
     } else if file.region.wrote(account, file.slot, offset, bytes) {
         places::note(file, account, fd, offset, bytes);
@@ -280,6 +285,10 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
         return Some(Call { file: Some(file), began, ..Call::unaccounted(file.region) });
     }
     let mut call = Call::of(file);
+    if let Some(offset) = offset.and_then(|offset| u64::try_from(offset).ok()) {
+        // The device will read for it.
+        places::note(file, call.account, fd, offset, bytes as u64);
+    }
     call.enter(kind, fd, bytes as u64);
     call.began = clock::now();
     Some(call)

@@ -39,6 +39,7 @@ fn limit(region: &IoRegion, bytes_per_s: u64) {
         rate: bytes_per_s,
         burst: 1,
         foreground: Foreground::ByGate,
+        application: Text::EMPTY,
     }]);
 }
 
@@ -425,6 +426,7 @@ fn background(region: &IoRegion) {
         rate: 0,
         burst: 0,
         foreground: Foreground::No,
+        application: Text::EMPTY,
     }]);
 }
 
@@ -677,6 +679,7 @@ fn a_file_follows_other_rules_and_another_name() {
             rate: 0,
             burst: 0,
             foreground: Foreground::ByGate,
+            application: Text::EMPTY,
         }]);
     };
     let named = |name: &'static str| {
@@ -724,6 +727,7 @@ fn of_a_threads_deadline_and_a_files_the_shorter_holds() {
         rate: 0,
         burst: 0,
         foreground: Foreground::ByGate,
+        application: Text::EMPTY,
     };
     region.set_rules(&[
         rule(Subject::File, b"/data/1", 20),
@@ -769,6 +773,7 @@ fn a_threads_deadline_is_one_of_its_fsyncs_only() {
         rate: 0,
         burst: 0,
         foreground: Foreground::ByGate,
+        application: Text::EMPTY,
     }]);
     let me = account(region, "backup");
     let ticket = region.enter(CallKind::Write, me, file(region, 3), 4096);

@@ -9,8 +9,12 @@
 //! is read, and gives it back when the device is done with it. So a socket is read no faster than
 //! its application's share is served; the rest waits in the client's memory. A request that is
 //! larger than the budget goes when it is alone.
+//!
+//! Connections of one application wait in the order in which they came. Else one that writes large
+//! requests would take each piece of room that another one of it is too small or too late for.
 
 use headworks_volume::nbd::Room;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -40,44 +44,59 @@ impl Limits {
     }
 }
 
+#[derive(Debug, Default)]
+struct State {
+    load: Load,
+    /// Those that wait, by their numbers, the first one in front.
+    queue: VecDeque<u64>,
+    next: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Budget {
     limits: Arc<Limits>,
-    load: Mutex<Load>,
+    state: Mutex<State>,
     freed: Condvar,
 }
 
 impl Budget {
     /// With nothing in flight.
     pub fn new(limits: Arc<Limits>) -> Budget {
-        Budget { limits, load: Mutex::default(), freed: Condvar::new() }
+        Budget { limits, state: Mutex::default(), freed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Load> {
-        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests and bytes in flight.
     pub fn load(&self) -> (u32, u64) {
-        let load = *self.lock();
+        let load = self.lock().load;
         (load.requests, load.bytes)
     }
 
     /// Waits until a request of `bytes` has room; calls `before` first if it has to wait.
     pub fn take(self: &Arc<Budget>, bytes: u64, before: &mut dyn FnMut()) -> Room {
-        let mut load = self.lock();
-        if !self.fits(*load, bytes) {
-            drop(load);
+        let mut state = self.lock();
+        if !state.queue.is_empty() || !self.fits(state.load, bytes) {
+            let own = state.next;
+            state.next += 1;
+            state.queue.push_back(own);
+            drop(state);
             before();
-            load = self.lock();
-            while !self.fits(*load, bytes) {
-                load = self.freed.wait(load).unwrap_or_else(PoisonError::into_inner);
+            state = self.lock();
+            while state.queue.front() != Some(&own) || !self.fits(state.load, bytes) {
+                state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.queue.pop_front();
+            if !state.queue.is_empty() {
+                self.freed.notify_all();
             }
         }
-        load.requests += 1;
-        load.bytes += bytes;
-        drop(load);
+        state.load.requests += 1;
+        state.load.bytes += bytes;
+        drop(state);
         Box::new(Taken { budget: Arc::clone(self), bytes })
     }
 
@@ -95,11 +114,11 @@ struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut load = self.budget.lock();
-        load.requests -= 1;
-        load.bytes -= self.bytes;
-        drop(load);
-        // Those that wait need rooms of different sizes.
+        let mut state = self.budget.lock();
+        state.load.requests -= 1;
+        state.load.bytes -= self.bytes;
+        drop(state);
+        // Only the first one goes, and it is not known which thread that is.
         self.budget.freed.notify_all();
     }
 }
@@ -107,6 +126,31 @@ impl Drop for Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_given_in_the_order_of_those_who_wait() {
+        let budget = Arc::new(Budget::new(Arc::new(Limits::new(100, 100))));
+        let all = budget.take(100, &mut || ());
+        let waits = |bytes: u64| {
+            let own = Arc::clone(&budget);
+            let before = budget.lock().queue.len();
+            let thread = std::thread::spawn(move || own.take(bytes, &mut || ()));
+            while budget.lock().queue.len() == before {
+                std::thread::yield_now();
+            }
+            thread
+        };
+        let (large, small) = (waits(90), waits(20));
+        drop(all);
+        let large = large.join().unwrap();
+        assert!(!small.is_finished(), "it would fit into nothing yet");
+        // One that would fit does not pass the one that waits.
+        let last = waits(1);
+        assert_eq!(budget.load(), (1, 90));
+        drop(large);
+        drop((small.join().unwrap(), last.join().unwrap()));
+        assert_eq!(budget.load(), (0, 0));
+    }
 
     #[test]
     fn a_request_waits_for_room_and_a_large_one_goes_alone() {

@@ -33,6 +33,35 @@ impl Goal {
     }
 }
 
+/// What can be set of an application while the store runs, as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// Instead of what it was to have.
+    Target,
+    /// Instead of what it was to have.
+    LatencyMs,
+    /// Instead of what it was to have.
+    Share,
+    /// Beside it.
+    Weight,
+    /// Beside it.
+    Limit,
+}
+
+impl Key {
+    /// As in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Key::Target => "target",
+            Key::LatencyMs => "latency_ms",
+            Key::Share => "share",
+            Key::Weight => "weight",
+            Key::Limit => "limit",
+        }
+    }
+}
+
 /// What is known of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
@@ -67,12 +96,7 @@ impl About {
             tagged: application.tagged,
             goal,
             weight: application.weight,
-            // What is posted may be false: a target without a limit could have everything.
-            limit: application.limit.unwrap_or(match goal {
-                Goal::BestEffort => 1.0,
-                Goal::Share(share) => share,
-                Goal::Rate(_) | Goal::LatencyMs(_) => 0.9,
-            }),
+            limit: application.limit.unwrap_or(usual_limit(goal)),
         }
     }
 
@@ -100,6 +124,15 @@ impl About {
     }
 }
 
+/// What is posted may be false: a target without a limit could have everything.
+fn usual_limit(goal: Goal) -> f64 {
+    match goal {
+        Goal::BestEffort => 1.0,
+        Goal::Share(share) => share,
+        Goal::Rate(_) | Goal::LatencyMs(_) => 0.9,
+    }
+}
+
 /// An application.
 pub struct App {
     /// Its number: the cause of its requests.
@@ -124,6 +157,38 @@ impl App {
             other => other,
         };
         std::mem::replace(&mut about.0.goal, goal) != goal
+    }
+
+    /// One of its numbers is this from now on, until the configuration is read again.
+    ///
+    /// # Errors
+    /// The number cannot be.
+    pub fn set_by_hand(&self, key: Key, number: f64) -> Result<(), &'static str> {
+        let most = if matches!(key, Key::Share | Key::Limit) { 1.0 } else { f64::MAX };
+        if !(number > 0.0 && number <= most) {
+            return Err("a number is above zero, and a share at most 1");
+        }
+        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = about.0.goal;
+        let goal = match key {
+            Key::Target => Goal::Rate(number),
+            Key::LatencyMs => Goal::LatencyMs(number),
+            Key::Share => Goal::Share(number),
+            Key::Weight => {
+                about.0.weight = number;
+                return Ok(());
+            }
+            Key::Limit => {
+                about.0.limit = number;
+                return Ok(());
+            }
+        };
+        // A limit that was not written follows what it is to have.
+        if about.0.limit == usual_limit(before) {
+            about.0.limit = usual_limit(goal);
+        }
+        about.0.goal = goal;
+        Ok(())
     }
 
     /// Whether the configuration still has it.

@@ -23,6 +23,9 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where Prometheus is served, on the loopback.
     pub metrics: Option<SocketAddr>,
+    /// Most connections of all clients together. More are hung up at once.
+    #[serde(default = "connections")]
+    pub connections: usize,
     /// What is under the volumes.
     #[serde(default)]
     pub device: Device,
@@ -136,8 +139,22 @@ pub struct Volume {
     /// Writes fail.
     #[serde(default)]
     pub read_only: bool,
+    /// How a file is read and written.
+    #[serde(default)]
+    pub cache: Cache,
     /// Which clients may open it. Default: all.
     pub clients: Option<Vec<String>>,
+}
+
+/// How a file is read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cache {
+    /// Past the page cache.
+    #[default]
+    None,
+    /// In the page cache.
+    Page,
 }
 
 /// A size as written.
@@ -200,6 +217,10 @@ fn one() -> f64 {
     1.0
 }
 
+fn connections() -> usize {
+    1_024
+}
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -258,6 +279,9 @@ impl Config {
         }
         for place in &self.listen {
             self.check_place(place)?;
+        }
+        if self.connections == 0 {
+            return Err("with `connections = 0` no client could come".into());
         }
         let scheduler = &self.device.scheduler;
         if scheduler != "bucket" {

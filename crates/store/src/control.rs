@@ -1,5 +1,6 @@
 //! The control socket: one request and one answer, each a line of JSON.
 
+use crate::apps::Key;
 use crate::governor::{Fares, Window};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,6 +31,15 @@ pub enum Request {
         /// How long ago that second was, in milliseconds.
         #[serde(default)]
         age_ms: u64,
+    },
+    /// What an application is to have, until the configuration is read again.
+    Set {
+        /// Its name.
+        application: String,
+        /// Which number.
+        key: Key,
+        /// The number.
+        number: f64,
     },
     /// The windows of an application, the latest last.
     Windows {

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+mod at_once;
+
 /// Windows that are kept: those that a late dft may belong to, and the picture's.
 pub const HISTORY: usize = 600;
 
@@ -407,7 +409,8 @@ impl Governor {
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let granted = self.allocator.shares()[at];
             // Who comes back in the middle of a window must not find a weight of nothing.
-            let least = floor * about.weight / all.max(1e-9);
+            let by_hand = if let Goal::Share(share) = about.goal { share } else { 0.0 };
+            let least = by_hand.max(floor * about.weight / all.max(1e-9));
             let part = if with_goal { granted.max(least) } else { about.weight / all.max(1e-9) };
             // At most 10^6.
             let weight = ((part * WEIGHT) as u32).max(1);

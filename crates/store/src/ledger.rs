@@ -99,7 +99,11 @@ struct Books {
     /// Applications with requests that wait.
     flows: u32,
     inflight: u32,
-    /// Requests with the device × time.
+    /// Their cost.
+    inflight_ns: u64,
+    /// The cost that fills the device as one of its requests does; zero if only their number counts.
+    place_ns: u64,
+    /// Places of the device that are filled × time.
     filled_ns: u64,
     changed: Nanos,
     slow: VecDeque<Slow>,
@@ -115,7 +119,9 @@ impl Books {
     }
 
     fn pass(&mut self, now: Nanos) {
-        self.filled_ns += now.since(self.changed).0 * u64::from(self.inflight);
+        // A few large requests fill it, too.
+        let by_cost = self.inflight_ns.checked_div(self.place_ns).unwrap_or(0);
+        self.filled_ns += now.since(self.changed).0 * by_cost.max(self.inflight.into());
         self.changed = now;
     }
 
@@ -140,7 +146,7 @@ pub struct Ledger(Mutex<Books>);
 pub struct Page {
     /// Of each application, by its number.
     pub tallies: Vec<Tally>,
-    /// Requests with the device × nanoseconds.
+    /// Places of the device that are filled × nanoseconds.
     pub filled_ns: u64,
     /// When it was taken.
     pub at: Nanos,
@@ -197,6 +203,18 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Around `inner`; requests count as `cost` says. What costs `place` fills the device as one
+    /// request does, if it is smaller.
+    pub fn filling(
+        inner: Box<dyn BlockScheduler>,
+        ledger: Arc<Ledger>,
+        cost: SeekCost,
+        place: Nanos,
+    ) -> Watched {
+        ledger.lock().place_ns = place.0;
+        Watched::new(inner, ledger, cost)
+    }
+
     /// Around `inner`; requests count as `cost` says.
     pub fn new(inner: Box<dyn BlockScheduler>, ledger: Arc<Ledger>, cost: SeekCost) -> Watched {
         Watched { inner, ledger, notes: vec![None; REQUESTS], cost }
@@ -249,6 +267,7 @@ impl BlockScheduler for Watched {
         let mut books = self.ledger.lock();
         books.pass(now);
         books.inflight += 1;
+        books.inflight_ns += note.cost_ns;
         books.cost_ns += note.cost_ns;
         let others_ns = books.cost_ns - note.all_ns - note.cost_ns;
         let alone = {
@@ -292,6 +311,7 @@ impl BlockScheduler for Watched {
         let mut books = self.ledger.lock();
         books.pass(now);
         books.inflight -= 1;
+        books.inflight_ns -= note.cost_ns;
         let tally = books.of(note.request.cause);
         tally.inflight -= 1;
         tally.service_ns += service.0;
@@ -334,6 +354,25 @@ impl BlockScheduler for Watched {
 mod tests {
     use super::*;
     use headworks_policy::block::Sfq;
+
+    #[test]
+    fn a_large_request_fills_the_device_as_several_small_ones() {
+        let ledger = Arc::new(Ledger::default());
+        let cost = SeekCost::by_size(Nanos(0), Nanos(1_000));
+        let inner = Box::<Sfq>::default();
+        let mut watched = Watched::filling(inner, Arc::clone(&ledger), cost, Nanos(8_000));
+        let at = Nanos::from_millis;
+        for (index, sectors) in [(0_u16, 64), (1, 1)] {
+            let request = Request::new(Operation::Write, u64::from(index) * 1_000, sectors);
+            let (begin, end) = (at(10 * u64::from(index)), at(10 * u64::from(index) + 10));
+            watched.add(begin, index, &request);
+            assert_eq!(watched.dispatch(begin), Dispatch::Request(index));
+            watched.activated(begin, index);
+            watched.completed(end, index, at(10));
+        }
+        // Eight places for 10 ms, then one.
+        assert_eq!(ledger.page(at(20)).filled_ns, 90_000_000);
+    }
 
     #[test]
     fn what_was_had_while_no_other_waited_is_lent_and_slow_requests_are_told_behind_whom() {

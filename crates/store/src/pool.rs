@@ -80,6 +80,16 @@ impl Store for Pool {
         store.write(at, from, fua)
     }
 
+    fn try_read(&self, offset: u64, into: &mut [u8]) -> io::Result<bool> {
+        let (store, at) = self.find(offset, into.len() as u64)?;
+        store.try_read(at, into)
+    }
+
+    fn try_write(&self, offset: u64, from: &[u8]) -> io::Result<bool> {
+        let (store, at) = self.find(offset, from.len() as u64)?;
+        store.try_write(at, from)
+    }
+
     fn flush(&self) -> io::Result<()> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let stores: Vec<_> = places.iter().map(|place| Arc::clone(&place.store)).collect();

@@ -5,7 +5,7 @@ use crate::config::{self, Config};
 use crate::control::{AppStatus, Request, Response, SlowRequest, Status, VolumeStatus};
 use crate::error::StoreError;
 use crate::front::{Front, Offer};
-use crate::governor::{Fares, Governor};
+use crate::governor::{Fares, Governor, Orders};
 use crate::ledger::{Ledger, Slow};
 use crate::membership::{self, Membership, Seen};
 use crate::note::Post;
@@ -129,6 +129,18 @@ impl Running {
                 self.front.desk.post(app.cause, post);
                 Response::Done("noted".to_owned())
             }
+            Request::Set { application, key, number } => {
+                let Some(app) = self.front.apps.by_name(&application) else {
+                    return unknown(&application);
+                };
+                match app.set_by_hand(key, number) {
+                    Ok(()) => {
+                        self.at_once();
+                        Response::Done(format!("{application}: {} {number}", key.name()))
+                    }
+                    Err(problem) => Response::Error(format!("{application}: {problem}")),
+                }
+            }
             Request::Windows { application } => {
                 let Some(app) = self.front.apps.by_name(&application) else {
                     return unknown(&application);
@@ -170,15 +182,8 @@ impl Running {
         let config = config::load(&self.path)?;
         let before = self.front.offer();
         if let Some(old) = &before.config {
-            if old.listen != config.listen || old.control() != config.control() {
-                return Err(StoreError::Fixed("`listen` and `control`"));
-            }
-            if old.device.kind != config.device.kind
-                || old.device.scheduler != config.device.scheduler
-                || old.device.depth != config.device.depth
-                || old.device.model != config.device.model
-            {
-                return Err(StoreError::Fixed("[device]"));
+            if let Some(what) = fixed(old, &config) {
+                return Err(StoreError::Fixed(what));
             }
         }
         self.take(Arc::new(config), &before)
@@ -204,6 +209,7 @@ impl Running {
         self.front.apps.set(&config, self.depth);
         *self.front.offer.write().unwrap_or_else(PoisonError::into_inner) =
             Offer { config: Some(config), volumes, tls };
+        self.at_once();
         // Who has a volume open as it was comes again, if it still may.
         let ends = |name: &str| {
             changed.iter().any(|changed| changed == name)
@@ -245,13 +251,18 @@ impl Running {
 
     fn heed(&self, seen: &Seen) {
         let apps = self.front.apps.list();
+        let mut changed = false;
         for (name, target) in seen.targets.iter().filter(|(_, target)| **target > 0.0) {
             if self.front.apps.by_name(name).is_some_and(|app| app.retarget(*target)) {
+                changed = true;
                 self.say(format!("{name}: its target is {target} from now on"));
             }
         }
         if let Some(learned) = &seen.learned {
             lock(&self.governor).take_over(clock::now(), &apps, learned);
+        }
+        if changed {
+            self.at_once();
         }
     }
 
@@ -269,12 +280,20 @@ impl Running {
         let now = clock::now();
         let page = self.ledger.page(now);
         self.ledger.mark();
-        let apps = self.front.apps.list();
         let posts = self.front.desk.take();
+        self.govern(|governor, apps| governor.window(now, page, apps, posts));
+    }
+
+    /// What is set by hand counts from now on.
+    pub(crate) fn at_once(&self) {
+        self.govern(|governor, apps| governor.at_once(clock::now(), apps));
+    }
+
+    /// Has the governor decide, and the queue follow, in the same order.
+    fn govern(&self, decide: impl FnOnce(&mut Governor, &[Arc<App>]) -> Orders) {
         let mut governor = lock(&self.governor);
-        let orders = governor.window(now, page, &apps, posts);
-        let epoch = governor.epoch();
-        drop(governor);
+        let apps = self.front.apps.list();
+        let orders = decide(&mut governor, &apps);
         for (cause, share) in orders.shares {
             self.front.engine.set_share(cause, Some(share));
         }
@@ -282,7 +301,8 @@ impl Running {
             self.front.engine.set_share(app.cause, None);
         }
         self.front.engine.set_depth(self.depth, orders.best_effort);
-        self.front.desk.grant(epoch, orders.grants);
+        self.front.desk.grant(governor.epoch(), orders.grants);
+        drop(governor);
         for words in orders.said {
             self.say(words);
         }
@@ -327,6 +347,25 @@ impl Running {
         // Without it, the next start learns again.
         let _ = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &file));
     }
+}
+
+/// What differs that a running store cannot follow.
+fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
+    let device = |config: &Config| config::Device { memory_mib: 0, ..config.device.clone() };
+    let differs = [
+        ("`listen` and `control`", old.listen != new.listen || old.control() != new.control()),
+        ("`connections`", old.connections != new.connections),
+        ("`metrics`", old.metrics != new.metrics),
+        ("[etcd]", old.etcd != new.etcd),
+        ("[device], but for memory_mib,", device(old) != device(new)),
+        ("`cache` of a volume", new.volumes.iter().any(|volume| other_cache(old, volume))),
+    ];
+    differs.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
+}
+
+fn other_cache(old: &Config, volume: &config::Volume) -> bool {
+    let is = |other: &&config::Volume| other.name == volume.name && other.path == volume.path;
+    old.volumes.iter().find(is).is_some_and(|other| other.cache != volume.cache)
 }
 
 fn goal_text(goal: Goal) -> String {

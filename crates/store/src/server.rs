@@ -14,7 +14,9 @@ use crate::sim::array;
 use crate::volumes::Volumes;
 use headworks_policy::Nanos;
 use headworks_policy::block::cost::SeekCost;
-use headworks_policy::block::{BlockScheduler, Buckets, SchedulerKind, Sfq, bucket, sfq};
+use headworks_policy::block::{
+    BlockScheduler, Buckets, Operation, Request, SchedulerKind, Sfq, bucket, sfq,
+};
 use headworks_volume::clock;
 use headworks_volume::engine::{Engine, EngineConfig};
 use headworks_volume::nbd::{self, Limits, Listener, Stop};
@@ -26,8 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Most connections. Each has two threads.
-const CONNECTIONS_MAX: usize = 1_024;
+/// Sectors of an ordinary request: of a database on disks, and of one that flash likes.
+fn ordinary(kind: Kind) -> u32 {
+    if kind == Kind::Flash { 128 } else { 32 }
+}
 
 /// A store with its threads.
 pub struct Server {
@@ -47,18 +51,19 @@ pub fn depth(device: &Device) -> u32 {
     device.depth.unwrap_or(usual).clamp(1, 256)
 }
 
-/// The scheduler of a device, and how it charges requests.
-fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost) {
+/// The scheduler of a device, how it charges requests, and what one of ordinary size costs.
+fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost, Nanos) {
     let (request, transfer) = match device.kind {
         Kind::Disk => (Nanos::from_millis(8), Nanos::from_micros(4)),
         Kind::Flash => (Nanos::from_micros(20), Nanos::from_micros(1)),
         Kind::Array => (Nanos(6_222_000), Nanos(55_556)),
     };
     let cost = SeekCost::by_size(request, transfer);
+    let ordinary = cost.of(&Request::new(Operation::Read, 0, ordinary(device.kind)));
     if device.scheduler == "bucket" {
         // Rates are far below 2^63.
         let bytes_per_s = (device.mib_per_s * f64::from(1 << 20)) as u64;
-        return (Box::new(Buckets::new(bucket::Settings::new(bytes_per_s))), cost);
+        return (Box::new(Buckets::new(bucket::Settings::new(bytes_per_s))), cost, Nanos(0));
     }
     // The name was checked with the configuration.
     let kind = device.scheduler.parse().unwrap_or(SchedulerKind::Sfq);
@@ -69,17 +74,21 @@ fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost) {
                 Kind::Flash => sfq::Settings::flash(),
                 Kind::Array => sfq::Settings::array(device.disks, request, transfer),
             };
-            Box::new(Sfq::new(sfq::Settings { depth: depth(device), ..settings }))
+            let depth = depth(device);
+            // As much as that many requests of ordinary size.
+            let room = Nanos(u64::from(depth) * ordinary.0);
+            Box::new(Sfq::new(sfq::Settings { depth, room, ..settings }))
         }
-        other => other.build_for(device.kind == Kind::Disk),
+        // The others have no bound by cost.
+        other => return (other.build_for(device.kind == Kind::Disk), cost, Nanos(0)),
     };
-    (scheduler, cost)
+    (scheduler, cost, ordinary)
 }
 
 /// The queue before all volumes.
 fn engine(device: &Device, pool: &Arc<Pool>, ledger: &Arc<Ledger>) -> io::Result<Engine> {
-    let (inner, cost) = scheduler(device);
-    let mut watched = Watched::new(inner, Arc::clone(ledger), cost);
+    let (inner, cost, place) = scheduler(device);
+    let mut watched = Watched::filling(inner, Arc::clone(ledger), cost, place);
     watched.set_depth(depth(device), depth(device));
     let model = match device.model.as_deref() {
         Some("disks") => Some(array::Kind::Disks.model(1)),
@@ -142,7 +151,7 @@ impl Server {
         running.second();
         let mut server = Server { running, listeners: Vec::new(), seconds: Vec::new() };
         for place in &config.listen {
-            server.listen(place)?;
+            server.listen(place, config.connections)?;
         }
         let running = Arc::clone(&server.running);
         let seconds = std::thread::Builder::new().name("store-seconds".to_owned());
@@ -155,7 +164,7 @@ impl Server {
         Ok(server)
     }
 
-    fn listen(&mut self, place: &str) -> Result<(), StoreError> {
+    fn listen(&mut self, place: &str, connections: usize) -> Result<(), StoreError> {
         let failed = |source| StoreError::Listen { place: place.to_owned(), source };
         let listener = match place.split_once(':') {
             Some(("unix", path)) => Listener::unix(path),
@@ -163,7 +172,7 @@ impl Server {
             None => Err(io::ErrorKind::InvalidInput.into()),
         };
         let listener = listener.map_err(failed)?;
-        let limits = Limits { connections: CONNECTIONS_MAX, ..Limits::default() };
+        let limits = Limits { connections, ..Limits::default() };
         let stop = self.running.stop.clone();
         let door = Door(Arc::clone(&self.running.front));
         let thread = std::thread::Builder::new().name("store-listen".to_owned());

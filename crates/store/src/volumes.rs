@@ -47,6 +47,11 @@ fn open(volume: &config::Volume) -> Result<Arc<dyn Store>, StoreError> {
             size.map_err(|error| wrong(error.to_string()))? / 512 * 512
         }
     };
+    let is_file = volume.path != "memory" && !volume.path.contains("://");
+    if volume.cache == config::Cache::Page && is_file {
+        let file = store::File::open_cached(Path::new(&volume.path), size);
+        return Ok(Arc::new(file.map_err(|error| wrong(error.to_string()))?));
+    }
     VolumeConfig::new(size, &volume.path).open_store().map_err(|error| wrong(error.to_string()))
 }
 

@@ -185,12 +185,23 @@ impl VolumeConfig {
     /// # Errors
     /// If it cannot be used, is too small or busy.
     pub fn open_store(&self) -> Result<Arc<dyn Store>, ConfigError> {
+        self.open_store_by(None)
+    }
+
+    /// The same; a server that is reached by TLS, by this Unix socket.
+    ///
+    /// # Errors
+    /// As [`VolumeConfig::open_store`].
+    pub fn open_store_by(&self, tunnel: Option<&Path>) -> Result<Arc<dyn Store>, ConfigError> {
         if self.in_memory() {
             let limit = self.memory_bytes_max.unwrap_or_else(default_memory_bytes);
             return Ok(Arc::new(store::Memory::new(self.size_bytes, limit)));
         }
         if self.is_nbd() {
-            let address = store::nbd::Address::parse(&self.backing)?;
+            let mut address = store::nbd::Address::parse(&self.backing)?;
+            if let (Some(_), Some(socket)) = (address.tls(), tunnel) {
+                address = address.by(socket);
+            }
             return Ok(Arc::new(store::Nbd::open(address, self.size_bytes, self.block_bytes)?));
         }
         Ok(Arc::new(store::File::open(Path::new(&self.backing), self.size_bytes)?))
@@ -201,23 +212,32 @@ impl VolumeConfig {
     /// # Errors
     /// See [`ConfigError`].
     pub fn start(&self) -> Result<Volume, ConfigError> {
-        self.start_with(SchedulerKind::build_for)
+        self.start_with(SchedulerKind::build_for, None)
+    }
+
+    /// The same; a server that is reached by TLS, by this Unix socket.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn start_by(&self, tunnel: Option<&Path>) -> Result<Volume, ConfigError> {
+        self.start_with(SchedulerKind::build_for, tunnel)
     }
 
     /// The same for programs whose calls are scheduled already.
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn start_beneath_calls(&self) -> Result<Volume, ConfigError> {
-        self.start_with(SchedulerKind::build_beneath_calls)
+    pub fn start_beneath_calls(&self, tunnel: Option<&Path>) -> Result<Volume, ConfigError> {
+        self.start_with(SchedulerKind::build_beneath_calls, tunnel)
     }
 
     fn start_with(
         &self,
         build: fn(SchedulerKind, bool) -> Box<dyn BlockScheduler>,
+        tunnel: Option<&Path>,
     ) -> Result<Volume, ConfigError> {
         self.check()?;
-        let store = self.open_store()?;
+        let store = self.open_store_by(tunnel)?;
         let mut layers: Vec<Box<dyn Layer>> = Vec::new();
         let mut power = None;
         let mut top = Arc::clone(&store);

@@ -9,6 +9,7 @@ pub use file::File;
 pub use memory::Memory;
 pub use nbd::Nbd;
 
+use std::collections::BTreeMap;
 use std::io;
 
 /// A part of a volume, and whether space is allocated for it.
@@ -36,6 +37,18 @@ pub trait Store: Send + Sync {
 
     /// Writes `from` at `offset`; with `fua` it is durable when the call returns.
     fn write(&self, offset: u64, from: &[u8], fua: bool) -> io::Result<()>;
+
+    /// Reads if the bytes are at hand, without waiting for a device. False: call [`Store::read`].
+    fn try_read(&self, offset: u64, into: &mut [u8]) -> io::Result<bool> {
+        let _ = (offset, into);
+        Ok(false)
+    }
+
+    /// Writes if that needs no waiting for a device. False: call [`Store::write`].
+    fn try_write(&self, offset: u64, from: &[u8]) -> io::Result<bool> {
+        let _ = (offset, from);
+        Ok(false)
+    }
 
     /// Every write that returned before this call is durable when it returns.
     fn flush(&self) -> io::Result<()>;
@@ -66,6 +79,12 @@ pub trait Store: Send + Sync {
     /// Bytes of allocated space, if known.
     fn allocated_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Requests with these tags are of these applications, for a store that passes them on to a
+    /// server which tells applications apart.
+    fn name_tags(&self, names: &BTreeMap<u16, String>) {
+        let _ = names;
     }
 
     /// A problem of the store, as a message for the operator; none if all is well.

@@ -95,9 +95,10 @@ pub struct Create {
     pub size: u64,
     /// Where the bytes lie; a file that does not exist is made, sparse
     ///
-    /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. If
-    /// its server goes, requests wait for it for 30 s. Then everything fails until the volume is
-    /// mounted again, and writes that the server answered and had not flushed may be lost.
+    /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH or
+    /// nbds://HOST[:PORT]/EXPORT?tls-certificates=DIRECTORY. If its server goes, requests wait for it
+    /// for a minute; writes that it answered and had not flushed may be lost then, and everything
+    /// fails until the volume is mounted again.
     #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
     /// Most memory for a volume in memory [default: half of the machine's]

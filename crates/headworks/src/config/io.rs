@@ -125,6 +125,7 @@ const EMPTY: IoRule = IoRule {
     rate: 0,
     burst: 0,
     foreground: Foreground::ByGate,
+    application: Text::EMPTY,
 };
 
 /// What sections say of threads, and where each of them begins.
@@ -162,7 +163,12 @@ pub(crate) fn threads(
         };
         let deadline = thread.fsync_ms.as_ref().map(|ms| deadline(ms, place)).transpose()?;
         let deadline = deadline.unwrap_or_default();
-        let rule = IoRule { subject, pattern, deadline, level, rate, burst, foreground };
+        let application = match &thread.application {
+            Some(_) => application(&thread.application, at, place)?,
+            None => Text::EMPTY,
+        };
+        let rule =
+            IoRule { subject, pattern, deadline, level, rate, burst, foreground, application };
         rules.push((at, rule));
     }
     Ok(rules)
@@ -195,6 +201,20 @@ fn deadline(ms: &Spanned<f64>, place: &Place<'_>) -> Result<Nanos, Mistake> {
     let mend = "Write milliseconds from 0.1 to 600000.";
     let ms = within("fsync_ms", ms, 0.1..=600_000.0, mend, place)?;
     Ok(Nanos((ms * 1e6) as u64))
+}
+
+/// The name of an application of a storage server, which has the same rule for names.
+fn application(value: &Words, at: usize, place: &Place<'_>) -> Result<Text, Mistake> {
+    let name = pattern("application", value, at, place)?;
+    if name.bytes().is_empty() || name.bytes().iter().any(|byte| b"\"\\\n".contains(byte)) {
+        return Err(place.at(
+            at,
+            "the `application` is no name of one".to_owned(),
+            "Write a name as the store's configuration has it: `application = \"orders\"`."
+                .to_owned(),
+        ));
+    }
+    Ok(name)
 }
 
 fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, Mistake> {

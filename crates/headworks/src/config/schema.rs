@@ -80,6 +80,9 @@ pub(crate) struct IoThreadSection {
     pub fsync_ms: Option<Spanned<f64>>,
     /// With `rcp`: whether clients wait for these threads. Default: what the gate sees.
     pub foreground: Option<bool>,
+    /// The application of a storage server that their requests are of, up to 64 bytes, on a volume
+    /// that is mounted with `--io`. Default: the volume's own.
+    pub application: Words,
 }
 
 /// `[gate]`

@@ -6,8 +6,12 @@
 //! before the volume or after it.
 //!
 //! What the queue is told depends on its scheduler. `rcp` learns for which file a write is, and
-//! whether clients wait for it, if the instance has `rcp`, too. `afq` learns which account is
-//! charged. Others learn nothing.
+//! whether clients wait for it, if the instance has `rcp`, too. `afq` learns who is charged. `sfq`
+//! and `quanta` learn of which application a request is, as the instance's rules say. Others learn
+//! nothing.
+//!
+//! If a storage server holds the volume's bytes, it is told the applications, too: each request has
+//! its rule's number as a tag, and the server hears the names once.
 //!
 //! # Locks
 //! The queue asks under its own lock, so no answer may wait for a disk. The region stays in memory.
@@ -17,9 +21,10 @@ use crate::instance::Instance;
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request, SECTOR_BYTES, SchedulerKind};
 use headworks_region::clock;
-use headworks_region::io::{CriticalFiles, IoMapping};
+use headworks_region::io::{CriticalFiles, IoMapping, RULES};
 use headworks_volume::engine::Causes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +48,12 @@ pub struct Figures {
     pub unknown: u64,
     /// Writes for which clients waited when they came.
     pub critical: u64,
+    /// Reads and writes whose application was known.
+    #[serde(default)]
+    pub tagged: u64,
+    /// Applications by their tags.
+    #[serde(default)]
+    pub applications: BTreeMap<u16, String>,
 }
 
 #[derive(Default)]
@@ -111,6 +122,12 @@ impl Link {
             }
         };
         region.tidy();
+        let name = |tag: u16| {
+            let name = region.application(tag)?;
+            Some((tag, String::from_utf8_lossy(name.bytes()).into_owned()))
+        };
+        // As many as there are rules.
+        lock(&self.state).figures.applications = (1..=RULES as u16).filter_map(name).collect();
         if region.places.watch(clock::now(), self.device) {
             Ok(region)
         } else {
@@ -155,15 +172,23 @@ impl State {
 }
 
 impl Causes for Link {
-    fn complete(&mut self, now: Nanos, request: &mut Request) {
+    fn complete(&mut self, now: Nanos, request: &mut Request) -> u16 {
         let mut state = lock(&self.state);
         state.refresh(now);
-        let Some(region) = state.region() else { return };
-        if request.operation != Operation::Write {
-            return;
+        let Some(region) = state.region() else { return 0 };
+        if !matches!(request.operation, Operation::Read | Operation::Write) {
+            return 0;
         }
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         let owner = region.places.of(request.sector * SECTOR_BYTES, bytes);
+        let tag = owner.map_or(0, |owner| region.tag(owner.account));
+        state.figures.tagged += u64::from(tag != 0);
+        if matches!(self.scheduler, SchedulerKind::Sfq | SchedulerKind::Quanta) {
+            request.cause = tag.into();
+        }
+        if request.operation != Operation::Write {
+            return tag;
+        }
         let count =
             if owner.is_some() { &mut state.figures.known } else { &mut state.figures.unknown };
         *count += 1;
@@ -181,6 +206,7 @@ impl Causes for Link {
             }
             _ => {}
         }
+        tag
     }
 
     fn have_changed(&mut self, now: Nanos) -> bool {

@@ -1,13 +1,14 @@
 //! `volume create` and `volume rm`.
 
 use super::state::{self, Description, FileSystem, Named};
+use super::tunnel::Tunnel;
 use crate::cli;
 use anyhow::{Context, Result, bail};
 use headworks_volume::VolumeConfig;
 use headworks_volume::config::MEMORY;
 use headworks_volume::store;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Describes a volume. On failure nothing is left.
@@ -46,7 +47,13 @@ pub fn create(args: &cli::Create) -> Result<()> {
     refuse_taken(&backing)?;
     if remote {
         // Opened as the volume will, then closed: it exists, and is large enough and writable.
-        config.open_store()?;
+        let dir = std::env::temp_dir().join(format!("headworks-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        let opened = Tunnel::open(&config, &dir.join("tunnel.sock")).and_then(|tunnel| {
+            Ok(config.open_store_by(tunnel.as_ref().map(Tunnel::socket)).map(|_| ())?)
+        });
+        let _ = std::fs::remove_dir_all(&dir);
+        opened?;
     }
     let made_backing = !in_memory && !remote && prepare(Path::new(&backing), args.size)?;
     let description = Description {

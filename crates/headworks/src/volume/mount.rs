@@ -68,10 +68,13 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
 /// Checks whether a volume has something to learn from this instance.
 fn learn_from(name: &str, description: &Description) -> Result<()> {
     let scheduler = &description.volume.scheduler;
-    if !["rcp", "afq"].contains(&scheduler.as_str()) {
+    // A storage server learns whose the requests are from any queue.
+    let passed_on = description.volume.is_nbd() && scheduler != "noop";
+    if !["rcp", "afq", "sfq", "quanta"].contains(&scheduler.as_str()) && !passed_on {
         bail!(
             "its scheduler {scheduler} has no use for --io\n  \
-             create the volume with --scheduler rcp or afq, or leave --io out"
+             create the volume with --scheduler rcp or afq, or leave --io out; on a storage server \
+             also with sfq"
         );
     }
     let path = Instance::named(name)?.io_path();

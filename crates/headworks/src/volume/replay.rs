@@ -1,6 +1,7 @@
 //! `volume replay`.
 
 use super::state::Named;
+use super::tunnel::Tunnel;
 use crate::cli;
 use anyhow::{Context, Result, bail};
 use headworks_policy::block::Operation;
@@ -31,7 +32,8 @@ pub fn replay(args: &cli::Replay) -> Result<()> {
     if args.speed.is_nan() || args.speed <= 0.0 {
         bail!("the speed must be greater than zero");
     }
-    let running = description.volume.start()?;
+    let tunnel = Tunnel::open(&description.volume, &volume.file("tunnel.sock"))?;
+    let running = description.volume.start_by(tunnel.as_ref().map(Tunnel::socket))?;
     let bar = if stderr().is_terminal() {
         let style =
             ProgressStyle::with_template("{bar:30.blue} {pos} of {len} requests ({eta} left)")

@@ -5,6 +5,7 @@ use super::control::{self, Figures, Power, Request, Response};
 use super::front::{Front, Kernel, Nbd};
 use super::state::{Named, Note};
 use super::system;
+use super::tunnel::Tunnel;
 use crate::cli;
 use crate::events::Events;
 use crate::instance::Instance;
@@ -53,9 +54,11 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     let mut events = Events::start(&volume.file("control.sock"))?;
     become_io_flusher();
     ask_to_be_spared();
+    let tunnel = Tunnel::open(&description.volume, &volume.file("tunnel.sock"))?;
+    let socket = tunnel.as_ref().map(Tunnel::socket);
     let started = match args.io {
-        Some(_) => description.volume.start_beneath_calls()?,
-        None => description.volume.start()?,
+        Some(_) => description.volume.start_beneath_calls(socket)?,
+        None => description.volume.start_by(socket)?,
     };
     let mut note = Note { pid: std::process::id(), ..Note::default() };
     let (front, link): (Box<dyn Front>, _) = match &args.nbd {
@@ -83,6 +86,7 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     wait(&mut events, &served);
     // On failure `doctor` finds the remains, and the log says why.
     served.stop(&volume)?;
+    drop(tunnel);
     volume.clear();
     Ok(())
 }
@@ -120,6 +124,7 @@ struct Served {
 fn link(name: &str, scheduler: SchedulerKind, volume: &Volume, device: &Path) -> Result<Link> {
     let number = std::fs::metadata(device)?.rdev();
     let link = Link::new(Instance::named(name)?, number, scheduler);
+    volume.store.name_tags(&link.figures().applications);
     volume.engine.set_causes(Box::new(link.clone()));
     Ok(link)
 }
@@ -134,6 +139,7 @@ fn wait(events: &mut Events, served: &Served) {
         }
         if let Some(link) = &served.link {
             link.look();
+            served.volume.store.name_tags(&link.figures().applications);
         }
         if let Some(client) = happened.client {
             let mut stop = false;

@@ -230,6 +230,14 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
             "  causes     of instance {}: {} writes with an owner, {} without, clients waited for {}",
             causes.instance, causes.known, causes.unknown, causes.critical
         );
+        if !causes.applications.is_empty() {
+            let names: Vec<&str> = causes.applications.values().map(String::as_str).collect();
+            println!(
+                "  causes     {} requests of applications that its rules name: {}",
+                causes.tagged,
+                names.join(", ")
+            );
+        }
         if let Some(trouble) = &causes.trouble {
             println!("  causes     nothing is learned now: {trouble}");
         }

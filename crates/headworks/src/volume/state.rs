@@ -259,7 +259,7 @@ impl Named {
     /// Removes the directory of a volume that ran. Mounts below it are left alone.
     pub fn clear(&self) {
         let _ = std::fs::remove_dir(self.front_dir());
-        for name in ["note.json", "note.json.part", "control.sock", "log", "lock"] {
+        for name in ["note.json", "note.json.part", "control.sock", "tunnel.sock", "log", "lock"] {
             let _ = std::fs::remove_file(self.file(name));
         }
         let _ = std::fs::remove_dir(&self.dir);

@@ -9,3 +9,4 @@ mod life;
 mod owners;
 mod refusals;
 mod rig;
+mod store;

@@ -43,8 +43,8 @@ struct Map {
     extents: [Extent; EXTENTS],
 }
 
-/// A range of a file holds dirty pages of this account: marks where they lie, if a volume wants to
-/// know.
+/// A range of a file is this account's: it has dirty pages there, or is about to read them from the
+/// device. Marks where they lie, if a volume wants to know.
 #[inline]
 pub(super) fn note(file: File, account: Account, fd: c_int, offset: u64, bytes: u64) {
     if let Some(device) = file.region.places.watched(clock::now) {

@@ -24,13 +24,16 @@
 //! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application
 //!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
 //!   when fewer requests of others are in the device before it.
+//! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
+//!   that comes then waits for all of it. So the cost that is with the device is bounded, too
+//!   ([`Settings::room`]).
 //! * **Flushes** go before the other requests of their application, and wait for those of
 //!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes
 //!   be free.
 //!
 //! # Invariants
-//! It is work-conserving. While a request waits, D are with the device. Or all that wait are best
-//! effort, and as many of these as may are with the device. Let W be the cost that was dispatched,
+//! It is work-conserving. While a request waits, D are with the device, or its room is full. Or all
+//! that wait are best effort, and as many of these as may are with the device. Let W be the cost that was dispatched,
 //! and cᵢ and cⱼ the largest costs of applications i and j. While both wait and no bound on best
 //! effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed may differ by what is with
 //! the device: (D + 1) requests more. So none starves: an application that waits is passed over by
@@ -53,7 +56,7 @@ use super::fifo::{Links, List};
 use super::owners::{self, Owners};
 use super::share::{Share, Shares};
 use super::table::{Limits, Table};
-use super::{Added, BlockScheduler, Dispatch, Index, Operation, Request};
+use super::{Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request};
 use crate::Nanos;
 
 /// Tunables.
@@ -65,6 +68,10 @@ pub struct Settings {
     pub depth: u32,
     /// How many of them may be best effort, at least one. Default: all.
     pub best_effort_depth: u32,
+    /// Model time of all that is with the device, at which no more goes there. Default: no bound.
+    /// Smaller: large requests of one application are in the way of others for less time. Larger:
+    /// more of the device's throughput for large requests.
+    pub room: Nanos,
     /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for
     /// flash and arrays.
     pub seek: Nanos,
@@ -83,6 +90,7 @@ impl Default for Settings {
         Settings {
             depth: 4,
             best_effort_depth: u32::MAX,
+            room: Nanos(u64::MAX),
             seek: Nanos::from_millis(12),
             request: Nanos(0),
             transfer: Nanos::from_micros(4),
@@ -155,6 +163,10 @@ pub struct Sfq {
     furthest: u128,
     inflight: u32,
     inflight_best_effort: u32,
+    /// What was charged for each request with the device.
+    charged: [Nanos; REQUESTS],
+    /// The sum of these.
+    inflight_cost: Nanos,
 }
 
 impl Default for Sfq {
@@ -183,6 +195,8 @@ impl Sfq {
             furthest: 0,
             inflight: 0,
             inflight_best_effort: 0,
+            charged: [Nanos(0); REQUESTS],
+            inflight_cost: Nanos(0),
         }
     }
 
@@ -235,6 +249,7 @@ impl Sfq {
         }
         self.table.take(index);
         let cost = self.charge(index);
+        self.charged[usize::from(index)] = cost;
         let extra = &mut self.flows.get_mut(flow).extra;
         let start = extra.tag.max(self.reached);
         extra.tag = start + (u128::from(cost.0) << SCALE) / u128::from(extra.share.weight);
@@ -263,6 +278,7 @@ impl Sfq {
         let queue = self.flows.get_mut(flow);
         queue.inflight += 1;
         self.inflight += 1;
+        self.inflight_cost = self.inflight_cost + self.charged[usize::from(index)];
         self.inflight_best_effort += u32::from(queue.extra.share.best_effort);
     }
 
@@ -272,6 +288,7 @@ impl Sfq {
         let queue = self.flows.get_mut(flow);
         queue.inflight -= 1;
         self.inflight -= 1;
+        self.inflight_cost = Nanos(self.inflight_cost.0 - self.charged[usize::from(index)].0);
         self.inflight_best_effort -= u32::from(queue.extra.share.best_effort);
         flow
     }
@@ -312,7 +329,8 @@ impl BlockScheduler for Sfq {
         if self.table.waiting() == 0 {
             return Dispatch::Idle;
         }
-        let full = self.inflight >= self.settings.depth.max(1);
+        let full = self.inflight >= self.settings.depth.max(1)
+            || self.inflight > 0 && self.inflight_cost >= self.settings.room;
         let next = if full { None } else { self.choose().and_then(|flow| self.serve(flow)) };
         next.map_or(Dispatch::Wait(now + LATER), Dispatch::Request)
     }

@@ -52,7 +52,8 @@ pub struct AccountSlot {
     pub(super) blocked_ns: AtomicU64,
     /// Class of the session that it serves, plus one; zero for none.
     pub(super) class: AtomicU32,
-    _pad: AtomicU32,
+    /// The rule that says which application its requests are of, from 1; zero for none.
+    pub(super) tag: AtomicU32,
     /// Deadline of its `fsync`s; zero for none.
     pub(super) deadline_ns: AtomicU64,
     /// Until when it counts as a client's, because one waits for it.
@@ -97,7 +98,7 @@ headworks_policy::layout!(AccountSlot {
     done,
     blocked_ns,
     class,
-    _pad,
+    tag,
     deadline_ns,
     inherits_until_ns,
     critical,

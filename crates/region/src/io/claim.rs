@@ -3,6 +3,7 @@
 use super::layout::{Guarded, IoRegion};
 use super::rules::{Names, RULES, Subject};
 use crate::lock::{thread_exists, thread_id};
+use crate::text::Text;
 use crate::{clock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
@@ -100,6 +101,7 @@ impl IoRegion {
         slot.level.store(settings.level.into(), Relaxed);
         slot.foreground_by_rule.store(self.rules.foreground(names) as u32, Relaxed);
         slot.deadline_ns.store(self.rules.thread_deadline(names).0, Relaxed);
+        slot.tag.store(self.rules.tag(names).into(), Relaxed);
         self.inheritance.note_thread(me, at as Account);
         let group = settings.groups.into_iter().flatten().next();
         slot.group.store(group.map_or(0, |group| u32::from(group) + 1), Relaxed);
@@ -131,6 +133,18 @@ impl IoRegion {
         let own = own.map_or(Nanos(0), |slot| Nanos(slot.deadline_ns.load(Relaxed)));
         let both = [own, of_file];
         both.into_iter().filter(|deadline| *deadline > Nanos(0)).min().unwrap_or_default()
+    }
+
+    /// What a storage server knows the requests of an account by: see [`IoRegion::application`].
+    /// Zero if no rule says.
+    pub fn tag(&self, account: Account) -> u16 {
+        let own = (account != 0).then(|| self.accounts.get(usize::from(account))).flatten();
+        own.and_then(|slot| u16::try_from(slot.tag.load(Relaxed)).ok()).unwrap_or(0)
+    }
+
+    /// The application of this tag, as the rules name it.
+    pub fn application(&self, tag: u16) -> Option<Text> {
+        self.rules.application(tag)
     }
 
     /// Priority of an account, 0 (highest) to 7.

@@ -213,6 +213,7 @@ mod tests {
             rate: 0,
             burst: 0,
             foreground: Foreground::No,
+            application: Text::EMPTY,
         }]);
         region
     }

@@ -64,6 +64,8 @@ pub struct IoRule {
     pub burst: u64,
     /// Whether clients wait for the threads, for the scheduler `rcp`.
     pub foreground: Foreground,
+    /// The application of a storage server that the threads' requests are of, if the rule says so.
+    pub application: Text,
 }
 
 /// Whether clients wait for what a thread does (RCP, section 4.1).
@@ -101,6 +103,7 @@ pub(super) struct RuleSlot {
     rate: AtomicU64,
     burst: AtomicU64,
     pattern: SharedText,
+    application: SharedText,
 }
 
 headworks_policy::layout!(RuleSlot {
@@ -111,7 +114,8 @@ headworks_policy::layout!(RuleSlot {
     deadline_ns,
     rate,
     burst,
-    pattern
+    pattern,
+    application
 });
 
 /// All rules, and a number that changes with them.
@@ -140,6 +144,7 @@ impl RuleTable {
             slot.rate.store(rule.rate, Relaxed);
             slot.burst.store(rule.burst, Relaxed);
             slot.pattern.set(rule.pattern.bytes());
+            slot.application.set(rule.application.bytes());
             slot.subject.store(rule.subject as u32, Relaxed);
         }
         let subjects = rules.iter().take(RULES).fold(0, |all, rule| all | 1 << rule.subject as u32);
@@ -191,6 +196,24 @@ impl RuleTable {
         all.find(|said| *said != Foreground::ByGate).unwrap_or_default()
     }
 
+    /// The number of the rule, from 1, that says which application a thread is of; zero if none
+    /// does.
+    pub(super) fn tag(&self, names: &Names) -> u16 {
+        let says = |subject| {
+            let (at, rule) = self.of_thread(subject, names)?;
+            // Below RULES.
+            (!rule.application.get().bytes().is_empty()).then_some(at as u16 + 1)
+        };
+        OF_THREADS.into_iter().find_map(says).unwrap_or(0)
+    }
+
+    /// The application that this rule names.
+    pub(super) fn application(&self, tag: u16) -> Option<Text> {
+        let rule = self.rules.get(usize::from(tag).checked_sub(1)?)?;
+        let used = rule.subject.load(Relaxed) != Subject::Nothing as u32;
+        Some(rule.application.get()).filter(|name| used && !name.bytes().is_empty())
+    }
+
     /// Deadline of a thread's `fsync`s; zero for none.
     pub(super) fn thread_deadline(&self, names: &Names) -> Nanos {
         let said = |subject| {
@@ -233,7 +256,30 @@ mod tests {
     fn rule(subject: Subject, pattern: &str, rate: u64, level: Option<u8>) -> IoRule {
         let (deadline, burst, foreground) = (Nanos(0), 0, Foreground::ByGate);
         let pattern = Text::new(pattern.as_bytes());
-        IoRule { subject, pattern, deadline, level, rate, burst, foreground }
+        let application = Text::EMPTY;
+        IoRule { subject, pattern, deadline, level, rate, burst, foreground, application }
+    }
+
+    #[test]
+    fn a_thread_is_of_the_application_that_its_first_rule_with_one_names() {
+        let of = |name: &str| Text::new(name.as_bytes());
+        let with = |subject, pattern, application| IoRule {
+            application: of(application),
+            ..rule(subject, pattern, 0, None)
+        };
+        // SAFETY: made of integers, for which zero bytes are valid.
+        let table: Box<RuleTable> = Box::new(unsafe { core::mem::zeroed() });
+        table.set(&[
+            with(Subject::Thread, "flusher*", "upkeep"),
+            with(Subject::Class, "checkout", "orders"),
+            rule(Subject::Thread, "*", 0, Some(3)),
+        ]);
+        let names = |name, class| Names { name: of(name), class: of(class), ..Names::default() };
+        let tags = [("flusher-1", "checkout"), ("worker", "checkout"), ("worker", "reports")];
+        assert_eq!(tags.map(|(name, class)| table.tag(&names(name, class))), [1, 2, 0]);
+        let application = |tag| table.application(tag).map(|name| name.bytes().to_vec());
+        assert_eq!(application(2).as_deref(), Some(&b"orders"[..]));
+        assert_eq!([0, 3, 9, 1_000].map(application), [const { None }; 4]);
     }
 
     #[test]

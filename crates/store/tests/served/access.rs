@@ -50,7 +50,7 @@ fn a_mistake_in_the_configuration_is_said_and_changes_nothing() {
 }
 
 /// Certificates of an authority, a store and two clients, by openssl.
-fn certificates(dir: &Path, address: &SocketAddr) {
+pub fn certificates(dir: &Path, address: &SocketAddr) {
     let script = "set -e
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca-cert.pem 2>/dev/null
 for name in store alice mallory; do

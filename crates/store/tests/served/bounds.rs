@@ -1,16 +1,10 @@
 //! Memory is bounded, whatever a client pushes.
 
 use crate::raw::{Raw, WRITE};
-use crate::rig::Rig;
+use crate::rig::{Rig, has, of_status, resident_mib, times, until};
 use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Resident memory of a process, in MiB.
-fn resident_mib(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
-}
 
 #[test]
 fn four_gibibytes_of_queued_writes_take_no_memory_and_hold_up_no_other() {
@@ -52,6 +46,13 @@ fn four_gibibytes_of_queued_writes_take_no_memory_and_hold_up_no_other() {
         // Not a matter of speed: the queue before it has seconds.
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
+    // Of the same application, it waits for what is with the store, and not for the 4 GiB.
+    let mut same = Raw::open(&rig.socket(), "flood");
+    for _ in 0..3 {
+        let begun = Instant::now();
+        same.read(0);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
     let (requests, bytes) =
         (rig.app("flood")["requests"].clone(), rig.app("flood")["bytes"].clone());
     assert!(bytes.as_u64().unwrap() <= 16 << 20, "{requests} requests, {bytes} bytes");
@@ -62,4 +63,71 @@ fn four_gibibytes_of_queued_writes_take_no_memory_and_hold_up_no_other() {
         let _ = ends.shutdown(std::net::Shutdown::Both);
         thread.join().unwrap();
     }
+}
+
+/// Descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+#[test]
+fn clients_that_connect_and_are_killed_never_use_up_the_connections() {
+    let rig = Rig::start(
+        "connections = 4\n[[volume]]\nname = \"m\"\npath = \"memory\"\nsize = \"1MiB\"\n",
+    );
+    let none_left = || until("all are gone", || rig.status()["connections"] == 0);
+    Raw::open(&rig.socket(), "m").write(0, 1);
+    none_left();
+    let before =
+        (descriptors(rig.pid()), of_status(rig.pid(), "Threads:"), resident_mib(rig.pid()));
+    let mut random = crate::rig::Random(3);
+    let real = has("qemu-io");
+    for round in 0..times("HEADWORKS_STORE_CONNECTS", 2_000) {
+        if real && round.is_multiple_of(200) {
+            // A whole process. Otherwise the end of its socket, which is all that the store sees.
+            let mut child = Command::new("qemu-io")
+                .args([
+                    "-f",
+                    "raw",
+                    &rig.uri("m"),
+                    "-c",
+                    "aio_write -P 5 0 64k",
+                    "-c",
+                    "sleep 10000",
+                ])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(random.below(60)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        match random.below(4) {
+            // In the middle of the handshake.
+            0 => drop(std::os::unix::net::UnixStream::connect(rig.socket())),
+            way => {
+                let mut raw = None;
+                // The one before may be on its way out.
+                until("there is room for one", || {
+                    raw = Raw::try_open(&rig.socket(), "m").ok();
+                    raw.is_some()
+                });
+                let mut raw = raw.unwrap();
+                for _ in 0..way {
+                    let _ = raw.try_send(WRITE, 0, 4096, &[2; 4000]);
+                }
+            }
+        }
+    }
+    none_left();
+    let mut open: Vec<Raw> = (0..4).map(|_| Raw::open(&rig.socket(), "m")).collect();
+    open.iter_mut().for_each(|raw| raw.write(4096, 3));
+    assert!(Raw::try_open(&rig.socket(), "m").is_err(), "a fifth");
+    assert!(rig.status()["turned_away"].as_u64().unwrap() > 0);
+    drop(open);
+    none_left();
+    let after = (descriptors(rig.pid()), of_status(rig.pid(), "Threads:"), resident_mib(rig.pid()));
+    assert!(after.0 <= before.0 + 2 && after.1 <= before.1 + 2, "{before:?} {after:?}");
+    assert!(after.2 <= before.2 + 16, "{before:?} {after:?}");
 }

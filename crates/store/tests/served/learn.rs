@@ -7,7 +7,7 @@ use headworks_store::control::{self, Request};
 use std::time::{Duration, Instant};
 
 /// Fifteen disks, an application with a target beside two of best effort.
-fn store(target: &str) -> Rig {
+pub fn store(target: &str) -> Rig {
     let mut text = "[device]\nkind = \"array\"\ndisks = 15\nmodel = \"disks\"\n".to_owned();
     for name in ["db", "batch1", "batch2"] {
         text += &format!("[[volume]]\nname = \"{name}\"\npath = \"memory\"\nsize = \"256MiB\"\n");
@@ -16,7 +16,7 @@ fn store(target: &str) -> Rig {
 }
 
 /// Posts what `load` achieves each second, for so long. A transaction is one read.
-fn run(rig: &Rig, load: &Load, seconds: u32, mut each: impl FnMut(f64)) {
+pub fn run(rig: &Rig, load: &Load, seconds: u32, mut each: impl FnMut(f64)) {
     let socket = rig.dir.join("socket.control");
     let (mut before, mut then) = (load.done(), Instant::now());
     for _ in 0..seconds {

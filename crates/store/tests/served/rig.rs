@@ -164,3 +164,35 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Resident memory of a process, in MiB.
+pub fn resident_mib(pid: u32) -> u64 {
+    of_status(pid, "VmRSS:") / 1024
+}
+
+/// A number of a process's status file.
+pub fn of_status(pid: u32, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Numbers that look random, the same for the same seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        let Random(state) = self;
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % limit
+    }
+}
+
+/// How often something is done: as the variable says, or the usual number.
+pub fn times(variable: &str, usual: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} is a number")),
+        Err(_) => usual,
+    }
+}

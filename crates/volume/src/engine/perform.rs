@@ -22,6 +22,35 @@ pub(super) fn perform(
     tag::with(submission.tag, || faulted(store, submission, fault))
 }
 
+/// The same if the store need not wait for a device; else nothing is done, and the answer is none.
+pub(super) fn perform_at_once(
+    store: &dyn Store,
+    submission: &mut Submission,
+) -> Option<io::Result<()>> {
+    let fence = submission.fence.clone();
+    let inside = fence.as_ref().map(|fence| fence.enter());
+    if matches!(inside, Some(None)) {
+        return Some(Err(io::Error::from_raw_os_error(libc::ESHUTDOWN)));
+    }
+    let (offset, len) = (submission.offset_bytes(), submission.len_bytes());
+    let done = match submission.request.operation {
+        // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
+        Operation::Read => {
+            if submission.data.len() as u64 != len {
+                submission.data = Buffer::new(len as usize);
+            }
+            store.try_read(offset, &mut submission.data)
+        }
+        Operation::Write if !submission.request.fua => store.try_write(offset, &submission.data),
+        _ => return None,
+    };
+    match done {
+        Ok(false) => None,
+        Ok(true) => Some(Ok(())),
+        Err(error) => Some(Err(error)),
+    }
+}
+
 fn faulted(store: &dyn Store, submission: &mut Submission, fault: Option<Fault>) -> io::Result<()> {
     match fault {
         None => plain(store, submission),

@@ -46,6 +46,11 @@ impl Command {
         std::iter::once(&mut self.first).chain(&mut self.merged)
     }
 
+    /// One request without a fault.
+    pub(super) fn is_plain(&self) -> bool {
+        self.merged.is_empty() && self.first.fault.is_none()
+    }
+
     pub(super) fn into_parts(self) -> impl Iterator<Item = Part> {
         std::iter::once(self.first).chain(self.merged)
     }
@@ -129,14 +134,14 @@ impl Queue {
         }
     }
 
-    fn enter(&mut self, now: Nanos, part: Part) {
+    fn enter(&mut self, now: Nanos, mut part: Part) {
         let Some(index) = self.free.pop() else {
             self.before.push_front(part);
             return;
         };
         let mut request = part.submission.request;
         if let Some(causes) = &mut self.causes {
-            causes.complete(now, &mut request);
+            part.submission.tag = causes.complete(now, &mut request);
         }
         let into = match self.scheduler.add(now, index, &request) {
             Added::Queued => {
@@ -243,9 +248,10 @@ mod tests {
     struct Halves(Arc<Mutex<Vec<u32>>>);
 
     impl Causes for Halves {
-        fn complete(&mut self, _: Nanos, request: &mut Request) {
+        fn complete(&mut self, _: Nanos, request: &mut Request) -> u16 {
             let low = request.sector * 512 < BORDER_MIB * MIB;
             (request.cause, request.level) = if low { (1, 0) } else { (2, 7) };
+            0
         }
 
         fn have_changed(&mut self, _: Nanos) -> bool {

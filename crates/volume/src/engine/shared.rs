@@ -7,7 +7,7 @@
 )]
 
 use super::counters::{Counters, Counts};
-use super::perform::perform;
+use super::perform::{perform, perform_at_once};
 use super::queue::{Command, Next, Part, Queue};
 use super::timer::{Event, Timer};
 use super::workers::Workers;
@@ -210,19 +210,32 @@ impl Shared {
 
     /// Carries out commands that were given to the device.
     fn begin(shared: &Arc<Shared>, commands: Vec<Box<Command>>) {
-        if !shared.inline {
-            for command in commands {
-                shared.workers.push(command);
-            }
-            return;
-        }
         // In the order in which the device got them.
         let mut commands = VecDeque::from(commands);
         while let Some(command) = commands.pop_front() {
-            if let Some(command) = shared.carry_out(command) {
+            let done = match (shared.inline, command.is_plain()) {
+                (true, _) => shared.carry_out(command),
+                (false, true) => shared.carry_out_at_once(command),
+                (false, false) => {
+                    shared.workers.push(command);
+                    None
+                }
+            };
+            if let Some(command) = done {
                 commands.extend(shared.settle(command));
             }
         }
+    }
+
+    /// Carries a command out if the store need not wait for a device, else passes it to a worker.
+    /// Returns it if the device has completed it by then.
+    fn carry_out_at_once(&self, mut command: Box<Command>) -> Option<Box<Command>> {
+        let Some(result) = perform_at_once(&*self.store, &mut command.first.submission) else {
+            self.workers.push(command);
+            return None;
+        };
+        command.first.result = result;
+        self.when_due(command)
     }
 
     /// Carries out one command, on a worker.
@@ -238,6 +251,11 @@ impl Shared {
         for part in command.parts_mut() {
             part.result = perform(&*self.store, &mut part.submission, part.fault);
         }
+        self.when_due(command)
+    }
+
+    /// The store is done with a command. Returns it if the device has completed it, too.
+    fn when_due(&self, command: Box<Command>) -> Option<Box<Command>> {
         let due = Nanos(command.due.0.saturating_sub(self.lead_ns.load(Ordering::Relaxed)));
         if due > clock::now() {
             self.timer.push(due, Event::Finish(command));

@@ -39,7 +39,7 @@ const UNSENT_BYTES_MAX: u64 = 2 << 20;
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let mut intake = Intake::default();
     let Ok(agreed) = shake_hands(shared, id, socket, &mut intake) else { return };
-    let Agreed { socket, wire, exports, agreement, session } = agreed;
+    let Agreed { socket, wire, origin, exports, agreement, session, out } = agreed;
     let export = &exports.list()[agreement.export];
     let patience = shared.limits.patience;
     // Numbers of connections are reused after four billion.
@@ -51,6 +51,7 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
         volume: export.volume.clone(),
         export: export.name.clone(),
         session,
+        origin,
         wire,
         patience,
     };
@@ -58,7 +59,8 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     if set_socket_timeout(&link.socket, Timeout::Recv, Some(patience)).is_err() {
         return;
     }
-    if !shared.register(id, &link) {
+    // Once the client knows that it has the export, later connections know of this one.
+    if !shared.register(id, &link) || send_all(&link.socket, &out).is_err() {
         return;
     }
     let writer = Writer::start(id, &link);
@@ -107,9 +109,12 @@ struct Agreed {
     socket: OwnedFd,
     /// The client's socket, under TLS.
     wire: Option<OwnedFd>,
+    origin: Origin,
     exports: Exports,
     agreement: Agreement,
     session: String,
+    /// The end of the server's side.
+    out: Vec<u8>,
 }
 
 /// Negotiates an export with the client.
@@ -130,8 +135,10 @@ fn shake_hands(
     loop {
         let (used, step) = handshake.step(&exports, intake.unread(), &mut out);
         intake.consume(used);
-        send_all(&socket, &out)?;
-        out.clear();
+        if !matches!(step, Step::Agreed(_)) {
+            send_all(&socket, &out)?;
+            out.clear();
+        }
         match step {
             Step::Again => {}
             Step::Secure if !intake.unread().is_empty() => {
@@ -151,7 +158,8 @@ fn shake_hands(
             Step::Agreed(agreement) => {
                 let session = handshake.greeting().map(|greeting| greeting.session.clone());
                 let session = session.unwrap_or_default();
-                return Ok(Agreed { socket, wire, exports, agreement, session });
+                let origin = peer.origin;
+                return Ok(Agreed { socket, wire, origin, exports, agreement, session, out });
             }
             Step::Close(reason) => return Err(io::Error::other(reason)),
             Step::More => {
@@ -311,6 +319,7 @@ impl Reader<'_> {
 
     /// Waits for more of the client, and sends meanwhile. False at its end.
     fn fetch(&mut self) -> bool {
+        self.link.note_waits(self.intake.at_rest());
         while self.stalled {
             let ready = self.link.wait_writable(true);
             if ready.contains(PollFlags::OUT) {
@@ -324,7 +333,10 @@ impl Reader<'_> {
         let blocking = RecvFlags::empty();
         match looked.unwrap_or_else(|| receive(&self.link.socket, &mut self.intake, blocking)) {
             Ok(0) => false,
-            Ok(_) => true,
+            Ok(_) => {
+                self.link.note_heard();
+                true
+            }
             // A client may be silent between its requests for as long as it likes, but not within
             // one.
             Err(Errno::AGAIN) => self.intake.at_rest(),

@@ -11,27 +11,37 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use headworks_policy::Nanos;
 use headworks_policy::block::Operation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::backend::{Backend, Room};
+use super::directory::Origin;
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
 use super::request::Job;
 use super::wire::Error;
 use crate::buffer::Buffer;
+use crate::clock;
 use crate::engine::{Completion, Fence, Submission};
 
 /// Most bytes of replies that the completing thread sends itself. The writer sends more, so that
 /// copying to a socket does not hold up the engine.
 const INLINE_BYTES_MAX: u64 = 64 << 10;
+
+/// A connection that was silent for so long has nothing on its way.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How long a connection waits for those before it. A client that is busy on many connections may
+/// open one more.
+const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -90,6 +100,8 @@ pub(super) struct Terms {
     pub(super) export: String,
     /// The client's session; empty if it has named none.
     pub(super) session: String,
+    /// Where the client comes from.
+    pub(super) origin: Origin,
     /// The end of the client's own socket, if `socket` is not that.
     pub(super) wire: Option<OwnedFd>,
     /// How long a client may leave replies unread, or a request unfinished.
@@ -104,6 +116,10 @@ pub(super) struct Link {
     pub(super) fence: Arc<Fence>,
     /// The client said that it leaves.
     left: AtomicBool,
+    /// When bytes last came from the client, in nanoseconds.
+    heard_ns: AtomicU64,
+    /// All that came was dealt with.
+    at_rest: AtomicBool,
     state: Mutex<State>,
     batch: Mutex<Batch>,
     writer: Condvar,
@@ -127,6 +143,8 @@ impl Link {
             terms,
             fence: Arc::default(),
             left: AtomicBool::new(false),
+            heard_ns: AtomicU64::new(0),
+            at_rest: AtomicBool::new(false),
             state: Mutex::new(state),
             batch: Mutex::default(),
             writer: Condvar::new(),
@@ -348,6 +366,45 @@ impl Link {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).is_ok()
             && fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Bytes came from the client.
+    pub(super) fn note_heard(&self) {
+        self.heard_ns.store(clock::now().0, Ordering::Relaxed);
+        self.at_rest.store(false, Ordering::Release);
+    }
+
+    /// Bytes are waited for, in the middle of a request or not.
+    pub(super) fn note_waits(&self, at_rest: bool) {
+        self.at_rest.store(at_rest, Ordering::Release);
+    }
+
+    /// Waits until this connection is over, or has had nothing to do for a while, if the other one
+    /// is of the same machine. By TCP, the end of a killed client's stream comes behind all that it
+    /// had sent before: until then, its connection looks alive.
+    pub(super) fn settle(&self, other: &Link) {
+        let same = match (self.terms.origin, other.terms.origin) {
+            (Origin::Tcp(own), Origin::Tcp(other)) => own.ip() == other.ip(),
+            _ => false,
+        };
+        let until = Instant::now() + SETTLE;
+        while same && !self.is_quiet() && !self.is_over() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_broken() || self.lock().dead
+    }
+
+    fn is_quiet(&self) -> bool {
+        let heard = Nanos(self.heard_ns.load(Ordering::Relaxed));
+        let waits = |socket: &OwnedFd| !matches!(rustix::io::ioctl_fionread(socket), Ok(0));
+        clock::now().since(heard).0 > QUIET.as_nanos() as u64
+            && self.at_rest.load(Ordering::Acquire)
+            && self.lock().requests == 0
+            && !waits(&self.socket)
+            && !self.terms.wire.as_ref().is_some_and(waits)
     }
 
     /// Another connection of the same export follows. If this one is over, or of the same session,

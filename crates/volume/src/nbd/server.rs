@@ -307,6 +307,11 @@ impl Shared {
             }
             links.all.insert(id, Entry::Link(link.clone()));
         }
+        for other in &earlier {
+            if session.is_empty() || other.terms.session != *session {
+                other.settle(link);
+            }
+        }
         earlier.iter().all(|other| other.give_way(session))
     }
 

@@ -3,18 +3,33 @@
 //! Requests bypass the page cache (`O_DIRECT`) where the file system allows that for the volume's
 //! sectors, and use it otherwise: [`File::is_direct`]. Either way a write is durable after
 //! `fdatasync`, and with `fua` by `RWF_DSYNC`.
+//!
+//! # In the page cache
+//! [`File::open_cached`] uses the cache on purpose. Reads of what is there are done at once, on the
+//! thread that asks ([`Store::try_read`]). So are writes, as long as the kernel takes them without
+//! delay: once one took longer than [`DELAYED`], others go the slower way for [`AFTER_DELAY`].
 
 use super::{Extent, Store, push_extent};
 use crate::buffer::{ALIGN_BYTES, Buffer};
+use crate::clock;
+use headworks_policy::Nanos;
 use headworks_policy::block::SECTOR_BYTES;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Zeros written at a time where the file system cannot zero by itself.
 const ZEROS_BYTES: usize = 1 << 20;
+
+/// A write into the page cache that took so long was held up: too much waits for the disk.
+const DELAYED: Duration = Duration::from_millis(2);
+
+/// How long writes then do not hold up the thread that asks.
+const AFTER_DELAY: Duration = Duration::from_secs(1);
 
 /// Most extents of one call.
 const EXTENTS_MAX: usize = 1024;
@@ -94,6 +109,10 @@ pub struct File {
     size: u64,
     direct: bool,
     device: bool,
+    /// The page cache is used on purpose.
+    cached: bool,
+    /// When the last write was held up, in nanoseconds.
+    held_up_ns: AtomicU64,
 }
 
 impl File {
@@ -102,6 +121,18 @@ impl File {
     /// # Errors
     /// If it cannot be written, is in use, or is smaller than the volume.
     pub fn open(path: &Path, size: u64) -> Result<File, OpenError> {
+        File::open_either(path, size, false)
+    }
+
+    /// The same, with requests in the page cache.
+    ///
+    /// # Errors
+    /// As [`File::open`].
+    pub fn open_cached(path: &Path, size: u64) -> Result<File, OpenError> {
+        File::open_either(path, size, true)
+    }
+
+    fn open_either(path: &Path, size: u64, cached: bool) -> Result<File, OpenError> {
         let failed = |source| OpenError::Open { path: path.to_owned(), source };
         let meta = std::fs::metadata(path).map_err(failed)?;
         let device = meta.file_type().is_block_device();
@@ -125,8 +156,8 @@ impl File {
         if has < size {
             return Err(OpenError::Small { path: path.to_owned(), has, needs: size });
         }
-        let direct = make_direct(&file);
-        Ok(File { file, size, direct, device })
+        let direct = !cached && make_direct(&file);
+        Ok(File { file, size, direct, device, cached, held_up_ns: AtomicU64::new(0) })
     }
 
     /// Requests bypass the page cache.
@@ -224,7 +255,6 @@ fn is_read_only(file: &std::fs::File) -> bool {
     done == 0 && read_only != 0
 }
 
-/// The kernel's size of a block device.
 /// Bytes of a file or of a block device.
 ///
 /// # Errors
@@ -284,6 +314,36 @@ impl Store for File {
             return self.write(offset, &Buffer::copy_of(from), fua);
         }
         if fua { self.write_durably(offset, from) } else { self.file.write_all_at(from, offset) }
+    }
+
+    fn try_read(&self, offset: u64, into: &mut [u8]) -> io::Result<bool> {
+        if !self.cached {
+            return Ok(false);
+        }
+        self.check(offset, into.len() as u64)?;
+        let part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        // SAFETY: one vector, which names memory of `into` that nothing else uses meanwhile.
+        let count = unsafe {
+            let (fd, at) = (self.file.as_raw_fd(), offset as libc::off_t);
+            libc::preadv2(fd, &raw const part, 1, at, libc::RWF_NOWAIT)
+        };
+        // A part, or an error: the other way finds out.
+        Ok(usize::try_from(count) == Ok(into.len()))
+    }
+
+    fn try_write(&self, offset: u64, from: &[u8]) -> io::Result<bool> {
+        let begun = clock::now();
+        let held_up = Nanos(self.held_up_ns.load(Ordering::Relaxed));
+        let lately = held_up > Nanos(0) && begun.since(held_up).0 < AFTER_DELAY.as_nanos() as u64;
+        if !self.cached || lately {
+            return Ok(false);
+        }
+        self.write(offset, from, false)?;
+        let now = clock::now();
+        if now.since(begun).0 > DELAYED.as_nanos() as u64 {
+            self.held_up_ns.store(now.0, Ordering::Relaxed);
+        }
+        Ok(true)
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -400,6 +460,26 @@ mod tests {
             }
         }
         store.flush().unwrap();
+    }
+
+    #[test]
+    fn what_is_in_the_page_cache_is_read_and_written_at_once() {
+        let scratch = Scratch::new("cached", MIB);
+        let store = File::open_cached(&scratch.0, MIB).unwrap();
+        assert!(!store.is_direct());
+        let mut back = vec![0; 8192];
+        assert!(store.try_write(4096, &[7; 8192]).unwrap());
+        assert!(store.try_read(4096, &mut back).unwrap());
+        assert_eq!(back, [7; 8192]);
+        assert!(store.try_read(MIB - 4096, &mut back).is_err(), "outside");
+        // After one that was held up, others must not hold up who asks.
+        store.held_up_ns.store(clock::now().0, Ordering::Relaxed);
+        assert!(!store.try_write(4096, &[8; 8192]).unwrap());
+        store.read(4096, &mut back).unwrap();
+        assert_eq!(back, [7; 8192]);
+        let direct = Scratch::new("direct", MIB);
+        let store = File::open(&direct.0, MIB).unwrap();
+        assert!(!store.try_read(0, &mut back).unwrap() && !store.try_write(0, &back).unwrap());
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //!
 //! # When the server is lost
 //! Requests in flight are unanswered, so each may be done twice. They are repeated on a new
-//! connection, for up to the store's timeout; then they fail with EIO. But a server that comes back
+//! connection, for up to the store's timeout; then they fail with EIO. A server that is silent for
+//! half of that is taken for lost, too: its machine may be cut off, and TCP would notice for minutes
+//! that it is there again. But a server that comes back
 //! may have lost answered writes that were not flushed: this store is then like a drive that lost
 //! its cache. If any write was answered since the last flush, everything fails with EIO from then
 //! on. It lasts until the volume is started again and the file system replays its journal. After a
@@ -20,19 +22,20 @@ mod connection;
 mod handshake;
 mod socket;
 
-pub use address::Address;
+pub use address::{Address, Tls};
 
 use super::Store;
 use crate::buffer::Buffer;
-use crate::nbd::wire::{command, command_flag, transmission_flag as flag};
+use crate::nbd::wire::{NOTE_BYTES_MAX, command, command_flag, transmission_flag as flag};
 use connection::{Ask, Connection, Failure};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may be away, or silent, before requests fail.
-pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(30);
+pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time between two attempts to reach a server that is away.
 const RETRY: Duration = Duration::from_millis(100);
@@ -150,6 +153,8 @@ pub struct Nbd {
     flushed: AtomicU64,
     /// The problem, as a message.
     trouble: Mutex<Option<String>>,
+    /// The note that names the tags of applications; empty for none.
+    names: Mutex<Vec<u8>>,
 }
 
 impl Nbd {
@@ -187,7 +192,17 @@ impl Nbd {
             answered: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             trouble: Mutex::default(),
+            names: Mutex::default(),
         })
+    }
+
+    /// Names the tags on a connection that knows none of them yet.
+    fn name_on(&self, connection: &Connection) {
+        let note = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !note.is_empty() && connection.words.is_some() {
+            // If the connection is over, the next one gets it.
+            let _ = connection.note(&note);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -209,6 +224,7 @@ impl Nbd {
     /// Repeats a request until it is answered, on as many connections as needed. Returns the last
     /// one.
     fn call(&self, ask: &Ask, into: &mut [u8]) -> io::Result<Arc<Connection>> {
+        let begun = Instant::now();
         loop {
             let connection = {
                 let line = self.lock();
@@ -230,8 +246,10 @@ impl Nbd {
                 Err(Failure::Server(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Err(Failure::Lost(error)) => {
                     self.reconnect(&connection, &error)?;
-                    // Its time is over. Repeating it would wait forever for a server that hangs.
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+                    // Repeating it again and again would wait forever for a server that hangs.
+                    let silent =
+                        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+                    if silent && begun.elapsed() >= self.patience {
                         return Err(eio());
                     }
                 }
@@ -293,6 +311,8 @@ impl Nbd {
                     return Err(self.may_be_lost(&mut line, why, unflushed));
                 }
                 Ok(fresh) => {
+                    // Before the first request that has a tag.
+                    self.name_on(&fresh);
                     eprintln!("headworks: {} is back", self.address);
                     *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     line.current = Arc::new(fresh);
@@ -382,7 +402,7 @@ fn connect(
     block: u32,
     patience: Duration,
 ) -> Result<Connection, NbdError> {
-    let connection = Connection::open(address, session, patience)?;
+    let connection = Connection::open(address, session, patience / 2)?;
     let terms = connection.terms;
     let address = || address.clone();
     if terms.can(flag::READ_ONLY) {
@@ -460,6 +480,24 @@ impl Store for Nbd {
             }
         }
         if then_flush { self.flush() } else { Ok(()) }
+    }
+
+    fn name_tags(&self, names: &BTreeMap<u16, String>) {
+        let plain =
+            |name: &&String| !name.contains(['"', '\\']) && !name.contains(char::is_control);
+        let pairs: Vec<String> = names
+            .iter()
+            .filter(|(_, name)| plain(name))
+            .map(|(tag, name)| format!("\"{tag}\":\"{name}\""))
+            .collect();
+        let note = format!("{{\"tags\":{{{}}}}}", pairs.join(",")).into_bytes();
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != note && note.len() as u64 <= NOTE_BYTES_MAX {
+            *known = note;
+            drop(known);
+            let connection = Arc::clone(&self.lock().current);
+            self.name_on(&connection);
+        }
     }
 
     fn trouble(&self) -> Option<String> {

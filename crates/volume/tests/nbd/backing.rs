@@ -321,6 +321,30 @@ fn a_server_that_stays_away_or_says_nothing_gives_errors() {
 }
 
 #[test]
+fn a_server_that_is_silent_for_a_while_is_asked_again() {
+    let (served, hand) = held(Limits::default());
+    let patience = Duration::from_secs(4);
+    let store = Nbd::open_with(address(&served.path, "data"), MIB, 512, patience).unwrap();
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            let mut found = [0; 512];
+            store.read(0, &mut found).map(|()| found)
+        });
+        // The answer to the first one is lost.
+        let lost = hand.take(1);
+        for (_, mut data, ticket) in hand.take(1) {
+            data.fill(9);
+            (ticket.done)(Ok::<Buffer, _>(data));
+        }
+        assert_eq!(read.join().unwrap().unwrap(), [9; 512]);
+        for (_, data, ticket) in lost {
+            (ticket.done)(Ok::<Buffer, _>(data));
+        }
+    });
+    assert_eq!(store.trouble(), None);
+}
+
+#[test]
 fn exports_that_cannot_hold_the_volume_are_refused_in_words() {
     let served = Served::new(vec![
         Export::new("data", memory(MIB)),

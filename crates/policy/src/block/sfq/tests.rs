@@ -69,6 +69,35 @@ fn depth_is_never_exceeded_and_always_used() {
 }
 
 #[test]
+fn large_requests_are_fewer_with_the_device_than_small_ones() {
+    // A sector costs 1 ms, and 4 ms have room.
+    let sector = Settings::array(1, Nanos(0), Nanos(MS));
+    let room = Nanos(4 * MS);
+    let limits = Limits { sectors: 0 };
+    let mut sfq = Box::new(Sfq::new(Settings { depth: 8, room, limits, ..sector }));
+    let large = |at: u64| Request { cause: 1, ..read(1_000 * at, 3) };
+    for index in 0..4 {
+        sfq.add(Nanos(0), index, &large(index.into()));
+    }
+    // The second finds room and takes more than there is.
+    assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 2);
+    sfq.add(Nanos(0), 4, &of(2, 9_000));
+    assert_eq!(next(&mut sfq), None);
+    sfq.completed(Nanos(0), 0, Nanos(0));
+    assert_eq!(next(&mut sfq), Some(4), "who comes waits for one of them");
+    assert_eq!(next(&mut sfq), None, "3 + 1 ms are there");
+    sfq.completed(Nanos(0), 4, Nanos(0));
+    assert_eq!(next(&mut sfq), Some(2));
+    // One that is larger than the room goes alone.
+    let mut sfq = Box::new(Sfq::new(Settings { depth: 8, room, limits, ..sector }));
+    for index in 0..2 {
+        let request = Request { cause: 1, ..read(100 * u64::from(index), 9) };
+        sfq.add(Nanos(0), index, &request);
+    }
+    assert_eq!((next(&mut sfq), next(&mut sfq)), (Some(0), None));
+}
+
+#[test]
 fn a_weight_counts_from_the_next_request() {
     let mut sfq = Box::new(Sfq::new(plain(1)));
     sfq.set_share(0, share(1_000));

@@ -1,6 +1,7 @@
 //! `headworks store`.
 
 use clap::{Args, Parser, Subcommand};
+use headworks_store::apps::Key;
 use std::path::PathBuf;
 
 /// A storage server that gives each application what its target needs
@@ -27,6 +28,8 @@ pub enum Command {
     Top(Top),
     /// Read the configuration again: volumes, clients and targets come and go
     Reload(Select),
+    /// Change what an application is to have, at once, until the configuration is read again
+    Set(Set),
     /// Say what an application achieved in the last second
     Post(Post),
     /// Post what a database behind the gate achieves, each second
@@ -54,6 +57,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("status", &["headworks store status", "headworks store status --json"]),
     ("top", &["headworks store top --delay 1"]),
     ("reload", &["headworks store reload --config store.toml"]),
+    ("set", &["headworks store set orders share 0.3", "headworks store set orders target 500"]),
     ("post", &["headworks store post orders --achieved 512"]),
     (
         "follow",
@@ -103,6 +107,27 @@ pub struct Top {
     /// Looks, then the end. Default: until Ctrl-C
     #[arg(long)]
     pub count: Option<u32>,
+}
+
+/// `set`.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Which store.
+    #[command(flatten)]
+    pub select: Select,
+    /// The application
+    pub application: String,
+    /// What: target, latency_ms or share, which replace each other; weight, limit
+    #[arg(value_parser = key)]
+    pub key: Key,
+    /// The number
+    pub number: f64,
+}
+
+fn key(text: &str) -> Result<Key, String> {
+    let all = [Key::Target, Key::LatencyMs, Key::Share, Key::Weight, Key::Limit];
+    let found = all.into_iter().find(|key| key.name() == text);
+    found.ok_or_else(|| format!("write one of: {}", all.map(Key::name).join(", ")))
 }
 
 /// `post`.

@@ -34,6 +34,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Top(args) => top(&args)?,
         Command::Reload(select) => done(ask(&select, &Request::Reload)?)?,
+        Command::Set(args) => {
+            let (application, key, number) = (args.application, args.key, args.number);
+            done(ask(&args.select, &Request::Set { application, key, number })?)?;
+        }
         Command::Post(args) => {
             let (application, achieved) = (args.application, args.achieved);
             done(ask(

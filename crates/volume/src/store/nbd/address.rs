@@ -1,15 +1,31 @@
 //! The address of an export: NBD URIs, as in the NetworkBlockDevice project's `doc/uri.md`.
+//!
+//! TLS is spoken by another program ([`Address::tls`]): what runs beside a database links no library
+//! for it.
 
 use super::NbdError;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The port that NBD has.
 const PORT: u16 = 10_809;
 
+/// How a server is reached by TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Host, as its certificate names it.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// A directory with `ca-cert.pem`, `client-cert.pem` and `client-key.pem`.
+    pub certificates: PathBuf,
+}
+
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
+    /// By TLS: not from here.
+    Tls(Tls),
     /// Name or address of a host, and a port.
     Tcp(String, u16),
     /// A Unix socket.
@@ -44,13 +60,13 @@ impl Address {
     /// Tells what is wrong and the right form.
     pub fn parse(text: &str) -> Result<Address, NbdError> {
         let wrong = |problem| NbdError::Address { text: text.to_owned(), problem };
-        if text.starts_with("nbds") {
-            return Err(wrong("TLS is not spoken here: tunnel the port, or use a Unix socket"));
-        }
-        let (rest, unix) = match (text.strip_prefix("nbd+unix://"), text.strip_prefix("nbd://")) {
-            (Some(rest), _) => (rest, true),
-            (_, Some(rest)) => (rest, false),
-            _ => return Err(wrong("it begins with neither nbd:// nor nbd+unix://")),
+        let schemes =
+            [("nbd+unix://", true, false), ("nbd://", false, false), ("nbds://", false, true)];
+        let mut found = schemes.into_iter().filter_map(|(scheme, unix, tls)| {
+            text.strip_prefix(scheme).map(|rest| (rest, unix, tls))
+        });
+        let Some((rest, unix, tls)) = found.next() else {
+            return Err(wrong("it begins with none of nbd://, nbd+unix:// and nbds://"));
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
@@ -75,9 +91,33 @@ impl Address {
             if host.is_empty() {
                 return Err(wrong("the host is missing"));
             }
-            Place::Tcp(host, port)
+            let dir = query.split('&').find_map(|pair| pair.strip_prefix("tls-certificates="));
+            match (tls, dir.map(decoded).transpose()?) {
+                (false, _) => Place::Tcp(host, port),
+                (true, Some(dir)) if dir.starts_with('/') => {
+                    Place::Tls(Tls { host, port, certificates: PathBuf::from(dir) })
+                }
+                (true, _) => {
+                    return Err(wrong(
+                        "it does not say where its certificates are: ?tls-certificates=/DIRECTORY",
+                    ));
+                }
+            }
         };
         Ok(Address { text: text.to_owned(), place, export })
+    }
+
+    /// How its server is reached by TLS, if that is so.
+    pub fn tls(&self) -> Option<&Tls> {
+        match &self.place {
+            Place::Tls(tls) => Some(tls),
+            _ => None,
+        }
+    }
+
+    /// The same export, by a Unix socket that leads to its server.
+    pub fn by(&self, socket: &Path) -> Address {
+        Address { place: Place::Unix(socket.to_owned()), ..self.clone() }
     }
 }
 
@@ -132,10 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn by_tls_it_says_where_the_certificates_are() {
+        let text = "nbds://store:7/data?tls-certificates=/etc/my%20certs";
+        let address = Address::parse(text).unwrap();
+        let certificates = PathBuf::from("/etc/my certs");
+        assert_eq!(address.tls(), Some(&Tls { host: "store".into(), port: 7, certificates }));
+        let by = address.by(Path::new("/run/x"));
+        assert_eq!((by.tls(), by.export.as_str()), (None, "data"));
+        assert_eq!(by.to_string(), text);
+    }
+
+    #[test]
     fn what_is_no_uri_is_refused_with_the_reason() {
         for (text, problem) in [
-            ("nbds://store/data", "TLS"),
-            ("nbd:store", "neither"),
+            ("nbds://store/data", "certificates"),
+            ("nbds://store/data?tls-certificates=x", "certificates"),
+            ("nbd:store", "none of"),
             ("nbd:///data", "host is missing"),
             ("nbd://store:x/data", "no number"),
             ("nbd://store/%zz", "%XX"),
@@ -145,7 +197,7 @@ mod tests {
         ] {
             let said = Address::parse(text).unwrap_err().to_string();
             assert!(said.contains(problem) && said.contains("nbd://HOST"), "{said}");
-            assert!(Address::looks_like(text) || problem == "neither");
+            assert!(Address::looks_like(text) || problem == "none of");
         }
     }
 }

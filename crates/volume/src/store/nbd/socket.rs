@@ -6,6 +6,10 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+/// How long an attempt to connect may take. While a network is cut off, the next attempt comes
+/// through sooner than the kernel's repetitions of the first one, which become rarer and rarer.
+const CONNECT: Duration = Duration::from_secs(3);
+
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -16,10 +20,14 @@ impl Socket {
     /// Connects; from then on no call takes longer than `patience`.
     pub fn connect(place: &Place, patience: Duration) -> io::Result<Socket> {
         match place {
+            Place::Tls(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "by TLS, `headworks volume` reaches it with `headworks store tunnel`",
+            )),
             Place::Tcp(host, port) => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, patience) {
+                    match TcpStream::connect_timeout(&address, patience.min(CONNECT)) {
                         Ok(stream) => {
                             // A request is one write; nothing is gained by waiting for more.
                             stream.set_nodelay(true)?;
