@@ -311,11 +311,13 @@ impl Governor {
         let busy = (filled / f64::from(self.depth.max(1))).min(1.0);
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let tally = self.page.of(*cause).since(&before.of(*cause));
-            let window = Window {
-                granted: self.allocator.shares()[at],
-                used: tally.cost_ns as f64 / all_ns.max(1) as f64 * busy,
-                ..window_of(&tally, seconds)
-            };
+            let granted = self.allocator.shares()[at];
+            let used = tally.cost_ns as f64 / all_ns.max(1) as f64 * busy;
+            let window = Window { granted, used, ..window_of(&tally, seconds) };
+            // Who uses all that it is granted, and has more in the queue, is held by that, although
+            // most of its time may be with the device.
+            let bound = tally.waiting > 0 && used >= 0.95 * granted && !window.lent;
+            let window = Window { held: window.held || bound, ..window };
             self.allocator.set_present(at, tally.has_demand());
             let post = posts.remove(cause);
             self.observe(now, at, *cause, about, window, post, &mut said);
@@ -409,8 +411,10 @@ impl Governor {
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let granted = self.allocator.shares()[at];
             // Who comes back in the middle of a window must not find a weight of nothing.
-            let by_hand = if let Goal::Share(share) = about.goal { share } else { 0.0 };
-            let least = by_hand.max(floor * about.weight / all.max(1e-9));
+            let least = match about.goal {
+                Goal::Share(share) if granted == 0.0 => share,
+                _ => floor * about.weight / all.max(1e-9),
+            };
             let part = if with_goal { granted.max(least) } else { about.weight / all.max(1e-9) };
             // At most 10^6.
             let weight = ((part * WEIGHT) as u32).max(1);
