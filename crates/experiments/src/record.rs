@@ -42,8 +42,14 @@ pub struct Verdict {
     pub ours: Option<f64>,
     /// The unit of `ours`.
     pub unit: String,
-    /// Whether the statement is true of what was measured.
+    /// Whether the statement is true of what was measured: whether the trend is the paper's.
     pub holds: bool,
+    /// `ours` in parts of the paper's number, if it gives one: a trend may be right and far off.
+    #[serde(default)]
+    pub ratio: Option<f64>,
+    /// Numbers in the paper's own units, ours and the paper's.
+    #[serde(default)]
+    pub absolute: String,
     /// What to keep in mind.
     pub note: String,
 }

@@ -225,6 +225,7 @@ fn stages(found: &Architecture, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut
             instances: 1,
             asynchronous: false,
             confidence: stage.sure,
+            batch: None,
         });
     }
 }

@@ -1,4 +1,5 @@
-//! The five checks: what in a diagram prevents scheduling (dissertation, section 4.2).
+//! The checks: what in a diagram prevents scheduling. Five are the dissertation's (section 4.2),
+//! three more were found by a search (`complete`). They look for these problems, and for no others.
 //!
 //! Each check is a rule over the diagram and the paths of its requests, in its own module. Existing
 //! measures are part of the diagram: a shared queue ends contention between its stages, and control
@@ -6,9 +7,13 @@
 
 mod advice;
 mod blocking;
+mod held_threads;
 mod hidden_contention;
 mod no_scheduling;
 mod ordering_constraint;
+mod queues;
+mod service_to_end;
+mod surplus_threads;
 #[cfg(test)]
 mod tests;
 mod unknown_usage;
@@ -42,12 +47,16 @@ impl Condition {
 }
 
 impl Problem {
-    /// The condition that it violates (Table 4.3).
+    /// The condition that it violates (Table 4.3 for the five).
     pub fn condition(self) -> Condition {
         match self {
-            Problem::NoScheduling => Condition::Completeness,
-            Problem::UnknownUsage | Problem::OrderingConstraint => Condition::LocalEnforceability,
-            Problem::HiddenContention | Problem::Blocking => Condition::IndependentScheduling,
+            Problem::NoScheduling | Problem::SurplusThreads => Condition::Completeness,
+            Problem::UnknownUsage | Problem::OrderingConstraint | Problem::ServiceToEnd => {
+                Condition::LocalEnforceability
+            }
+            Problem::HiddenContention | Problem::Blocking | Problem::HeldThreads => {
+                Condition::IndependentScheduling
+            }
         }
     }
 }
@@ -55,7 +64,7 @@ impl Problem {
 /// One place in a system where scheduling is not possible.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Finding {
-    /// Which of the five.
+    /// Which one.
     pub problem: Problem,
     /// Kind of node where it is.
     pub node: String,
@@ -101,13 +110,16 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// All findings of the five checks, in the order of [`Problem::ALL`].
+/// All findings of the checks, in the order of [`Problem::ALL`].
 pub fn check(tad: &Tad) -> Vec<Finding> {
     let mut findings = no_scheduling::find(tad);
     findings.extend(unknown_usage::find(tad));
     findings.extend(hidden_contention::find(tad));
     findings.extend(blocking::find(tad));
     findings.extend(ordering_constraint::find(tad));
+    findings.extend(surplus_threads::find(tad));
+    findings.extend(service_to_end::find(tad));
+    findings.extend(held_threads::find(tad));
     findings
 }
 
@@ -180,11 +192,15 @@ fn unsure(tad: &Tad, problem: Problem, stages: &[StageId]) -> (Confidence, Vec<S
     for flow in &tad.flows {
         let at = |end: End| matches!(end, End::Stage(stage) if stages.contains(&stage));
         let matters = match problem {
-            Problem::Blocking => flow.kind == FlowKind::Blocking && at(flow.from),
-            Problem::NoScheduling => flow.kind == FlowKind::Data && (at(flow.from) || at(flow.to)),
-            Problem::UnknownUsage | Problem::HiddenContention | Problem::OrderingConstraint => {
-                false
+            Problem::Blocking | Problem::HeldThreads => {
+                flow.kind == FlowKind::Blocking && at(flow.from)
             }
+            Problem::NoScheduling => flow.kind == FlowKind::Data && (at(flow.from) || at(flow.to)),
+            Problem::UnknownUsage
+            | Problem::HiddenContention
+            | Problem::OrderingConstraint
+            | Problem::SurplusThreads
+            | Problem::ServiceToEnd => false,
         };
         if matters {
             let name = |end: End| match end {

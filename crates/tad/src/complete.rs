@@ -1,6 +1,7 @@
-//! Are the five problems complete? An experiment on a question that the dissertation leaves open
+//! Are the known problems complete? An experiment on a question that the dissertation leaves open
 //! (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
-//! policy be realized on it without difficulties?"
+//! policy be realized on it without difficulties?" The dissertation knows five problems. This search
+//! found three more, which are checked since.
 //!
 //! Random systems are generated. Those without findings are simulated with fair queueing in every
 //! queue: C1 stays the same, C2 grows. C1 should keep its throughput at C2's base load, or that of
@@ -10,17 +11,22 @@
 //! If C1 loses more, there is a *gap*. The system is made as small as possible while it stays clean
 //! and fails, and changes that cure it show the cause.
 //!
+//! Few systems are clean as they are made. So they can be *mended* first: what the checks advise is
+//! done until they find nothing. Then the search asks two questions: whether the checks overlook
+//! something, and whether their advice is good.
+//!
 //! The result depends only on the seeds. A search without result proves nothing; a gap is a file
 //! that anyone can simulate.
 
 mod cause;
+mod mend;
 mod random;
 mod shrink;
 
 pub use cause::Cause;
+pub use mend::mend;
 pub use random::{Growth, random};
 
-use crate::check::check;
 use crate::file::{read_tad, write_tad};
 use crate::fix::entitled;
 use crate::model::Tad;
@@ -98,7 +104,7 @@ impl Floor {
 pub enum Fate {
     /// The system is invalid, or its queues grow without end.
     Invalid,
-    /// The checks have findings.
+    /// The checks have findings; after mending, findings that their advice does not remove.
     Unclean,
     /// It keeps C1 from C2.
     Isolates,
@@ -108,13 +114,15 @@ pub enum Fate {
 
 /// Generates the system of a seed and examines it. `loss` is the fraction that C1 may lose.
 /// `without` are causes that are removed beforehand, so that others become visible.
-pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
+/// `mended`: what the checks advise is done first.
+pub fn examine(seed: u64, loss: f64, without: &[Cause], mended: bool) -> Fate {
     let mut case = random(seed);
     without.iter().for_each(|known| known.cure(&mut case));
     if !valid(&case.tad) {
         return Fate::Invalid;
     }
-    if !check(&case.tad).is_empty() {
+    let clean = if mended { mend(&mut case.tad) } else { mend::clean(&case.tad) };
+    if !clean {
         return Fate::Unclean;
     }
     match shortfall(&case, loss) {
@@ -125,7 +133,7 @@ pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
             let cause = cause::cause(&case, loss);
             let small = shrink::shrink(case, |case| {
                 valid(&case.tad)
-                    && check(&case.tad).is_empty()
+                    && mend::clean(&case.tad)
                     && matches!(shortfall(case, loss), Ok(Some(_)))
                     && cause::cause(case, loss) == cause
             });
@@ -220,8 +228,8 @@ mod tests {
             if let Err(errors) = read_tad("random", &text) {
                 panic!("seed {seed}: {errors}\n{text}");
             }
-            clean += usize::from(check(&case.tad).is_empty());
+            clean += usize::from(mend::clean(&case.tad));
         }
-        assert!(clean >= 30, "{clean} of 300");
+        assert!(clean >= 3, "{clean} of 300");
     }
 }

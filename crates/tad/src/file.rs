@@ -4,33 +4,12 @@
 //! and what would fix it, and all of them at once: first those of single entries, and once these
 //! are gone, those of the diagram as a whole (a stage that nothing feeds, a deadlock).
 //!
-//! # A system
-//!
-//! | key | meaning |
-//! | --- | --- |
-//! | `name`, `version`, `about`, `source` | the system and where its facts come from |
-//! | `[[node]]` `name`, `title`, `count` (1) | a kind of machine |
-//! | `[[node.resource]]` `name`, `title`, `kind` (its name), `rate`, `parallelism` (1), `quantum`, `seek` | `kind` is cpu, io, network, lock or custom; a lock has no rate; `quantum = "1 ms"` serves in turns; `seek = ["4 ms", "12 ms"]` is a disk with an arm |
-//! | `[[process]]` `name`, `title`, `node` | an address space |
-//! | `[[stage]]` `name`, `title`, `process`, `threads`, `threads-label`, `queue`, `uses`, `instances` (1), `asynchronous` | `threads = 30` or `"on-demand"`; `queue = { explicit, pluggable, ordered = true or "per-client", policy }`; `uses = ["cpu", "io?"]`, with `?` for square brackets |
-//! | `[[flow]]` `from`, `to`, `kind` (data), `label`, `remote` | an arrow; `clients` or a stage at its ends; `kind` is data, blocking (`from` waits for `to`) or information |
-//! | `[[request]]` `name`, `about`, `parameters`, `first` (the first step), `answered-by` | `parameters = { reply = "10 KB" }` with defaults; what one counts follows from where it is used |
-//! | `[[request.step]]` `name`, `stage`, `at` (same), `uses`, `cache`, `submits`, `waits`, `calls`, `uses-after`, `then` | `at` is same, any, other, partition, origin or `node 3`; `uses = ["cpu 100 us", "network $reply"]` or a table; `calls` is `submits` and `waits` in one; `cache = { name = "c", entries = 1000, keys = 10000, skips = ["io"] }` looks for one of its client's keys, drawn as the load's `keys` says, and a hit saves those uses |
-//! | `[[shared-queue]]` `name`, `stages`, `concurrency`, `policy` (drf) | stages that pull from one scheduler |
-//! | `[[control]]` `do`, … | control logic: a remedy that leaves the architecture as it is |
-//! | `[remedy.<problem>.<letter>]` `about`, `remedies`, `cost` | `cost` is what all of it costs to build, for `fix`; `remedies = [{ do = "unblock", stage = "worker" }]`; the keys are those of [`crate::remedy::Remedy`], with `period = "1 s"` for times |
-//!
-//! # A scenario
-//!
-//! | key | meaning |
-//! | --- | --- |
-//! | `name`, `about`, `duration` (60 s), `warmup` (0 s), `sample` (1 s), `policy`, `switch-cost` (0 s) | the whole |
-//! | `[[client]]` `name`, `weight` (1) | whoever is served by weight |
-//! | `[[client.load]]` `request`, `name` (the request's), `threads` with `think` or `rate` or `burst`, `parameters`, `entry` (any), `keys` (uniform) | `rate = 100` is requests a second; `burst = { count = 80, every = "1 s" }`; `entry` is any, partition, each or `node 1`; `keys` is uniform, `{ zipf = 0.9 }` or `{ partition = 3 }` |
-//! | `[[change]]` `at`, and `client` with `[[change.load]]` or `node`, `resource`, `rate` | what changes on the way |
+//! All keys, with an example: docs/diagram-files.md.
 
 mod amounts;
+mod arrows;
 mod error;
+mod law;
 mod remedies;
 mod request;
 mod resource;
@@ -70,6 +49,8 @@ struct Marks {
     stages: Vec<Span>,
     /// Of each item of `uses`, of each stage.
     uses: Vec<Vec<Span>>,
+    /// Of each arrow.
+    flows: Vec<Span>,
     /// Of each request.
     requests: Vec<Span>,
     /// Of each step, of each request.

@@ -34,9 +34,10 @@ mod workload;
 
 pub use candidate::Candidate;
 pub use cost::Costs;
+pub(crate) use cost::stages;
 pub use goal::{Goal, GoalError, Miss, fraction};
-pub use search::{FixError, Found, Options, SetReport, Watch, search};
+pub use search::{FixError, Found, Options, SetReport, Watch, recheck, search};
 pub use trial::{Measured, Verdict};
-pub use workload::{Workload, workloads};
+pub use workload::{Workload, without_policy, workloads};
 
 pub(crate) use workload::{entitled, times};

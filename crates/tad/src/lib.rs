@@ -1,8 +1,8 @@
 //! Thread architecture diagrams (TADs): a system's threads, queues and resources, which of them can
 //! be scheduled, and the effect of schedulers.
 //!
-//! A diagram is data ([`model::Tad`], one TOML file for each system). It is drawn, checked for the
-//! five problems that prevent scheduling, changed by remedies, and executed by a discrete-event
+//! A diagram is data ([`model::Tad`], one TOML file for each system). It is drawn, checked for
+//! problems that prevent scheduling, changed by remedies, and executed by a discrete-event
 //! simulator that runs the schedulers of `headworks-policy`.
 //!
 //! Source: the Split and Maat dissertation, chapters 3 (diagrams) and 4 (the Maat principle).
@@ -21,5 +21,7 @@ pub mod render;
 pub mod scenario;
 pub mod scenarios;
 pub mod sim;
+pub mod spread;
+pub mod sweep;
 pub mod systems;
 pub mod units;

@@ -1,7 +1,7 @@
 //! Choosing remedies by letter, as the dissertation does: `d|i|di|i2|i` (section 4.3).
 //!
-//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem alone. The
-//! system's file defines its letters (`[remedy.<problem>.<letter>]`).
+//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem alone. Letters for
+//! the three problems that are not in that table may follow. The system's file defines its letters (`[remedy.<problem>.<letter>]`).
 
 use crate::model::{Alternative, Tad};
 use crate::remedy::{Problem, RemedyError, apply};
@@ -9,9 +9,9 @@ use crate::remedy::{Problem, RemedyError, apply};
 /// Why a choice does not fit a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaatError {
-    /// Not five letters.
+    /// Neither five letters nor up to as many as there are problems.
     #[error(
-        "\"{text}\" has {count} letters: write five, for {problems}, with \"|\" between them and \"?\" for \
+        "\"{text}\" has {count} letters: write one for each problem ({problems}; the last three may be left out), with \"|\" between them and \"?\" for \
          what stays as it is, for instance \"d|?|?|?|?\""
     )]
     Count {
@@ -48,15 +48,16 @@ pub enum MaatError {
 
 /// The choices of a text: for each problem in order, the alternative or none.
 pub fn choose<'t>(tad: &'t Tad, text: &str) -> Result<Vec<Option<&'t Alternative>>, MaatError> {
-    let letters: Vec<&str> =
+    let mut letters: Vec<&str> =
         text.trim().trim_matches(['[', ']']).split('|').map(str::trim).collect();
-    if letters.len() != Problem::ALL.len() {
+    if !(Problem::OF_THE_PAPER..=Problem::ALL.len()).contains(&letters.len()) {
         return Err(MaatError::Count {
             text: text.to_owned(),
             count: letters.len(),
             problems: Problem::ALL.map(Problem::name).join(", "),
         });
     }
+    letters.resize(Problem::ALL.len(), "?");
     Problem::ALL
         .into_iter()
         .zip(letters)
@@ -114,10 +115,11 @@ mod tests {
     fn letters_choose_what_the_file_says() {
         let tad = hbase();
         let chosen = choose(&tad, "[d|i|di|i2|i]").unwrap();
-        let letters: Vec<&str> = chosen.iter().map(|each| each.unwrap().letter.as_str()).collect();
+        let letters: Vec<&str> = chosen.iter().flatten().map(|each| each.letter.as_str()).collect();
         assert_eq!(letters, ["d", "i", "di", "i2", "i"]);
         assert_eq!(remedied(&tad, "?|?|?|?|?").unwrap(), tad);
         assert_ne!(remedied(&tad, "d | ? | ? | ? | ?").unwrap(), tad);
+        assert_eq!(remedied(&tad, "d|?|?|?|?|?|?|?"), remedied(&tad, "d|?|?|?|?"));
     }
 
     #[test]

@@ -3,6 +3,10 @@
 //! Everything has a name in the file and an index here. The module `file` makes sure that every
 //! index is valid, so code that takes a [`Tad`] may index without a check.
 
+mod request;
+
+pub use request::{Consumption, Law, Lookup, Parameter, Place, Quantity, RequestType, Step};
+
 use crate::remedy::{Problem, Remedy};
 use crate::units::Dimension;
 use std::collections::BTreeMap;
@@ -86,6 +90,8 @@ pub enum ResourceKind {
     Lock,
     /// Anything else.
     Custom,
+    /// Time that passes: no limit, and no client waits for another.
+    Delay,
 }
 
 impl ResourceKind {
@@ -94,7 +100,7 @@ impl ResourceKind {
         match self {
             ResourceKind::Cpu => Dimension::Cycles,
             ResourceKind::Io | ResourceKind::Network => Dimension::Bytes,
-            ResourceKind::Lock => Dimension::Time,
+            ResourceKind::Lock | ResourceKind::Delay => Dimension::Time,
             ResourceKind::Custom => Dimension::Operations,
         }
     }
@@ -107,6 +113,7 @@ impl ResourceKind {
             ResourceKind::Network => "network",
             ResourceKind::Lock => "lock",
             ResourceKind::Custom => "custom",
+            ResourceKind::Delay => "delay",
         }
     }
 }
@@ -297,6 +304,17 @@ pub struct Stage {
     pub asynchronous: bool,
     /// How sure it is.
     pub confidence: Confidence,
+    /// It serves several requests at a time as one, if they wait.
+    pub batch: Option<Batch>,
+}
+
+/// How a stage serves several requests as one (group commit).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Most requests of a batch. It takes what waits, and does not wait for more.
+    pub most: u32,
+    /// Resources that a batch uses once, as much as its first request. Of others it uses the sum.
+    pub once: Vec<ResourceId>,
 }
 
 /// What an arrow means.
@@ -334,108 +352,6 @@ pub struct Flow {
     pub remote: bool,
     /// How sure it is.
     pub confidence: Confidence,
-}
-
-/// An amount of work, or the request's parameter that has the amount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// In the base unit of the resource's dimension.
-    Fixed(u64),
-    /// Index into [`RequestType::parameters`].
-    Parameter(usize),
-}
-
-/// Consumption of a resource at a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Consumption {
-    /// What is consumed.
-    pub resource: ResourceId,
-    /// How much.
-    pub amount: Quantity,
-}
-
-/// The node and the stage instance where a step is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the node of the step that submitted it.
-    Same,
-    /// On a node drawn evenly.
-    Any,
-    /// On a random node other than that of the submitting step.
-    Other,
-    /// On the node of the request's partition, which is drawn once for each request.
-    Partition,
-    /// On the node where the request's first step was done.
-    Origin,
-    /// On this node of its kind.
-    Fixed(u32),
-}
-
-/// A look-up in a cache of the step's node, directly before the first consumption that a hit saves.
-///
-/// Beyond the dissertation, whose resources are stateless (section 4.1.2). There, whether a request
-/// hits is a property of the request; here it follows from the earlier requests of all clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lookup {
-    /// Name of the cache. Steps on one kind of node with the same name share it.
-    pub name: String,
-    /// Capacity of each node's cache; the least recently used entry is evicted.
-    pub entries: u32,
-    /// Keys of each client, not shared; its load's `keys` sets how often each is requested.
-    pub keys: u32,
-    /// The consumptions that a hit saves, which are consecutive in `uses`.
-    pub skips: Vec<ResourceId>,
-}
-
-/// A part of a request: the work of one stage for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// Name in the file, unique within the request.
-    pub name: String,
-    /// Who does it.
-    pub stage: StageId,
-    /// Where.
-    pub place: Place,
-    /// Consumed first, in this order.
-    pub uses: Vec<Consumption>,
-    /// A cache that may save some of these.
-    pub cache: Option<Lookup>,
-    /// Submitted next, all at once.
-    pub submits: Vec<StepId>,
-    /// Then it waits until these steps of the request are done, whichever step submitted them.
-    pub waits: Vec<StepId>,
-    /// Consumed after the wait.
-    pub uses_after: Vec<Consumption>,
-    /// Submitted at the end. The step is done then.
-    pub then: Vec<StepId>,
-}
-
-/// A value that a client may set in its requests of a type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Name.
-    pub name: String,
-    /// Its dimension: that of the resources it is used for.
-    pub dimension: Dimension,
-    /// Default value.
-    pub default: u64,
-}
-
-/// A kind of request and the path that it takes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RequestType {
-    /// Name in the file.
-    pub name: String,
-    /// What it is.
-    pub about: String,
-    /// Values that clients may set.
-    pub parameters: Vec<Parameter>,
-    /// Parts. Each is submitted exactly once for each request.
-    pub steps: Vec<Step>,
-    /// The part that the client submits.
-    pub first: StepId,
-    /// The client has its answer when these are done; other steps may follow later.
-    pub answered_by: Vec<StepId>,
 }
 
 /// Stages of a node that pull requests from the same scheduler.

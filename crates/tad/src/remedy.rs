@@ -1,4 +1,5 @@
-//! The five problems, and their remedies (dissertation, sections 4.2 and 4.3).
+//! The problems, and their remedies (dissertation, sections 4.2 and 4.3). The first five are the
+//! dissertation's; the last three were found by a search (`complete`).
 //!
 //! A *direct* remedy changes the architecture so that the problem is gone; an *indirect* one adds
 //! control logic that works around it.
@@ -10,7 +11,7 @@ pub use apply::{RemedyError, apply};
 
 use crate::model::Policy;
 
-/// A problem that prevents scheduling (Table 4.3).
+/// A problem that prevents scheduling (Table 4.3, and three more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Problem {
     /// Resources are used in a stage that has no queue to schedule.
@@ -23,17 +24,29 @@ pub enum Problem {
     Blocking,
     /// Requests must be served in order of arrival.
     OrderingConstraint,
+    /// More threads than a resource has servers: requests wait in the resource's own order.
+    SurplusThreads,
+    /// A thread serves a request to its end, however long that takes.
+    ServiceToEnd,
+    /// Threads are held while their requests wait, and the queue does not account for that.
+    HeldThreads,
 }
 
 impl Problem {
-    /// All, in the order of Table 4.5 and `--maat`.
-    pub const ALL: [Problem; 5] = [
+    /// All: those of Table 4.5 in its order, then the others. Also the order of `--maat`.
+    pub const ALL: [Problem; 8] = [
         Problem::NoScheduling,
         Problem::UnknownUsage,
         Problem::HiddenContention,
         Problem::Blocking,
         Problem::OrderingConstraint,
+        Problem::SurplusThreads,
+        Problem::ServiceToEnd,
+        Problem::HeldThreads,
     ];
+
+    /// How many of these are the dissertation's. They come first.
+    pub const OF_THE_PAPER: usize = 5;
 
     /// Name in files and on the command line.
     pub fn name(self) -> &'static str {
@@ -43,6 +56,9 @@ impl Problem {
             Problem::HiddenContention => "hidden-contention",
             Problem::Blocking => "blocking",
             Problem::OrderingConstraint => "ordering-constraint",
+            Problem::SurplusThreads => "surplus-threads",
+            Problem::ServiceToEnd => "service-to-end",
+            Problem::HeldThreads => "held-threads",
         }
     }
 
@@ -54,6 +70,23 @@ impl Problem {
             Problem::HiddenContention => 'C',
             Problem::Blocking => 'B',
             Problem::OrderingConstraint => 'O',
+            Problem::SurplusThreads => 'S',
+            Problem::ServiceToEnd => 'E',
+            Problem::HeldThreads => 'H',
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Problem::NoScheduling => "no scheduling",
+            Problem::UnknownUsage => "unknown resource usage",
+            Problem::HiddenContention => "hidden contention",
+            Problem::Blocking => "blocking",
+            Problem::OrderingConstraint => "ordering constraint",
+            Problem::SurplusThreads => "more threads than servers",
+            Problem::ServiceToEnd => "service to the end",
+            Problem::HeldThreads => "threads held over a wait",
         }
     }
 
@@ -177,6 +210,14 @@ pub enum Remedy {
         downstream: String,
         /// Requests.
         limit: u32,
+    },
+    /// Direct, service to the end: a thread of the stage works for a request for at most this long.
+    /// Then it puts the rest back into the queue and takes the next.
+    ServeInTurns {
+        /// Stage.
+        stage: String,
+        /// Longest time.
+        turn_ns: u64,
     },
     /// Another number of threads.
     SetThreads {

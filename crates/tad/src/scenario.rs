@@ -29,6 +29,17 @@ pub enum Arrivals {
     },
 }
 
+impl Arrivals {
+    /// Requests a second that come whatever the system does; zero for a closed loop.
+    pub fn per_s(&self) -> f64 {
+        match *self {
+            Arrivals::Closed { .. } => 0.0,
+            Arrivals::Open { rate_per_s } => rate_per_s,
+            Arrivals::Burst { count, every_ns } => f64::from(count) * 1e9 / every_ns.max(1) as f64,
+        }
+    }
+}
+
 /// On which node a client's requests start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -56,6 +67,16 @@ pub enum Keys {
     Fixed(u32),
 }
 
+/// How long a client waits for an answer, and what it does then. The request that it gave up goes
+/// on in the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest wait.
+    pub timeout_ns: u64,
+    /// How often it asks again before the request has failed.
+    pub retries: u32,
+}
+
 /// One part of a client's load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
@@ -71,6 +92,8 @@ pub struct Load {
     pub keys: Keys,
     /// Name in results.
     pub name: String,
+    /// Without, clients wait as long as it takes.
+    pub patience: Option<Patience>,
 }
 
 /// A client, served according to its weight.

@@ -21,7 +21,7 @@ macro_rules! included {
     };
 }
 
-const SCENARIOS: [Included; 9] = included![
+const SCENARIOS: [Included; 11] = included![
     "hbase": "hbase-isolation",
     "hbase": "hbase-replies",
     "hbase": "hbase-blocking",
@@ -31,6 +31,8 @@ const SCENARIOS: [Included; 9] = included![
     "cassandra": "cassandra-cold-neighbour",
     "riak": "riak-crowd",
     "riak": "riak-hot-partitions",
+    "kafka": "kafka-lagging-consumer",
+    "etcd": "etcd-ranges",
 ];
 
 /// All of them, in the order of their systems.

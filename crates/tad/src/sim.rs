@@ -9,10 +9,12 @@
 //! generator of random numbers. Events of the same instant happen in the order in which they were
 //! made.
 
+mod batch;
 mod cache;
 mod calendar;
 mod clients;
 mod controls;
+mod draw;
 mod engine;
 mod export;
 mod gauge;

@@ -39,6 +39,7 @@ fn stage(name: &str, threads: Threads, uses: &[(usize, bool)]) -> Stage {
         instances: 1,
         asynchronous: false,
         confidence: Confidence::Certain,
+        batch: None,
     }
 }
 
@@ -55,6 +56,7 @@ fn step(name: &str, stage: usize, uses: &[(usize, u64)]) -> Step {
         cache: None,
         submits: vec![],
         waits: vec![],
+        enough: None,
         uses_after: vec![],
         then: vec![],
     }
@@ -104,6 +106,7 @@ fn load(request: usize, threads: u32) -> Load {
         entry: Entry::Any,
         keys: Keys::Uniform,
         name: format!("r{request}"),
+        patience: None,
     }
 }
 

@@ -102,6 +102,8 @@ fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Option<Verd
         ours: Some(*value).filter(|value| value.is_finite()),
         unit: measure.unit.to_owned(),
         holds: holding == cells.len(),
+        ratio: None,
+        absolute: String::new(),
         note: format!(
             "{} in every case; {holding} of {}, the worst: {name}",
             measure.bound.text(),

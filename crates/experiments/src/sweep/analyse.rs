@@ -43,8 +43,26 @@ fn verdict(claim: &Claim, runs: &str, record: &Record) -> Verdict {
         ours: found.map(|[_, middle, _]| middle),
         unit: claim.unit.to_owned(),
         holds: found.is_some_and(|[_, middle, _]| claim.bound.holds(middle)),
+        ratio: found.zip(claim.given).map(|([_, middle, _], given)| middle / given),
+        absolute: absolute(claim, record, seeds),
         note,
     }
+}
+
+/// Numbers in the paper's own units: ours and the paper's.
+fn absolute(claim: &Claim, record: &Record, seeds: usize) -> String {
+    let each = claim.absolute.iter().map(|number| {
+        let values: Vec<f64> =
+            (0..seeds).map(|index| (number.ours)(&Seed { record, index })).collect();
+        let ours = spread(&values).map_or("–".to_owned(), |[_, middle, _]| significant(middle));
+        format!("{}: {ours}, the paper {}", number.what, significant(number.paper))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// The ratio of ours to the paper's number, for people.
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{} ×", significant(ratio)))
 }
 
 /// Three digits that matter.

@@ -28,6 +28,15 @@ impl Bound {
     }
 }
 
+/// A number in the paper's own unit, which the same system gives here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Absolute {
+    /// What it is, with its unit.
+    pub(crate) what: &'static str,
+    pub(crate) paper: f64,
+    pub(crate) ours: fn(&Seed<'_>) -> f64,
+}
+
 /// Something that must hold of the median of seeds or rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
@@ -38,6 +47,10 @@ pub(crate) struct Claim {
     /// What one seed or round says.
     pub(crate) ours: fn(&Seed<'_>) -> f64,
     pub(crate) bound: Bound,
+    /// The paper's number for the same, if it gives one. A statement may hold and be far from it.
+    pub(crate) given: Option<f64>,
+    /// Numbers that the paper gives in its own units.
+    pub(crate) absolute: &'static [Absolute],
     /// What to keep in mind.
     pub(crate) note: &'static str,
 }
@@ -46,7 +59,16 @@ impl Claim {
     /// One that still needs a number and a bound.
     pub(crate) const fn new(statement: &'static str) -> Self {
         let bound = Bound::AtLeast(f64::INFINITY);
-        Self { statement, paper: "", unit: "", ours: |_| f64::NAN, bound, note: "" }
+        Self {
+            statement,
+            paper: "",
+            unit: "",
+            ours: |_| f64::NAN,
+            bound,
+            given: None,
+            absolute: &[],
+            note: "",
+        }
     }
 
     /// What the paper says.
@@ -57,6 +79,16 @@ impl Claim {
     /// What is held against the bound, and its unit.
     pub(crate) const fn ours(self, unit: &'static str, ours: fn(&Seed<'_>) -> f64) -> Self {
         Self { unit, ours, ..self }
+    }
+
+    /// The paper's number for what is held against the bound.
+    pub(crate) const fn given(self, given: f64) -> Self {
+        Self { given: Some(given), ..self }
+    }
+
+    /// Numbers in the paper's own units.
+    pub(crate) const fn absolute(self, absolute: &'static [Absolute]) -> Self {
+        Self { absolute, ..self }
     }
 
     pub(crate) const fn within(self, bound: Bound) -> Self {

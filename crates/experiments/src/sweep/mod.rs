@@ -18,7 +18,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub(crate) use claim::{Bound, Claim};
+pub(crate) use claim::{Absolute, Bound, Claim};
 pub(crate) use found::Seed;
 
 use crate::experiment::Outcome;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Presentation;
-use super::analyse::significant;
+use super::analyse::{ratio, significant};
 use super::record::Record;
 use crate::html::{escape, mark, page, table};
 use crate::record::utc;
@@ -35,12 +35,15 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
                 escape(&verdict.statement),
                 format!("{ours}<br><span class=\"faint\">{}</span>", escape(&verdict.unit)),
                 escape(&verdict.paper),
+                escape(&ratio(verdict.ratio)),
+                escape(if verdict.absolute.is_empty() { "–" } else { &verdict.absolute }),
                 format!("<span class=\"faint\">{}</span>", escape(&verdict.note)),
             ];
             (String::new(), cells)
         })
         .collect();
-    body += &table(&["", "statement", "ours", "the paper", "note"], &rows, 5);
+    body +=
+        &table(&["trend", "statement", "ours", "the paper", "ratio", "absolute", "note"], &rows, 7);
     if !show.columns.is_empty() {
         let mut lines = numbers(show, record).into_iter();
         let head = lines.next().unwrap_or_default();
@@ -157,6 +160,12 @@ pub(super) fn text(
             "  {mark} {}: {ours} {} ({})\n",
             verdict.statement, verdict.unit, verdict.note
         );
+        if verdict.ratio.is_some() {
+            out += &format!("      of the paper's number: {}\n", ratio(verdict.ratio));
+        }
+        if !verdict.absolute.is_empty() {
+            out += &format!("      {}\n", verdict.absolute);
+        }
     }
     out.push('\n');
     if let Some(pace) = pace(record) {

@@ -34,6 +34,7 @@ client = [
     claims: &[
         Claim::new("original: the network is not used effectively")
             .paper("less than 20 %")
+            .given(0.2)
             .ours("part of the time for which the network is busy", |seed| {
                 seed.get("original", 120.0, "node.network_used_fraction")
             })
@@ -42,6 +43,7 @@ client = [
             "C2's cached reads are served much faster when they are tried while the CPU is idle",
         )
         .paper("8 times")
+        .given(8.0)
         .ours("C2's cached reads per second, of those of the original", |seed| {
             seed.get(TRIED, 120.0, "C2.cached_per_s")
                 / seed.get("original", 120.0, "C2.cached_per_s")
@@ -49,6 +51,7 @@ client = [
         .at_least(5.0),
         Claim::new("the network is used then")
             .paper("fully")
+            .given(1.0)
             .ours("part of the time for which the network is busy", |seed| {
                 seed.get(TRIED, 120.0, "node.network_used_fraction")
             })

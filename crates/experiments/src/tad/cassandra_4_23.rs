@@ -36,6 +36,7 @@ change = [{ at = "{middle}", client = "C2", load = [{ request = "read-cold", ent
             .at_most(0.4),
         Claim::new("original: the C-ReqHandle threads serve C2")
             .paper("all 128 of a node")
+            .given(128.0)
             .ours("threads of a node that serve C2 in the second half", |seed| {
                 seed.late("original", 480.0, "c-reqhandle_C2_serving_threads") / 3.0
             })

@@ -32,7 +32,7 @@ client = [
     derive: |_| {},
     claims: &[
         Claim::new("original: C2 takes nearly all of the network")
-            .paper("up to 95 %")
+            .paper("up to 95 %").given(0.95)
             .ours(
                 "C2's part of the network with 200 KB",
                 |seed| seed.get("original", 200.0, "node.network_C2_fraction"),
@@ -46,7 +46,7 @@ client = [
             )
             .at_most(0.3),
         Claim::new("direct: C2 gets no more than its share of the network")
-            .paper("its fair share")
+            .paper("its fair share").given(0.5)
             .ours("C2's part of the network, largest", |seed| {
                 seed.all("direct: one scheduler", "node.network_C2_fraction")
                     .into_iter()

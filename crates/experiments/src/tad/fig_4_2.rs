@@ -37,6 +37,7 @@ client = [
     claims: &[
         Claim::new("original: C2 takes up to 90 % of the I/O")
             .paper("up to 90 %")
+            .given(0.9)
             .ours("C2's part of the I/O with 360 threads", |seed| {
                 seed.get("original", 360.0, "node.io_C2_fraction")
             })

@@ -38,6 +38,7 @@ client = [
     claims: &[
         Claim::new("original: C2 takes up to 95 % of the network")
             .paper("up to 95 %")
+            .given(0.95)
             .ours("C2's part of the network at 200 KB", |seed| {
                 seed.get(ORIGINAL, 200.0, "node.network_C2_fraction")
             })

@@ -62,6 +62,7 @@ client = [
             .at_most(1.05),
         Claim::new("indirect: never more than ten in the log's queue")
             .paper("never more than 10")
+            .given(10.0)
             .ours("requests, mean, with 200 threads", |seed| {
                 seed.get(INDIRECT, 200.0, "log_waiting_requests")
             })

@@ -8,7 +8,7 @@ use headworks_tad::{file, systems};
 use super::panel::Panel;
 use super::record::Run;
 use crate::experiment::Experiment;
-pub(crate) use crate::sweep::Claim;
+pub(crate) use crate::sweep::{Absolute, Claim};
 
 /// The papers' titles are long; readers know this one by the name of its two systems.
 pub(super) const PAPER: &str = "Split and Maat dissertation";

@@ -64,7 +64,7 @@ change = [{ at = "{middle}", client = "C2", load = [{ request = "get", threads =
             })
             .at_least(1.0),
         Claim::new("the direct one: CPU and disks are nearly always used")
-            .paper("nearly perfect")
+            .paper("nearly perfect").given(1.0)
             .ours("lower of the two utilizations after the change", |seed| {
                 let used = |key| seed.late(DIRECT, AT, key);
                 used("slave.cpu_used_mean_fraction").min(used("slave.io_used_mean_fraction"))

@@ -35,6 +35,7 @@ client = [
     claims: &[
         Claim::new("original: the CPUs are not used effectively")
             .paper("less than 40 %")
+            .given(0.4)
             .ours("part of the time for which the CPUs are busy", |seed| {
                 seed.get("original", 1024.0, "primary.cpu_used_fraction")
             })

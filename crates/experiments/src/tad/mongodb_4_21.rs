@@ -41,7 +41,7 @@ change = [{ at = "{middle}", node = "secondary", resource = "io", rate = "1 MB/s
             })
             .at_most(0.3),
         Claim::new("original: all 128 workers are taken by C2")
-            .paper("all 128")
+            .paper("all 128").given(128.0)
             .ours(
                 "workers of C2 in the second half",
                 |seed| seed.late("original", 200.0, "worker_C2_serving_threads"),

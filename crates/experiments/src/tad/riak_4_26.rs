@@ -37,7 +37,7 @@ client = [
             )
             .at_most(0.75),
         Claim::new("direct: the disk is fully used")
-            .paper("fully")
+            .paper("fully").given(1.0)
             .ours(
                 "part of the time for which the disk of node 1 is busy",
                 |seed| seed.late(SPLIT, 40.0, "node.io_used_high_fraction"),

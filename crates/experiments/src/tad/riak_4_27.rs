@@ -32,7 +32,7 @@ client = [
     derive: |_| {},
     claims: &[
         Claim::new("original: C2 takes more of the disks with larger reads")
-            .paper("up to 70 %")
+            .paper("up to 70 %").given(0.7)
             .ours(
                 "C2's part of the disks with 1,000 KB",
                 |seed| seed.get("original", 1000.0, "node.io_C2_fraction"),

@@ -146,6 +146,7 @@ fn request(
             cache: None,
             submits: Vec::new(),
             waits: Vec::new(),
+            enough: None,
             uses_after: Vec::new(),
             then: Vec::new(),
         })
@@ -261,6 +262,7 @@ fn scenario(trace: &Trace, tad: &Tad, loads: &[(usize, u32, u64)]) -> Option<Sce
             entry: Entry::Any,
             keys: Keys::Uniform,
             name: tad.requests[request].name.clone(),
+            patience: None,
         }
     };
     let clients = loads

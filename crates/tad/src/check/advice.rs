@@ -59,6 +59,18 @@ impl Advice {
                 "Keep the order only among the requests of one client: one stream for each.",
                 "Low and steady latency. There are as many logs as clients, with more and smaller writes, and recovery must read all of them.",
             ),
+            Problem::SurplusThreads => (
+                "Let as many requests through as the resource has servers; a queue for each resource where a stage uses several.",
+                "A number where there is one resource. The queue must be quick: between two requests the resource is idle.",
+            ),
+            Problem::ServiceToEnd => (
+                "Serve in turns: after a while a thread puts the rest of a request back into the queue, or requests come in parts of one size.",
+                "Long requests cannot keep short ones waiting. The code must be able to stop within a request, and each turn has its overhead.",
+            ),
+            Problem::HeldThreads => (
+                "Hold no thread over a wait or over the use of several resources: asynchronous stages, one for each resource.",
+                "The queue then decides about what is scarce. What the thread kept on its stack while waiting must be kept somewhere else.",
+            ),
         };
         Advice::new(Directness::Direct, about, remedies, trade_off)
     }
@@ -89,6 +101,19 @@ impl Advice {
             (Problem::Blocking, _) => (
                 "Treat the threads as a resource of which each client gets its part.",
                 "Decided locally and easily built. Threads still wait, so more of them are needed, and more threads mean less control and longer tails.",
+            ),
+            (Problem::SurplusThreads, _) => (
+                "Let as many requests through as the scarcest of its resources has servers.",
+                "A number. Other resources of the stage are used less, and its threads become what is scarce: look for held threads afterwards.",
+            ),
+            // Only turns help.
+            (Problem::ServiceToEnd, _) => (
+                "Bound the amounts that clients may ask for.",
+                "No change of the stage. Clients notice.",
+            ),
+            (Problem::HeldThreads, _) => (
+                "Treat the threads as a resource of which each client gets its part.",
+                "Decided locally and easily built. Threads are still held, so throughput is lower than without.",
             ),
             (Problem::OrderingConstraint, _) => (
                 "Let only a few requests into the ordered queue, and choose upstream which ones.",

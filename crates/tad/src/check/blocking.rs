@@ -20,15 +20,28 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
             continue; // A waiting thread is missing for no request.
         }
         let paths = paths(tad, id);
-        // Requests that wait for one of several instances do not all wait for the same one
-        // (section 4.5.4).
-        let parts =
-            |waits: &BTreeSet<StageId>| waits.iter().any(|&to| tad.stages[to].instances > 1);
-        if paths.len() > 1 || paths.keys().any(parts) {
+        if several(tad, &paths) {
             findings.push(judge(tad, id, &paths));
         }
     }
     findings
+}
+
+/// Whether requests of a stage take several paths.
+pub(super) fn has(tad: &Tad, id: StageId) -> bool {
+    several(tad, &paths(tad, id))
+}
+
+/// The stages that requests of a stage wait for.
+pub(super) fn downstream(tad: &Tad, id: StageId) -> BTreeSet<StageId> {
+    paths(tad, id).keys().flatten().copied().collect()
+}
+
+fn several(tad: &Tad, paths: &Paths) -> bool {
+    // Requests that wait for one of several instances do not all wait for the same one (section
+    // 4.5.4).
+    let parts = |waits: &BTreeSet<StageId>| waits.iter().any(|&to| tad.stages[to].instances > 1);
+    paths.len() > 1 || paths.keys().any(parts)
 }
 
 /// From the requests; from the arrows if the stage has no request.

@@ -4,7 +4,7 @@
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join};
-use crate::model::{ResourceId, StageId, Tad, Threads};
+use crate::model::{ResourceId, ResourceKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 
 const PROBLEM: Problem = Problem::HiddenContention;
@@ -17,6 +17,9 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
 }
 
 fn judge(tad: &Tad, resource: ResourceId) -> Option<Finding> {
+    if tad.resources[resource].kind == ResourceKind::Delay {
+        return None; // Time passes for all at once.
+    }
     let users: Vec<StageId> = (0..tad.stages.len())
         .filter(|&id| tad.stages[id].uses.iter().any(|u| u.resource == resource))
         .collect();

@@ -3,6 +3,7 @@
 //! requests gets more of the resource.
 
 use super::advice::Advice;
+use super::queues::limited;
 use super::{Finding, controls, finding, join};
 use crate::graph;
 use crate::model::{ResourceKind, StageId, Tad, Threads};
@@ -17,14 +18,15 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
         .stages
         .iter()
         .enumerate()
-        .filter(|(_, stage)| stage.threads == Threads::OnDemand && !stage.uses.is_empty());
+        .filter(|(_, stage)| stage.threads == Threads::OnDemand)
+        .filter(|(id, _)| !limited(tad, *id).is_empty());
     unscheduled.map(|(id, _)| judge(tad, id, &next)).collect()
 }
 
 fn judge(tad: &Tad, id: StageId, next: &[BTreeSet<StageId>]) -> Finding {
     let stage = &tad.stages[id];
     let resources: Vec<String> =
-        stage.uses.iter().map(|u| tad.resources[u.resource].name.clone()).collect();
+        limited(tad, id).into_iter().map(|id| tad.resources[id].name.clone()).collect();
     let upstream: Vec<&str> = (0..tad.stages.len())
         .filter(|&other| other != id && next[other].contains(&id))
         .map(|other| tad.stages[other].name.as_str())

@@ -3,7 +3,7 @@
 //! holds requests back for a disk although they need only the CPU.
 
 use super::advice::Advice;
-use super::{Finding, controls, finding, join, plural};
+use super::{Finding, controls, finding, join, plural, queues};
 use crate::model::{ResourceId, ResourceKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 
@@ -15,7 +15,8 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
         if stage.threads == Threads::OnDemand {
             continue; // There is no queue that would have to know.
         }
-        let brackets = stage.uses.iter().filter(|u| u.may);
+        let limited = queues::limited(tad, id);
+        let brackets = stage.uses.iter().filter(|u| u.may && limited.contains(&u.resource));
         findings.extend(brackets.map(|u| judge(tad, id, u.resource)));
     }
     findings

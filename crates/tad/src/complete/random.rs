@@ -156,6 +156,7 @@ fn stages(dice: &mut Dice, tad: &mut Tad) {
             instances: 1,
             asynchronous: !on_demand && dice.chance(0.2),
             confidence: Confidence::Certain,
+            batch: None,
         });
     }
 }
@@ -176,6 +177,7 @@ fn request(dice: &mut Dice, tad: &Tad, number: usize) -> RequestType {
             cache: None,
             submits: Vec::new(),
             waits: Vec::new(),
+            enough: None,
             uses_after: Vec::new(),
             then: Vec::new(),
         };
@@ -263,6 +265,7 @@ fn scenario(dice: &mut Dice, tad: &Tad) -> Scenario {
             entry: Entry::Any,
             keys: Keys::Uniform,
             name: tad.requests[request].name.clone(),
+            patience: None,
         }],
     };
     let second = dice.below(tad.requests.len());

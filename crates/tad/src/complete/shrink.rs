@@ -2,7 +2,7 @@
 //! and keeps the change if the system still fails, until no cut works.
 
 use super::Case;
-use crate::model::{Quantity, RequestType, Tad, Threads};
+use crate::model::{RequestType, Tad, Threads};
 use crate::scenario::Arrivals;
 
 /// A change that makes a case smaller; `None` if it does not apply.
@@ -153,13 +153,13 @@ pub(super) fn compact(case: &mut Case) {
         let kind = &mut tad.requests[id];
         let used = |parameter: usize| {
             let uses = kind.steps.iter().flat_map(|step| step.uses.iter().chain(&step.uses_after));
-            uses.into_iter().any(|each| each.amount == Quantity::Parameter(parameter))
+            uses.into_iter().any(|each| each.amount.parameter() == Some(parameter))
         };
         let used: Vec<bool> = (0..kind.parameters.len()).map(used).collect();
         let parameters = keep(&mut kind.parameters, |id, _| used[id]);
         for step in &mut kind.steps {
             for each in step.uses.iter_mut().chain(&mut step.uses_after) {
-                if let Quantity::Parameter(index) = &mut each.amount {
+                if let Some(index) = each.amount.parameter_mut() {
                     *index = parameters[*index];
                 }
             }
@@ -174,6 +174,10 @@ pub(super) fn compact(case: &mut Case) {
 }
 
 fn compact_system(tad: &mut Tad) {
+    let used: Vec<usize> =
+        tad.requests.iter().flat_map(|kind| &kind.steps).map(|step| step.stage).collect();
+    let named = |name: &&str| used.iter().any(|&stage| tad.stages[stage].name == **name);
+    tad.controls.retain(|control| crate::fix::stages(control).iter().all(named));
     let steps = || tad.requests.iter().flat_map(|kind| &kind.steps);
     let stages = keep(&mut tad.stages, |id, _| steps().any(|step| step.stage == id));
     for step in tad.requests.iter_mut().flat_map(|kind| &mut kind.steps) {

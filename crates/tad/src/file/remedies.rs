@@ -9,6 +9,7 @@ use crate::remedy::{Problem, Remedy};
 use std::collections::BTreeMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Stages that a remedy may name: those of the system, and those that earlier remedies make.
 #[derive(Debug, Default)]
@@ -193,6 +194,11 @@ fn read_remedy(
             let downstream = keys.stage("downstream");
             let limit = keys.count("limit");
             Some(Remedy::BoundDownstream { stage: stage?, downstream: downstream?, limit: limit? })
+        }
+        "serve-in-turns" => {
+            let stage = keys.stage("stage");
+            let turn_ns = some_time(keys.section, keys.report, "turn", MILLISECOND_NS);
+            Some(Remedy::ServeInTurns { stage: stage?, turn_ns })
         }
         "set-threads" => {
             let stage = keys.stage("stage");

@@ -7,12 +7,13 @@ use super::system::unique;
 use crate::model::{Device, Discipline, NodeId, Resource, ResourceKind, Tad};
 use crate::units;
 
-const KINDS: [(ResourceKind, &str); 5] = [
+const KINDS: [(ResourceKind, &str); 6] = [
     (ResourceKind::Cpu, "cpu"),
     (ResourceKind::Io, "io"),
     (ResourceKind::Network, "network"),
     (ResourceKind::Lock, "lock"),
     (ResourceKind::Custom, "custom"),
+    (ResourceKind::Delay, "delay"),
 ];
 
 /// Reads a `[[node.resource]]`.
@@ -37,6 +38,17 @@ pub(super) fn read(mut section: Section, report: &mut Report, tad: &mut Tad, nod
         Discipline::Fifo
     };
     let device = read_device(&mut section, report, kind);
+    if kind == ResourceKind::Delay {
+        for key in ["rate", "parallelism", "quantum", "seek"] {
+            if section.has(key) {
+                report.error(
+                    &section.at(key),
+                    format!("a delay has no limit, so `{key}` means nothing"),
+                    "Remove it. If requests wait for one another there, it is a resource of another kind.",
+                );
+            }
+        }
+    }
     tad.resources.push(Resource {
         title: section
             .text(report, "title")
@@ -45,7 +57,10 @@ pub(super) fn read(mut section: Section, report: &mut Report, tad: &mut Tad, nod
         kind,
         node,
         rate_per_s,
-        parallelism: section.count(report, "parallelism").unwrap_or(1),
+        parallelism: match (kind, section.count(report, "parallelism")) {
+            (ResourceKind::Delay, _) => u32::MAX,
+            (_, count) => count.unwrap_or(1),
+        },
         discipline,
         device,
     });
@@ -60,7 +75,7 @@ fn read_rate(
 ) -> Option<f64> {
     let dimension = kind.dimension();
     let Some(text) = section.text(report, "rate") else {
-        if kind == ResourceKind::Lock {
+        if matches!(kind, ResourceKind::Lock | ResourceKind::Delay) {
             return Some(1e9); // A second of holding it takes a second.
         }
         if !section.has("rate") {
@@ -79,7 +94,7 @@ fn read_rate(
         ResourceKind::Cpu => "1 GHz",
         ResourceKind::Io => "100 MB/s",
         ResourceKind::Network => "1 Gbps",
-        ResourceKind::Lock | ResourceKind::Custom => "1000 op/s",
+        ResourceKind::Lock | ResourceKind::Custom | ResourceKind::Delay => "1000 op/s",
     };
     let rate = quantity(report, &text, units::rate(&text.text, dimension), example)?;
     if rate <= 0.0 {

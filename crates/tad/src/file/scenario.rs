@@ -5,11 +5,17 @@ use super::error::{Report, suggest};
 use super::section::{Section, real};
 use super::system::{read_policy, unique};
 use crate::model::{NodeId, Tad};
-use crate::scenario::{Arrivals, Change, Client, Entry, Keys, Load, Scenario};
+use crate::scenario::{Arrivals, Change, Client, Entry, Keys, Load, Patience, Scenario};
 use crate::units;
 use toml::de::DeValue;
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// Most intervals of a run.
+const SAMPLES_MAX: u64 = 100_000;
+
+/// Most requests that come whether the system is ready or not.
+const REQUESTS_MAX: f64 = 1e9;
 
 /// By how much amounts of work vary, as a fraction of themselves.
 fn jitter(root: &mut Section, report: &mut Report) -> f64 {
@@ -65,6 +71,27 @@ pub(super) fn read(root: &mut Section, report: &mut Report, tad: &Tad) -> Scenar
         changes.extend(read_change(section, report, tad, &clients, duration_ns));
     }
     changes.sort_by_key(|(at, _)| *at);
+    let sample_ns = some_time(root, report, "sample", SECOND_NS);
+    if duration_ns / sample_ns > SAMPLES_MAX {
+        report.error(
+            &root.at("sample"),
+            format!(
+                "the run would have {} intervals: nobody could read them, and memory would run out",
+                duration_ns / sample_ns
+            ),
+            format!("Write a longer `sample`; up to {SAMPLES_MAX} fit into a run."),
+        );
+    }
+    let loads = clients.iter().flat_map(|client| &client.loads);
+    let requests: f64 =
+        loads.map(|load| load.arrivals.per_s()).sum::<f64>() * duration_ns as f64 / 1e9;
+    if requests > REQUESTS_MAX {
+        report.error(
+            &root.at("client"),
+            format!("{requests:.0e} requests would come in the simulated time, which would take days"),
+            format!("Write a lower `rate` or `burst`, or a shorter `duration`: up to {REQUESTS_MAX:.0e} requests."),
+        );
+    }
     Scenario {
         name,
         about: root.words(report, "about"),
@@ -72,7 +99,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, tad: &Tad) -> Scenar
         changes,
         duration_ns,
         warmup_ns,
-        sample_ns: some_time(root, report, "sample", SECOND_NS),
+        sample_ns,
         policy: read_policy(root, report),
         jitter: jitter(root, report),
         switch_ns: time(root, report, "switch-cost", 0),
@@ -122,6 +149,7 @@ fn read_load(mut section: Section, report: &mut Report, tad: &Tad) -> Option<Loa
     let node = request.map(|id| tad.node_of(tad.requests[id].steps[tad.requests[id].first].stage));
     let entry = read_entry(&mut section, report, tad, node);
     let keys = read_keys(&mut section, report);
+    let patience = read_patience(&mut section, report);
     let name = section.text(report, "name").map(|name| name.text);
     section.finish(report);
     let kind = &tad.requests[request?];
@@ -158,7 +186,33 @@ fn read_load(mut section: Section, report: &mut Report, tad: &Tad) -> Option<Loa
         entry,
         keys,
         name: name.unwrap_or_else(|| kind.name.clone()),
+        patience,
     })
+}
+
+/// `timeout = "100 ms"`, `retries = 3`
+fn read_patience(section: &mut Section, report: &mut Report) -> Option<Patience> {
+    let retries = section.number(report, "retries").unwrap_or(0.0);
+    if !section.has("timeout") {
+        if section.has("retries") {
+            report.error(
+                &section.at("retries"),
+                "who waits without end never asks again",
+                "Add `timeout = \"100 ms\"`, say.",
+            );
+        }
+        section.value("timeout");
+        return None;
+    }
+    if retries.fract() != 0.0 || retries > 1_000.0 {
+        report.error(
+            &section.at("retries"),
+            "`retries` is no whole number up to 1000",
+            "Write how often a client asks again before it gives up.",
+        );
+    }
+    let timeout_ns = some_time(section, report, "timeout", SECOND_NS);
+    Some(Patience { timeout_ns, retries: retries as u32 })
 }
 
 fn read_arrivals(section: &mut Section, report: &mut Report) -> Option<Arrivals> {

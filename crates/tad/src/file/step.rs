@@ -1,12 +1,10 @@
 //! Steps of a request.
 
-use super::amounts::{example, quantity};
 use super::error::{Report, suggest};
 use super::request::Names;
 use super::section::{Section, Text, items};
 use super::system::{NOWHERE, stage};
-use crate::model::{Consumption, Lookup, Place, Quantity, StageId, Step, StepId, Tad};
-use crate::units;
+use crate::model::{Consumption, Lookup, Place, StageId, Step, StepId, Tad};
 use toml::de::DeValue;
 
 /// Reads a `[[request.step]]`. Its name was read before, with those of the others.
@@ -54,6 +52,17 @@ pub(super) fn read(
         }
     }
     let then = steps(&mut section, "then");
+    let enough = section.count(report, "enough");
+    if let Some(wanted) = enough.filter(|&enough| enough as usize > waits.len()) {
+        report.error(
+            &section.at("enough"),
+            format!(
+                "the step waits for {} steps, and {wanted} of them are to be enough",
+                waits.len()
+            ),
+            "Write a number up to that of the steps in `waits`, or leave it out for all of them.",
+        );
+    }
     let read = Step {
         name: names.steps[id].clone(),
         stage: stage.unwrap_or(NOWHERE),
@@ -62,6 +71,7 @@ pub(super) fn read(
         cache,
         submits,
         waits,
+        enough,
         uses_after,
         then,
     };
@@ -228,14 +238,6 @@ fn consumption(
         return None;
     };
     let dimension = tad.resources[declared.resource].kind.dimension();
-    let amount = match amount.text.strip_prefix('$') {
-        Some(parameter) => {
-            Quantity::Parameter(names.parameter(report, amount, parameter, dimension)?)
-        }
-        None => {
-            let value = units::amount(&amount.text, dimension);
-            Quantity::Fixed(quantity(report, amount, value, example(dimension))?)
-        }
-    };
+    let amount = super::law::read(report, names, amount, dimension)?;
     Some(Consumption { resource: declared.resource, amount })
 }

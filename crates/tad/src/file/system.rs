@@ -4,8 +4,8 @@ use super::error::{Report, suggest};
 use super::section::{Section, Text, whole};
 use super::{Marks, remedies, request, resource};
 use crate::model::{
-    Confidence, End, Flow, FlowKind, NodeId, NodeKind, Policy, Process, Queue, SharedQueue, Stage,
-    StageId, Tad, Threads, Use,
+    Batch, Confidence, End, Flow, FlowKind, NodeId, NodeKind, Policy, Process, Queue, SharedQueue,
+    Stage, StageId, Tad, Threads, Use,
 };
 use std::collections::BTreeMap;
 use toml::de::DeValue;
@@ -46,7 +46,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, marks: &mut Marks) -
         read_stage(section, report, &mut tad, marks);
     }
     for section in root.tables(report, "flow", "[[flow]]") {
-        read_flow(section, report, &mut tad);
+        read_flow(section, report, &mut tad, marks);
     }
     for section in root.tables(report, "request", "[[request]]") {
         request::read(section, report, &mut tad, marks);
@@ -170,6 +170,7 @@ fn read_stage(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &
             spans.push(text.at);
         }
     }
+    let batch = read_batch(&mut section, report, tad, &uses);
     marks.stages.push(name.at);
     marks.uses.push(spans);
     tad.stages.push(Stage {
@@ -183,8 +184,38 @@ fn read_stage(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &
         instances: section.count(report, "instances").unwrap_or(1),
         asynchronous,
         confidence,
+        batch,
     });
     section.finish(report);
+}
+
+/// `batch = { most = 64, once = ["io"] }`
+fn read_batch(
+    section: &mut Section,
+    report: &mut Report,
+    tad: &Tad,
+    uses: &[Use],
+) -> Option<Batch> {
+    const HINT: &str = "Write `batch = { most = 64, once = [\"io\"] }`.";
+    let mut table = section.tables(report, "batch", "`batch`").into_iter().next()?;
+    if !table.has("most") {
+        report.error(&table.at, "the batch does not say how many requests it takes", HINT);
+    }
+    let most = table.count(report, "most");
+    let mut once = Vec::new();
+    for text in table.texts(report, "once") {
+        let used = uses.iter().map(|u| u.resource).find(|&id| tad.resources[id].name == text.text);
+        match used {
+            Some(id) => once.push(id),
+            None => report.error(
+                &text.at,
+                format!("the stage does not use \"{}\"", text.text),
+                suggest(&text.text, uses.iter().map(|u| tad.resources[u.resource].name.as_str())),
+            ),
+        }
+    }
+    table.finish(report);
+    Some(Batch { most: most?, once })
 }
 
 fn read_threads(section: &mut Section, report: &mut Report, name: &Text) -> Threads {
@@ -311,7 +342,7 @@ fn read_use(
     Some(Use { resource, may })
 }
 
-fn read_flow(mut section: Section, report: &mut Report, tad: &mut Tad) {
+fn read_flow(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &mut Marks) {
     let mut end = |section: &mut Section, key| {
         let text = section.need_text(report, key)?;
         if text.text == "clients" {
@@ -338,6 +369,7 @@ fn read_flow(mut section: Section, report: &mut Report, tad: &mut Tad) {
     let remote = section.flag(report, "remote");
     let confidence = read_confidence(&mut section, report);
     if let (Some(from), Some(to)) = (from, to) {
+        marks.flows.push(section.at.clone());
         tad.flows.push(Flow { from, to, kind, label, remote, confidence });
     }
     section.finish(report);

@@ -1,3 +1,4 @@
+mod arrows;
 mod bad_scenarios;
 mod bad_systems;
 
@@ -98,6 +99,7 @@ fn every_remedy_is_read_as_it_is_written() {
         Remedy::ScheduleThreads { stage: stage() },
         Remedy::SeparateStreams { stage: stage() },
         Remedy::BoundDownstream { stage: stage(), downstream: "respond".into(), limit: 3 },
+        Remedy::ServeInTurns { stage: stage(), turn_ns: 50_001 },
         Remedy::SetThreads { stage: stage(), threads: 3 },
         Remedy::SetPolicy { stage: stage(), policy: Policy::Drr },
     ];

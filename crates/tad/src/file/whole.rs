@@ -4,7 +4,7 @@
 use super::Marks;
 use super::error::Report;
 use crate::graph::{Needs, pool_cycle, request_cycle};
-use crate::model::{End, FlowKind, RequestId, StageId, Tad};
+use crate::model::{End, FlowKind, RequestId, ResourceId, StageId, Tad, Threads};
 
 /// Reports all of it.
 pub(super) fn check(tad: &Tad, marks: &Marks, report: &mut Report) {
@@ -48,6 +48,33 @@ pub(super) fn check(tad: &Tad, marks: &Marks, report: &mut Report) {
         );
     }
     brackets(tad, marks, report);
+    batches(tad, marks, report);
+    super::arrows::check(tad, marks, report);
+}
+
+/// Requests that are served as one must be alike.
+fn batches(tad: &Tad, marks: &Marks, report: &mut Report) {
+    for (id, stage) in tad.stages.iter().enumerate() {
+        if stage.batch.is_none() {
+            continue;
+        }
+        let steps = || tad.requests.iter().flat_map(|kind| &kind.steps).filter(|s| s.stage == id);
+        let used = |step: &crate::model::Step| -> Vec<ResourceId> {
+            step.uses.iter().map(|each| each.resource).collect()
+        };
+        let alike = steps().all(|step| Some(used(step)) == steps().next().map(used));
+        let plain = steps().all(|step| {
+            step.waits.is_empty() && step.uses_after.is_empty() && step.cache.is_none()
+        });
+        let whole = !(stage.queue.ordered_per_client || stage.threads == Threads::OnDemand);
+        if !(alike && plain && whole) {
+            report.error(
+                &marks.stages[id],
+                format!("requests of stage \"{}\" cannot be served as one batch", stage.name),
+                "A stage with `batch` has a pool; its steps use the same resources in the same order, and neither wait nor look into a cache.",
+            );
+        }
+    }
 }
 
 fn submitted_once(tad: &Tad, marks: &Marks, report: &mut Report, request: RequestId) {

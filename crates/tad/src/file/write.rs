@@ -2,7 +2,7 @@
 //! drawn and simulated by a person. Reading the file gives the same again.
 
 use crate::model::{
-    Confidence, Consumption, Device, Discipline, End, FlowKind, Place, Policy, Quantity,
+    Confidence, Consumption, Device, Discipline, End, FlowKind, Law, Place, Policy, Quantity,
     RequestType, ResourceKind, Step, Tad, Threads,
 };
 use crate::remedy::Remedy;
@@ -98,16 +98,18 @@ fn write_resource(out: &mut Out, resource: &crate::model::Resource) {
         ResourceKind::Network => ("network", ResourceKind::Network.name()),
         ResourceKind::Lock => ("lock", ResourceKind::Lock.name()),
         ResourceKind::Custom => ("custom", ResourceKind::Custom.name()),
+        ResourceKind::Delay => ("delay", ResourceKind::Delay.name()),
     };
     out.pair("name", quoted(&resource.name));
     if kind != resource.name {
         out.pair("kind", quoted(kind));
     }
     out.title(&resource.title, title);
-    if resource.kind != ResourceKind::Lock {
+    let endless = resource.kind == ResourceKind::Delay;
+    if resource.kind != ResourceKind::Lock && !endless {
         out.pair("rate", rate(resource.rate_per_s, resource.kind.dimension()));
     }
-    if resource.parallelism != 1 {
+    if resource.parallelism != 1 && !endless {
         out.pair("parallelism", resource.parallelism);
     }
     if let Discipline::RoundRobin { quantum_ns } = resource.discipline {
@@ -162,6 +164,10 @@ fn write_stage(out: &mut Out, tad: &Tad, id: usize) {
     }
     if stage.instances != 1 {
         out.pair("instances", stage.instances);
+    }
+    if let Some(batch) = &stage.batch {
+        let once = list(batch.once.iter().map(|&id| tad.resources[id].name.as_str()));
+        out.pair("batch", format!("{{ most = {}, once = {once} }}", batch.most));
     }
     out.confidence(stage.confidence);
 }
@@ -225,16 +231,31 @@ fn write_step(out: &mut Out, tad: &Tad, request: &RequestType, step: &Step) {
             out.pair(key, list(steps.iter().map(|&id| request.steps[id].name.as_str())));
         }
     }
+    if let Some(enough) = step.enough {
+        out.pair("enough", enough);
+    }
 }
 
 fn consumption(tad: &Tad, request: &RequestType, each: &Consumption) -> String {
     let resource = &tad.resources[each.resource];
-    match each.amount {
-        Quantity::Fixed(value) => {
-            format!("{} {}", resource.name, amount(value, resource.kind.dimension()))
+    format!("{} {}", resource.name, quantity(request, &each.amount, resource.kind.dimension()))
+}
+
+fn quantity(request: &RequestType, value: &Quantity, dimension: Dimension) -> String {
+    match value {
+        Quantity::Fixed(value) => amount(*value, dimension),
+        Quantity::Parameter(index) => format!("${}", request.parameters[*index].name),
+        Quantity::Drawn(Law::Exponential, mean) => {
+            format!("exponential {}", quantity(request, mean, dimension))
         }
-        Quantity::Parameter(index) => {
-            format!("{} ${}", resource.name, request.parameters[index].name)
+        Quantity::Drawn(Law::Pareto(shape), mean) => {
+            let shape = f64::from(*shape) / 1e3;
+            format!("pareto {shape} {}", quantity(request, mean, dimension))
+        }
+        Quantity::Histogram(amounts) => {
+            let each =
+                amounts.iter().map(|(value, n)| format!("{}: {n}", amount(*value, dimension)));
+            format!("histogram {}", each.collect::<Vec<_>>().join(", "))
         }
     }
 }
@@ -314,6 +335,12 @@ fn write_load(out: &mut Out, tad: &Tad, head: &str, load: &Load) {
         Keys::Uniform => {}
         Keys::Zipf(exponent) => out.pair("keys", format!("{{ zipf = {exponent:?} }}")),
         Keys::Fixed(partition) => out.pair("keys", format!("{{ partition = {partition} }}")),
+    }
+    if let Some(patience) = load.patience {
+        out.pair("timeout", time(patience.timeout_ns));
+        if patience.retries > 0 {
+            out.pair("retries", patience.retries);
+        }
     }
     let given = request.parameters.iter().zip(&load.parameters);
     let given: Vec<String> = given

@@ -45,7 +45,10 @@ impl Costs {
     /// Points of one remedy.
     pub fn of(&self, tad: &Tad, remedy: &Remedy) -> u32 {
         let setting = matches!(remedy, Remedy::SetThreads { .. } | Remedy::SetPolicy { .. });
-        let points = if remedy.is_control() || setting { self.indirect } else { self.direct };
+        // Work that is divided into turns is another program, although the diagram stays the same.
+        let divides = matches!(remedy, Remedy::ServeInTurns { .. });
+        let light = setting || remedy.is_control() && !divides;
+        let points = if light { self.indirect } else { self.direct };
         let processes: BTreeSet<ProcessId> = stages(remedy)
             .into_iter()
             .filter_map(|name| tad.stage(name))
@@ -65,6 +68,7 @@ pub(crate) fn stages(remedy: &Remedy) -> Vec<&str> {
         | Remedy::Unblock { stage }
         | Remedy::ScheduleThreads { stage }
         | Remedy::SeparateStreams { stage }
+        | Remedy::ServeInTurns { stage, .. }
         | Remedy::SetThreads { stage, .. }
         | Remedy::SetPolicy { stage, .. } => vec![stage],
         Remedy::Split { stage, into, .. } => vec![stage, into],

@@ -6,6 +6,7 @@ use super::goal::Goal;
 use super::trial::{Bench, Holding, Measured, Verdict};
 use super::untouched::Untouched;
 use super::workload::{Workload, begins, workloads};
+use crate::file::read_remedies;
 use crate::model::Tad;
 use crate::remedy::apply;
 use crate::scenario::Scenario;
@@ -142,21 +143,14 @@ pub fn search(
     let protected: Vec<&str> =
         goals.iter().filter_map(Goal::client).collect::<BTreeSet<_>>().into_iter().collect();
     check_arguments(scenarios, goals, &protected)?;
-    let loads: Vec<(Workload, Scenario)> = scenarios
-        .iter()
-        .flat_map(|scenario| {
-            let begins = begins(scenario, options.duration_ns);
-            workloads(tad, scenario, &protected, options.duration_ns)
-                .into_iter()
-                .map(move |workload| (workload, begins.clone()))
-        })
-        .collect();
+    let loads = loads(tad, scenarios, &protected, options);
     let bench = Bench {
         goals,
         workloads: &loads,
         written: scenarios,
         protected: &protected,
         seeds: options.seeds.max(1),
+        first_seed: 1,
         untouched: Untouched::new(tad),
     };
     let choices = candidates(tad, options.own, |stage| reached(tad, &loads, stage));
@@ -210,6 +204,59 @@ pub fn search(
     }
     compare(&mut found.tried);
     Ok(found)
+}
+
+/// All workloads, each with its scenario at the start.
+fn loads(
+    tad: &Tad,
+    scenarios: &[Scenario],
+    protected: &[&str],
+    options: &Options,
+) -> Vec<(Workload, Scenario)> {
+    let of = |scenario: &Scenario| {
+        let begins = begins(scenario, options.duration_ns);
+        let all = workloads(tad, scenario, protected, options.duration_ns).into_iter();
+        all.map(|workload| (workload, begins.clone())).collect::<Vec<_>>()
+    };
+    scenarios.iter().flat_map(of).collect()
+}
+
+/// Tries a set once more, with seeds from `first_seed` on that the search did not use: whether it
+/// keeps its promise for other reasons than chance.
+pub fn recheck(
+    tad: &Tad,
+    scenarios: &[Scenario],
+    goals: &[Goal],
+    options: &Options,
+    (set, first_seed): (&SetReport, u64),
+) -> Verdict {
+    let impossible = |why: String| Verdict::Impossible { why };
+    let text = format!("remedies = [{}]", set.remedies.join(", "));
+    let remedies = match read_remedies("the set", &text, tad) {
+        Ok(remedies) => remedies,
+        Err(errors) => return impossible(errors.to_string()),
+    };
+    let mut changed = tad.clone();
+    for remedy in &remedies {
+        if let Err(error) = apply(&mut changed, remedy) {
+            return impossible(error.to_string());
+        }
+    }
+    let protected: Vec<&str> = goals.iter().filter_map(Goal::client).collect();
+    let loads = loads(tad, scenarios, &protected, options);
+    let bench = Bench {
+        goals,
+        workloads: &loads,
+        written: scenarios,
+        protected: &protected,
+        seeds: options.seeds.max(1),
+        first_seed,
+        untouched: Untouched::new(tad),
+    };
+    match bench.judge(&changed, &[], &|| true) {
+        Some((verdict, _)) => verdict,
+        None => impossible("it was stopped".to_owned()),
+    }
 }
 
 /// Evaluates sets in parallel; the results are in order. `None` for a set after the search was
@@ -348,7 +395,8 @@ fn maat(chosen: &[&Candidate]) -> Option<String> {
         let of = chosen.iter().find(|each| each.problem == problem);
         of.and_then(|each| each.letter.as_deref()).unwrap_or("?")
     });
-    Some(letters.join("|"))
+    let last = letters.iter().rposition(|letter| *letter != "?").map_or(0, |last| last + 1);
+    Some(letters[..last.max(crate::remedy::Problem::OF_THE_PAPER)].join("|"))
 }
 
 /// Fills in the figures that depend on all sets.

@@ -1,6 +1,6 @@
 //! A scenario and its perturbations: a remedy that holds for only one of them is no remedy.
 
-use crate::model::{Tad, Threads};
+use crate::model::{Policy, ResourceKind, Tad, Threads};
 use crate::scenario::{Arrivals, Change, Load, Scenario};
 
 /// Longest sample of the time series.
@@ -45,6 +45,14 @@ pub fn workloads(
     all
 }
 
+/// Whether every queue of a system serves first in, first out under a scenario.
+pub fn without_policy(tad: &Tad, scenario: &Scenario) -> bool {
+    let bounded = tad.stages.iter().filter(|stage| stage.threads != Threads::OnDemand);
+    let mut own = bounded.map(|stage| stage.queue.policy_with(scenario.policy));
+    let shared = tad.shared_queues.iter().map(|queue| scenario.policy.unwrap_or(queue.policy));
+    own.all(|policy| policy == Policy::Fifo) && shared.into_iter().all(|p| p == Policy::Fifo)
+}
+
 /// The base load for the isolation of a client: the others at their start, resources too.
 pub fn base_for(workload: &Scenario, begins: &Scenario, client: &str) -> Scenario {
     let mut base = begins.clone();
@@ -64,7 +72,7 @@ pub fn entitled(tad: &Tad, workload: &Scenario, client: &str) -> (Tad, Scenario)
     alone.clients.retain(|each| each.name == client);
     let share = alone.clients.iter().map(|each| each.weight).sum::<f64>() / weights;
     let mut small = tad.clone();
-    for resource in &mut small.resources {
+    for resource in small.resources.iter_mut().filter(|each| each.kind != ResourceKind::Delay) {
         resource.rate_per_s *= share;
     }
     let part = |count: u32| ((f64::from(count) * share) as u32).max(1);

@@ -111,6 +111,21 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             bounded(tad, stage)?;
             tad.controls.push(remedy.clone());
         }
+        Remedy::ServeInTurns { stage, .. } => {
+            let id = bounded(tad, stage)?;
+            let queue = &tad.stages[id].queue;
+            if queue.ordered && !queue.ordered_per_client {
+                return Err(RemedyError::Misfit {
+                    stage: stage.clone(),
+                    why: "must serve in order of arrival, so no request may overtake another",
+                });
+            }
+            // Another turn replaces the first.
+            tad.controls.retain(
+                |known| !matches!(known, Remedy::ServeInTurns { stage: at, .. } if at == stage),
+            );
+            tad.controls.push(remedy.clone());
+        }
         Remedy::CongestionFeedback { stage, downstream, .. }
         | Remedy::BoundDownstream { stage, downstream, .. } => {
             let from = find(tad, downstream)?;
@@ -188,6 +203,7 @@ fn split(
                 instances: template.instances,
                 asynchronous: false,
                 confidence: Confidence::Certain,
+                batch: None,
             });
             tad.stages.len() - 1
         }
@@ -237,6 +253,7 @@ fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
         cache: None,
         submits: std::mem::take(&mut step.submits),
         waits: std::mem::take(&mut step.waits),
+        enough: step.enough.take(),
         uses_after: std::mem::take(&mut step.uses_after),
         then: std::mem::replace(&mut step.then, vec![fresh]),
     };
@@ -257,14 +274,16 @@ fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
 
 /// Sets the declared uses of both stages of a split from their steps.
 fn settle_uses(tad: &mut Tad, from: StageId, target: StageId, moved: ResourceId) {
-    tad.stages[from].uses.retain(|each| each.resource != moved);
-    let mut uses: Vec<ResourceId> = Vec::new();
-    for step in tad.requests.iter().flat_map(|request| &request.steps) {
-        if step.stage == target {
-            uses.extend(step.uses.iter().chain(&step.uses_after).map(|each| each.resource));
-        }
-    }
-    for resource in uses {
+    let used_at = |tad: &Tad, stage: StageId| -> Vec<ResourceId> {
+        let steps = tad.requests.iter().flat_map(|request| &request.steps);
+        let steps = steps.filter(|step| step.stage == stage);
+        let uses = steps.flat_map(|step| step.uses.iter().chain(&step.uses_after));
+        uses.map(|each| each.resource).collect()
+    };
+    // What came after the moved resource in every step is not used here either.
+    let left = used_at(tad, from);
+    tad.stages[from].uses.retain(|each| each.resource != moved && left.contains(&each.resource));
+    for resource in used_at(tad, target) {
         if tad.stages[target].uses.iter().all(|each| each.resource != resource) {
             tad.stages[target].uses.push(Use { resource, may: false });
         }

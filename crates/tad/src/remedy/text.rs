@@ -13,7 +13,7 @@ enum Value<'a> {
 
 impl Remedy {
     /// Valid values of `do`.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "add-scheduling-point",
         "make-pluggable",
         "rate-limit",
@@ -27,6 +27,7 @@ impl Remedy {
         "schedule-threads",
         "separate-streams",
         "bound-downstream",
+        "serve-in-turns",
         "set-threads",
         "set-policy",
     ];
@@ -47,6 +48,7 @@ impl Remedy {
             Remedy::ScheduleThreads { .. } => "schedule-threads",
             Remedy::SeparateStreams { .. } => "separate-streams",
             Remedy::BoundDownstream { .. } => "bound-downstream",
+            Remedy::ServeInTurns { .. } => "serve-in-turns",
             Remedy::SetThreads { .. } => "set-threads",
             Remedy::SetPolicy { .. } => "set-policy",
         }
@@ -63,6 +65,7 @@ impl Remedy {
                 | Remedy::CongestionFeedback { .. }
                 | Remedy::ScheduleThreads { .. }
                 | Remedy::BoundDownstream { .. }
+                | Remedy::ServeInTurns { .. }
         )
     }
 
@@ -114,6 +117,9 @@ impl Remedy {
                 ("downstream", Text(downstream)),
                 ("limit", Number(*limit)),
             ],
+            Remedy::ServeInTurns { stage, turn_ns } => {
+                vec![("stage", Text(stage)), ("turn", Time(*turn_ns))]
+            }
             Remedy::SetPolicy { stage, policy } => {
                 vec![("stage", Text(stage)), ("policy", Text(policy.name()))]
             }
@@ -131,6 +137,7 @@ impl Remedy {
                 Time(ns) if ns % 1_000_000 == 0 => {
                     write!(out, ", {key} = \"{} ms\"", ns / 1_000_000)
                 }
+                Time(ns) if ns % 1_000 == 0 => write!(out, ", {key} = \"{} us\"", ns / 1_000),
                 Time(ns) => write!(out, ", {key} = \"{ns} ns\""),
             };
         }

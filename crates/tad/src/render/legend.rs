@@ -85,6 +85,7 @@ fn entries(scene: &Scene<'_>) -> Vec<(Entry, String)> {
             ResourceKind::Network => "uses the network",
             ResourceKind::Lock => "holds a lock",
             ResourceKind::Custom => "uses another resource",
+            ResourceKind::Delay => "takes time that passes",
         };
         add(true, Entry::Resource(kind), text);
     }
@@ -103,15 +104,8 @@ fn entries(scene: &Scene<'_>) -> Vec<(Entry, String)> {
     add(any_cluster(&scene.layout.nodes), Entry::Node, "node (n ×: so many machines)");
     let marks = || scene.shapes.stages.iter().flat_map(|shape| &shape.marks);
     for problem in Problem::ALL {
-        let text = match problem {
-            Problem::NoScheduling => "no scheduling",
-            Problem::UnknownUsage => "unknown resource usage",
-            Problem::HiddenContention => "hidden contention",
-            Problem::Blocking => "blocking",
-            Problem::OrderingConstraint => "ordering constraint",
-        };
         let used = marks().any(|mark| mark.problem == problem);
-        add(used, Entry::Problem(problem), &format!("problem: {text}"));
+        add(used, Entry::Problem(problem), &format!("problem: {}", problem.title()));
     }
     let mitigated = marks().find(|mark| mark.mitigated).map(|mark| mark.problem);
     if let Some(problem) = mitigated {

@@ -287,6 +287,9 @@ pub(super) fn note(control: &Remedy) -> Note {
         Remedy::ScheduleThreads { stage } => {
             ("Shares the threads by weight".to_owned(), vec![], one(stage))
         }
+        Remedy::ServeInTurns { stage, turn_ns } => {
+            (format!("Serves in turns of {}", ms(turn_ns)), vec![], one(stage))
+        }
         Remedy::AddSchedulingPoint { stage, threads } => {
             (format!("A pool of {threads} threads with a queue"), vec![], one(stage))
         }

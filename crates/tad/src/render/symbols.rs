@@ -12,6 +12,8 @@ const NETWORK: &str = "M1.7 8a6.3 6.3 0 1 0 12.6 0a6.3 6.3 0 1 0-12.6 0M1.7 8h12
 /// A hexagon with a hole.
 const CUSTOM: &str =
     "M8 1.5l5.6 3.2v6.6L8 14.5l-5.6-3.2V4.7zM5.8 8a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0-4.4 0";
+/// A clock: time that passes.
+const DELAY: &str = "M1.7 8a6.3 6.3 0 1 0 12.6 0a6.3 6.3 0 1 0-12.6 0M8 4v4.2l3 1.8";
 /// A padlock: a lock that is held, or, at a queue, an order that must be kept.
 pub(super) const LOCK: &str = "M3.2 7.3h9.6v7h-9.6zM5.2 7.3V4.8a2.8 2.8 0 0 1 5.6 0v2.5M8 10v2";
 /// A plug: the scheduler can be replaced.
@@ -28,5 +30,6 @@ pub(super) fn resource(kind: ResourceKind) -> (&'static str, &'static str) {
         ResourceKind::Network => (NETWORK, "network"),
         ResourceKind::Lock => (LOCK, "lock"),
         ResourceKind::Custom => (CUSTOM, "custom"),
+        ResourceKind::Delay => (DELAY, "delay"),
     }
 }

@@ -13,6 +13,8 @@ pub(super) enum Event {
     Arrive(u32),
     /// A queue may check again: a rate limit allows it.
     Wake(u32),
+    /// The client of a request has waited long enough.
+    Expire(u32),
     /// A controller looks.
     Control(u32),
     /// A change of the scenario.
@@ -36,6 +38,7 @@ impl Event {
             Event::Change(index) => (4, index),
             Event::Sample => (5, 0),
             Event::Count => (6, 0),
+            Event::Expire(index) => (7, index),
         };
         kind << BITS | index & MASK
     }
@@ -49,7 +52,8 @@ impl Event {
             3 => Event::Control(index),
             4 => Event::Change(index),
             5 => Event::Sample,
-            _ => Event::Count,
+            6 => Event::Count,
+            _ => Event::Expire(index),
         }
     }
 }
@@ -179,6 +183,7 @@ mod tests {
             Event::Wake(2),
             Event::Control(3),
             Event::Change(4),
+            Event::Expire(5),
             Event::Sample,
             Event::Count,
         ] {

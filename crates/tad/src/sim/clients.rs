@@ -145,6 +145,32 @@ impl Engine<'_> {
 
     /// Issues a request, for a thread that belongs to a node if that matters.
     fn issue(&mut self, load: u32, home: Option<u32>) {
+        self.attempt(load, home, (self.now_ns, 0));
+    }
+
+    /// The client of a request has waited long enough, if it still waits for this one. The request
+    /// goes on.
+    pub(super) fn expire(&mut self, request: u32) {
+        let header = self.slab.requests[request as usize];
+        let Some(patience) = self.plan.loads[header.load as usize].patience else { return };
+        // The number may be another request's by now.
+        let due = header.issued_ns + patience.timeout_ns == self.now_ns;
+        if !due || header.live == 0 || header.answers == 0 {
+            return;
+        }
+        self.slab.requests[request as usize].answers = 0;
+        self.stats.expired(header.load);
+        if header.attempt < patience.retries {
+            let again = (header.wanted_ns, header.attempt + 1);
+            self.attempt(header.load, Some(header.origin), again);
+        } else {
+            self.stats.failed(header.load);
+            self.todo.push_back(Todo::Proceed(header.load, header.origin));
+        }
+    }
+
+    /// Issues a request that a client first wanted at `wanted_ns`, after so many attempts.
+    fn attempt(&mut self, load: u32, home: Option<u32>, (wanted_ns, attempt): (u64, u32)) {
         let plan = &self.plan.loads[load as usize];
         let first = plan.first;
         let steps = &self.plan.steps[plan.steps.clone()];
@@ -176,10 +202,16 @@ impl Engine<'_> {
             partition,
             origin: node,
             issued_ns: self.now_ns,
+            wanted_ns,
+            attempt,
         };
+        let patience = plan.patience;
         match self.slab.make(request, (plan.steps.start as u32, steps)) {
             Ok(id) => {
                 let base = self.slab.requests[id as usize].base;
+                if let Some(patience) = patience {
+                    self.calendar.push(self.now_ns + patience.timeout_ns, Event::Expire(id));
+                }
                 self.todo.push_back(Todo::Enter(base + first, node));
             }
             Err(error) => self.error = Some(error),

@@ -1,6 +1,7 @@
 //! A running simulation: its state, and the passing of time.
 
 use super::CLIENTS;
+use super::batch::Followers;
 use super::cache::Lru;
 use super::calendar::{Calendar, Event};
 use super::clients::LoadState;
@@ -14,7 +15,7 @@ use super::slab::{NONE, Slab};
 use super::stats::Stats;
 use crate::model::Tad;
 use crate::scenario::{Change, Scenario};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// A stage of one node.
 #[derive(Clone, Debug)]
@@ -79,6 +80,8 @@ pub(super) struct Engine<'a> {
     pub(super) partitions: u32,
     pub(super) error: Option<SimError>,
     pub(super) order: u64,
+    /// By the part that leads; looked up, never iterated.
+    pub(super) batches: HashMap<u32, Followers>,
 }
 
 /// Simulates. `progress` gets the finished fraction of simulated time, now and then.
@@ -141,13 +144,14 @@ impl<'a> Engine<'a> {
             resources,
             caches: plan.lrus(tad),
             seed,
-            stats: Stats::new(plan, clients, scenario.sample_ns),
+            stats: Stats::new(plan, clients, (scenario.sample_ns, scenario.duration_ns)),
             todo: VecDeque::new(),
             loads: vec![LoadState::default(); plan.loads.len()],
             clients,
             partitions: plan.stages.iter().map(|s| s.nodes * s.instances).max().unwrap_or(1),
             error: None,
             order: 0,
+            batches: HashMap::new(),
         })
     }
 
@@ -191,6 +195,7 @@ impl<'a> Engine<'a> {
                 self.controls.woke(queue);
                 self.todo.push_back(Todo::Dispatch(queue));
             }
+            Event::Expire(request) => self.expire(request),
             Event::Control(control) => self.control(control),
             Event::Change(change) => self.change(change as usize),
             Event::Sample => {

@@ -72,6 +72,19 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
     let shared: Vec<u32> = tad.shared_queues.iter().map(|q| q.concurrency.max(1)).collect();
     let clients: Vec<Value> =
         scenario.clients.iter().map(|c| json!({ "name": c.name, "weight": c.weight })).collect();
+    if !plan.laws.is_empty() {
+        return Err(ExportError::Missing("amounts that are drawn"));
+    }
+    if plan.stages.iter().any(|stage| stage.batch.is_some()) {
+        return Err(ExportError::Missing("batches"));
+    }
+    if plan.loads.iter().any(|load| load.patience.is_some()) {
+        return Err(ExportError::Missing("time-outs"));
+    }
+    let mut steps = tad.requests.iter().flat_map(|request| &request.steps);
+    if steps.any(|step| step.enough.is_some()) {
+        return Err(ExportError::Missing("waits for some of several steps"));
+    }
     let mut loads = Vec::new();
     for load in &plan.loads {
         let Arrivals::Closed { threads, think_ns } = load.arrivals else {

@@ -81,6 +81,12 @@ pub struct LoadOutcome {
     pub latency_ms_p99: f64,
     /// Largest.
     pub latency_ms_max: f64,
+    /// Mean and 99th percentile in each bucket of the series; nothing where nothing was answered.
+    pub latency_ms_series: Vec<Option<[f64; 2]>>,
+    /// Attempts that its clients gave up, after the warm-up.
+    pub timeouts: u64,
+    /// Requests that they gave up.
+    pub failed: u64,
 }
 
 /// Use of a resource.

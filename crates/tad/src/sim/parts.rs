@@ -128,6 +128,7 @@ impl<'a> Engine<'a> {
         let client = planned.client as usize;
         let slot = &mut self.slab.parts[part as usize];
         slot.threaded = true;
+        slot.begun_ns = self.now_ns;
         let (place, submitted) = (slot.place, slot.submitted);
         let entry = &mut self.queues[queue as usize];
         entry.in_service += 1;
@@ -148,23 +149,26 @@ impl<'a> Engine<'a> {
             self.controls.started(place, client);
         }
         if shares_threads {
-            self.lend_thread(part, place, client);
+            self.lend_thread(place, client);
         }
         self.begin(part, place);
+        if self.plan.stages[planned.stage as usize].batch.is_some() {
+            self.gather(queue, part, place);
+        }
     }
 
     /// Shared threads are one more resource: all of them together are its capacity. A part's
     /// expected need is charged when it starts. Otherwise a client's parts would fill the stage
     /// before the first of them is done.
-    pub(super) fn lend_thread(&mut self, part: u32, place: u32, client: usize) {
-        self.slab.parts[part as usize].begun_ns = self.now_ns;
+    pub(super) fn lend_thread(&mut self, place: u32, client: usize) {
         self.charge_thread(place, client, self.controls.thread_ns(place, client));
     }
 
     fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
         let Some(ns) = ns else { return };
         let instance = &self.instances[place as usize];
-        let cost_ns = ns / u64::from(instance.limit.max(1));
+        let bound = self.queues[instance.queue as usize].concurrency;
+        let cost_ns = ns / u64::from(instance.limit.min(bound).max(1));
         self.queues[instance.queue as usize].charge_threads(client, cost_ns);
     }
 
@@ -262,7 +266,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn done(&mut self, part: u32, planned: &'a StepPlan) {
+    pub(super) fn done(&mut self, part: u32, planned: &'a StepPlan) {
         self.stats.parts += 1;
         self.release(part);
         let entry = &mut self.slab.parts[part as usize];
@@ -277,6 +281,9 @@ impl<'a> Engine<'a> {
         }
         for waiting in &planned.waited_by {
             let other = &mut self.slab.parts[(base + waiting) as usize];
+            if other.waits == 0 {
+                continue; // Enough others were done before.
+            }
             other.waits -= 1;
             if other.waits == 0 && other.phase == Phase::Blocked {
                 self.resume(base + waiting);
@@ -286,13 +293,17 @@ impl<'a> Engine<'a> {
         let header = &mut self.slab.requests[request as usize];
         header.live -= 1;
         let over = header.live == 0;
-        if planned.answers {
+        // None is left for a client that has given up.
+        if planned.answers && header.answers > 0 {
             header.answers -= 1;
             if header.answers == 0 {
-                let latency_ns = self.now_ns - header.issued_ns;
+                let latency_ns = self.now_ns - header.wanted_ns;
                 self.stats.answered(header.load, latency_ns, self.now_ns);
                 self.todo.push_back(Todo::Proceed(header.load, header.origin));
             }
+        }
+        if self.plan.stages[planned.stage as usize].batch.is_some() {
+            self.dissolve(part);
         }
         if over {
             let count = self.plan.loads[planned.load as usize].steps.len();

@@ -1,9 +1,12 @@
 //! A system and a scenario, compiled into the engine's tables.
 
 use super::cache::{CachePlan, LookupPlan};
+use super::draw::Draw;
+use super::slab::NONE;
 use super::{CLIENTS, RESOURCES};
-use crate::model::{Device, Discipline, Place, Quantity, ResourceKind, Tad, Threads};
-use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
+use crate::model::{Batch, Device, Discipline, Place, ResourceKind, Tad, Threads};
+use crate::remedy::Remedy;
+use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Patience, Scenario};
 use crate::sim::rng::Zipf;
 use std::ops::Range;
 
@@ -46,6 +49,8 @@ pub enum SimError {
 pub(super) struct UsePlan {
     pub(super) resource: u32,
     pub(super) amount: u64,
+    /// Index in [`Plan::laws`], if the amount is a mean and each request's is drawn; or [`NONE`].
+    pub(super) law: u32,
     /// The queue did not know of this use.
     pub(super) unknown: bool,
 }
@@ -87,6 +92,7 @@ pub(super) struct LoadPlan {
     pub(super) arrivals: Arrivals,
     pub(super) entry: Entry,
     pub(super) keys: KeyPlan,
+    pub(super) patience: Option<Patience>,
     /// Issued from the start, not after a change.
     pub(super) initial: bool,
 }
@@ -108,7 +114,13 @@ pub(super) struct StagePlan {
     /// Zero for a stage on demand.
     pub(super) threads: u32,
     pub(super) asynchronous: bool,
+    /// Longest time for which a thread works for a part while others wait.
+    pub(super) turn_ns: u64,
+    pub(super) batch: Option<Batch>,
 }
+
+/// No turn: a part is served to its end.
+pub(super) const TO_THE_END: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) struct ResourcePlan {
@@ -116,7 +128,8 @@ pub(super) struct ResourcePlan {
     pub(super) nodes: u32,
     /// Number among the resources of its node.
     pub(super) local: u32,
-    pub(super) quantum_ns: Option<u64>,
+    /// Longest service before the next part takes its turn.
+    pub(super) quantum_ns: u64,
 }
 
 /// See the module.
@@ -132,6 +145,7 @@ pub(super) struct Plan {
     pub(super) stage_instances: u32,
     pub(super) resource_instances: u32,
     pub(super) caches: Vec<CachePlan>,
+    pub(super) laws: Vec<Draw>,
 }
 
 impl Plan {
@@ -154,6 +168,7 @@ impl Plan {
             stage_instances: 0,
             resource_instances: 0,
             caches: Vec::new(),
+            laws: Vec::new(),
         };
         plan.add_stages(tad);
         plan.add_resources(tad)?;
@@ -186,6 +201,12 @@ impl Plan {
                     Threads::OnDemand => 0,
                 },
                 asynchronous: stage.asynchronous,
+                // A batch is served as one.
+                turn_ns: match stage.batch {
+                    Some(_) => TO_THE_END,
+                    None => turn_ns(tad, &stage.name),
+                },
+                batch: stage.batch.clone(),
             });
             self.stage_instances += nodes * stage.instances.max(1);
         }
@@ -196,8 +217,8 @@ impl Plan {
         for resource in &tad.resources {
             let nodes = tad.nodes[resource.node].count.max(1);
             let quantum_ns = match resource.discipline {
-                Discipline::Fifo => None,
-                Discipline::RoundRobin { quantum_ns } => Some(quantum_ns.max(1)),
+                Discipline::Fifo => TO_THE_END,
+                Discipline::RoundRobin { quantum_ns } => quantum_ns.max(1),
             };
             self.resources.push(ResourcePlan {
                 base: self.resource_instances,
@@ -244,9 +265,13 @@ impl Plan {
                     uses.extend(switch);
                 }
                 for each in list {
-                    let amount = match each.amount {
-                        Quantity::Fixed(amount) => amount,
-                        Quantity::Parameter(index) => load.parameters[index],
+                    let amount = each.amount.mean(&load.parameters);
+                    let law = match Draw::of(&each.amount) {
+                        Some(law) => {
+                            self.laws.push(law);
+                            self.laws.len() as u32 - 1
+                        }
+                        None => NONE,
                     };
                     let saved = part == 0
                         && step.cache.as_ref().is_some_and(|c| c.skips.contains(&each.resource));
@@ -258,12 +283,14 @@ impl Plan {
                     let unknown =
                         saved || stage.uses.iter().any(|u| u.resource == each.resource && u.may);
                     let resource = &tad.resources[each.resource];
-                    if !unknown {
+                    let once =
+                        stage.batch.as_ref().is_some_and(|b| b.once.contains(&each.resource));
+                    if !unknown && !once {
                         let rate = resource.rate_per_s * f64::from(resource.parallelism.max(1));
                         let cost = amount as f64 * 1e9 / rate;
                         known_ns[self.resources[each.resource].local as usize] += cost as u64;
                     }
-                    uses.push(UsePlan { resource: each.resource as u32, amount, unknown });
+                    uses.push(UsePlan { resource: each.resource as u32, amount, law, unknown });
                 }
                 if part == 0 {
                     steps.push(StepPlan {
@@ -276,7 +303,9 @@ impl Plan {
                         after: uses.len() as u16,
                         submits: step.submits.iter().map(|s| *s as u32).collect(),
                         lookup: None,
-                        waits: step.waits.len() as u16,
+                        waits: step.enough.map_or(step.waits.len() as u16, |enough| {
+                            enough.min(step.waits.len() as u32) as u16
+                        }),
                         waited_by: Vec::new(),
                         then: step.then.iter().map(|s| *s as u32).collect(),
                         answers: request.answered_by.contains(&id),
@@ -293,8 +322,10 @@ impl Plan {
                 steps[id].lookup = self.lookup(tad.node_of(step.stage), lookup, saves, wanted);
             }
             steps[id].uses = uses;
-            steps[id].known_ns = known_ns;
             steps[id].known_sum_ns = known_ns.iter().sum();
+            // Turns are charged one by one, as they are given.
+            let in_turns = self.stages[step.stage].turn_ns != TO_THE_END;
+            steps[id].known_ns = if in_turns { [0; RESOURCES] } else { known_ns };
         }
         let timeless = steps.iter().flat_map(|step| &step.uses).all(|each| {
             let resource = &tad.resources[each.resource as usize];
@@ -320,6 +351,7 @@ impl Plan {
             arrivals: load.arrivals,
             entry: load.entry,
             keys: key_plan(load.keys, partitions),
+            patience: load.patience,
             initial,
         });
         Ok(self.loads.len() as u32 - 1)
@@ -330,7 +362,7 @@ impl Plan {
         let node = tad.node_of(stage);
         let cpu = tad.resources.iter().position(|r| r.node == node && r.kind == ResourceKind::Cpu);
         let cpu = cpu.filter(|_| switch_ns > 0)?;
-        Some(UsePlan { resource: cpu as u32, amount: switch_ns, unknown: false })
+        Some(UsePlan { resource: cpu as u32, amount: switch_ns, law: NONE, unknown: false })
     }
 
     /// Partitions of a request: the instances of the stages that it reaches by partition.
@@ -341,6 +373,15 @@ impl Plan {
             .max()
             .unwrap_or_else(|| self.stages.iter().map(|s| s.nodes).max().unwrap_or(1))
     }
+}
+
+/// The turn of a stage, if a control sets one.
+fn turn_ns(tad: &Tad, stage: &str) -> u64 {
+    let turn = |control: &Remedy| match control {
+        Remedy::ServeInTurns { stage: at, turn_ns } if at == stage => Some((*turn_ns).max(1)),
+        _ => None,
+    };
+    tad.controls.iter().find_map(turn).unwrap_or(TO_THE_END)
 }
 
 /// The distribution of a load's partitions, or keys.

@@ -128,6 +128,29 @@ impl Queue {
         }
         list.tail = part;
         list.count += 1;
+        self.joined(client);
+    }
+
+    /// Puts a part that was served for a while before all others of its client.
+    pub(super) fn push_front(
+        &mut self,
+        slab: &mut Slab,
+        (member, client): (usize, usize),
+        part: u32,
+    ) {
+        let list = &mut self.lists[member][client][0];
+        slab.parts[part as usize].next = list.head;
+        if list.count == 0 {
+            slab.parts[part as usize].next = NONE;
+            list.tail = part;
+        }
+        list.head = part;
+        list.count += 1;
+        self.joined(client);
+    }
+
+    /// One part more of a client waits.
+    fn joined(&mut self, client: usize) {
         self.total += 1;
         self.waiting[client] += 1;
         if self.waiting[client] == 1 {
@@ -223,6 +246,15 @@ impl Queue {
         self.fair.served(client);
         let part = self.take(slab, member, client, tried);
         Some((member, part))
+    }
+
+    /// Takes the part of one member to serve next, even if nothing more may be in service: it goes
+    /// with one that is.
+    pub(super) fn next_of(&mut self, slab: &mut Slab, member: usize) -> Option<u32> {
+        let bound = std::mem::replace(&mut self.concurrency, u32::MAX);
+        let next = self.next(slab, |at, _, _| at == member);
+        self.concurrency = bound;
+        next.map(|(_, part)| part)
     }
 
     /// The same for a queue of one member without a guard: every waiting part may go.

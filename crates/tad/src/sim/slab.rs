@@ -45,9 +45,9 @@ pub(super) struct Part {
     pub(super) next: u32,
     /// Its age among those that wait.
     pub(super) order: u64,
-    /// When it got its thread; only where threads are shared.
+    /// When it got its thread.
     pub(super) begun_ns: u64,
-    /// Rest of the current consumption, in nanoseconds.
+    /// Rest of the current consumption after the turn that is under way, in nanoseconds.
     pub(super) left_ns: u64,
     /// Next consumption.
     pub(super) at: u16,
@@ -74,6 +74,10 @@ pub(super) struct Request {
     pub(super) partition: u32,
     pub(super) origin: u32,
     pub(super) issued_ns: u64,
+    /// When the client first asked, if this is not the first time.
+    pub(super) wanted_ns: u64,
+    /// How often it asked before.
+    pub(super) attempt: u32,
 }
 
 /// See the module.

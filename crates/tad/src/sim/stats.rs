@@ -21,6 +21,46 @@ struct LoadStats {
     latency_ns_max: u64,
     buckets: Box<[u64; BUCKETS]>,
     series: Vec<u64>,
+    /// Attempts that were given up, and requests without an answer.
+    timeouts: u64,
+    failed: u64,
+    /// What was counted when the last bucket of the series ended, and latencies in each bucket.
+    sampled: (u64, u128, Box<[u64; BUCKETS]>),
+    latency_series: Vec<Option<[f64; 2]>>,
+}
+
+impl LoadStats {
+    fn new() -> LoadStats {
+        LoadStats {
+            answered: 0,
+            latency_ns: 0,
+            latency_ns_max: 0,
+            buckets: Box::new([0; BUCKETS]),
+            series: Vec::new(),
+            timeouts: 0,
+            failed: 0,
+            sampled: (0, 0, Box::new([0; BUCKETS])),
+            latency_series: Vec::new(),
+        }
+    }
+
+    /// Mean and 99th percentile of the answers since the last bucket, in milliseconds.
+    fn sample(&mut self) {
+        let (answered, latency_ns, buckets) = &mut self.sampled;
+        let count = self.answered - *answered;
+        let latencies = if count == 0 {
+            None
+        } else {
+            for (now, was) in self.buckets.iter().zip(buckets.iter_mut()) {
+                *was = *now - *was;
+            }
+            let p99 = percentile(buckets, 0.99).map_or(0.0, Nanos::as_millis_f64);
+            Some([(self.latency_ns - *latency_ns) as f64 / 1e6 / count as f64, p99])
+        };
+        self.latency_series.push(latencies);
+        (*answered, *latency_ns) = (self.answered, self.latency_ns);
+        buckets.copy_from_slice(&self.buckets[..]);
+    }
 }
 
 /// Counters of a stage.
@@ -67,6 +107,7 @@ struct ResourceStats {
 pub(super) struct Stats {
     clients: usize,
     sample_ns: u64,
+    end_ns: u64,
     sampled_ns: u64,
     counted_from_ns: u64,
     pub(super) stages: Vec<StageStats>,
@@ -83,7 +124,8 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    pub(super) fn new(plan: &Plan, clients: usize, sample_ns: u64) -> Stats {
+    /// `sample_ns` is the length of a bucket of the series, `end_ns` the end of the run.
+    pub(super) fn new(plan: &Plan, clients: usize, (sample_ns, end_ns): (u64, u64)) -> Stats {
         let stage = StageStats {
             waiting: Gauge::new(),
             serving: Gauge::new(),
@@ -92,21 +134,15 @@ impl Stats {
             serving_over_time: OverTime::new(),
             waiting_over_time: OverTime::new(),
         };
-        let load = LoadStats {
-            answered: 0,
-            latency_ns: 0,
-            latency_ns_max: 0,
-            buckets: Box::new([0; BUCKETS]),
-            series: Vec::new(),
-        };
         let resource = ResourceStats { counted: [0; CLIENTS], series: Vec::new() };
         Stats {
             clients,
             sample_ns,
+            end_ns,
             sampled_ns: 0,
             counted_from_ns: 0,
             stages: vec![stage; plan.stages.len()],
-            loads: vec![load; plan.loads.len()],
+            loads: vec![LoadStats::new(); plan.loads.len()],
             resources: vec![resource; plan.resources.len()],
             sampled: vec![0; plan.resource_instances as usize],
             bucket: 0,
@@ -119,7 +155,8 @@ impl Stats {
 
     /// A request was answered.
     pub(super) fn answered(&mut self, load: u32, latency_ns: u64, now_ns: u64) {
-        while now_ns >= self.bucket_end_ns {
+        // An answer in the last instant belongs to the last bucket.
+        while now_ns >= self.bucket_end_ns && self.bucket_end_ns < self.end_ns {
             self.bucket += 1;
             self.bucket_end_ns += self.sample_ns;
         }
@@ -134,10 +171,21 @@ impl Stats {
         stats.buckets[bucket_of(Nanos(latency_ns))] += 1;
     }
 
+    /// A client gave an attempt up.
+    pub(super) fn expired(&mut self, load: u32) {
+        self.loads[load as usize].timeouts += 1;
+    }
+
+    /// A client gave a request up.
+    pub(super) fn failed(&mut self, load: u32) {
+        self.loads[load as usize].failed += 1;
+    }
+
     /// A bucket of the series is full.
     pub(super) fn sample(&mut self, resources: &[ResourceInstance], now_ns: u64) {
         let span = (now_ns - self.sampled_ns).max(1) as f64;
         self.sampled_ns = now_ns;
+        self.loads.iter_mut().for_each(LoadStats::sample);
         let mut sums = vec![[0.0, f64::INFINITY, 0.0, 0.0]; self.resources.len()];
         for (instance, sampled) in resources.iter().zip(&mut self.sampled) {
             let busy: u64 = instance.used.integrals(now_ns).iter().sum();
@@ -166,6 +214,8 @@ impl Stats {
             load.latency_ns = 0;
             load.latency_ns_max = 0;
             load.buckets.fill(0);
+            load.sampled = (0, 0, Box::new([0; BUCKETS]));
+            (load.timeouts, load.failed) = (0, 0);
         }
         self.aborted = 0;
         let busy = self.busy(resources, now_ns);
@@ -192,12 +242,15 @@ impl Stats {
 
     /// Everything, at the end.
     pub(super) fn finish(
-        self,
+        mut self,
         (tad, scenario, seed): (&Tad, &Scenario, u64),
         plan: &Plan,
         (slab, instances, caches): (&Slab, &[ResourceInstance], &[Lru]),
         now_ns: u64,
     ) -> Outcome {
+        if now_ns > self.sampled_ns {
+            self.sample(instances, now_ns); // The last bucket is shorter than the others.
+        }
         let counted_ns = (now_ns - self.counted_from_ns).max(1);
         let counted_s = counted_ns as f64 / 1e9;
         let clients = scenario
@@ -296,8 +349,10 @@ impl Stats {
             if series.len() < stats.series.len() {
                 series.resize(stats.series.len(), 0.0);
             }
-            for (sum, count) in series.iter_mut().zip(&stats.series) {
-                *sum += *count as f64 * 1e9 / self.sample_ns as f64;
+            for (at, (sum, count)) in series.iter_mut().zip(&stats.series).enumerate() {
+                let from_ns = at as u64 * self.sample_ns;
+                let span_ns = self.sample_ns.min(self.end_ns - from_ns).max(1);
+                *sum += *count as f64 * 1e9 / span_ns as f64;
             }
             let ms = |quantile: f64| {
                 percentile(&stats.buckets, quantile).map_or(0.0, Nanos::as_millis_f64)
@@ -311,6 +366,9 @@ impl Stats {
                 latency_ms_p95: ms(0.95),
                 latency_ms_p99: ms(0.99),
                 latency_ms_max: Nanos(stats.latency_ns_max).as_millis_f64(),
+                latency_ms_series: stats.latency_series.clone(),
+                timeouts: stats.timeouts,
+                failed: stats.failed,
             });
         }
         ClientOutcome {

@@ -105,6 +105,7 @@ fn system(
         uses: vec![Use { resource: 0, may: false }, Use { resource: 1, may: true }],
         instances: spec.instances,
         confidence: Confidence::Certain,
+        batch: None,
         asynchronous: spec.asynchronous && spec.threads > 0,
     });
     let requests = kinds.iter().enumerate().map(|(id, steps)| RequestType {
@@ -129,6 +130,7 @@ fn system(
                     cache: None,
                     submits: if blocks { next.clone() } else { vec![] },
                     waits: if blocks { next.clone() } else { vec![] },
+                    enough: None,
                     uses_after: if blocks { vec![uses(0, spec.after_us)] } else { vec![] },
                     then: if blocks { vec![] } else { next },
                 }
@@ -172,6 +174,7 @@ fn scenario(clients: &[(usize, u32, u32)]) -> Scenario {
             entry: if id == 0 { Entry::Each } else { Entry::Any },
             keys: Keys::Uniform,
             name: "load".into(),
+            patience: None,
         }],
     });
     Scenario {

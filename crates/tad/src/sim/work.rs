@@ -2,12 +2,18 @@
 
 use super::calendar::Event;
 use super::engine::{Engine, Todo};
-use super::plan::StepPlan;
-use super::slab::{NONE, Trial};
+use super::plan::{StepPlan, TO_THE_END};
+use super::slab::{NONE, Phase, Trial};
 
 impl Engine<'_> {
     pub(super) fn consume(&mut self, part: u32, planned: &StepPlan) {
         let entry = self.slab.parts[part as usize];
+        if entry.left_ns > 0 {
+            // It comes back for the rest, after the turns of others.
+            let node = self.instances[entry.place as usize].node;
+            let each = planned.uses[usize::from(entry.at)];
+            return self.ask(part, self.plan.resources[each.resource as usize].base + node);
+        }
         if let Some(lookup) = planned.lookup.as_ref().filter(|lookup| lookup.before == entry.at)
             && self.hits(part, lookup, planned.client)
         {
@@ -23,22 +29,28 @@ impl Engine<'_> {
         let instance = &self.instances[entry.place as usize];
         let (node, queue) = (instance.node, instance.queue);
         let resource = &self.plan.resources[each.resource as usize];
-        let mut amount = each.amount;
-        if self.scenario.jitter > 0.0 {
-            let factor = 1.0 + self.scenario.jitter * (2.0 * self.rng.unit() - 1.0);
-            amount = (amount as f64 * factor) as u64;
+        let mut amount = self.amount(each);
+        if self.plan.stages[planned.stage as usize].batch.is_some() {
+            amount = amount.saturating_add(self.follow(part, entry.at));
         }
         let at = resource.base + node;
         let target = &mut self.resources[at as usize];
         let service_ns = target.service_ns(amount, client as u32, &mut self.rng);
-        if each.unknown && queue != NONE {
+        let in_turns = self.plan.stages[planned.stage as usize].turn_ns != TO_THE_END;
+        if each.unknown && queue != NONE && !in_turns {
             let cost_ns = service_ns / u64::from(target.servers());
             self.queues[queue as usize].charge(client, resource.local as usize, cost_ns);
         }
         self.slab.parts[part as usize].left_ns = service_ns;
+        self.ask(part, at);
+    }
+
+    /// A part wants to be served by a resource.
+    fn ask(&mut self, part: u32, resource: u32) {
+        let target = &mut self.resources[resource as usize];
         if target.has_room() {
             target.busy += 1;
-            self.serve(part, at, resource.quantum_ns);
+            self.serve(part, resource);
         } else {
             target.account(self.now_ns);
             target.queue.push_back(part);
@@ -46,12 +58,24 @@ impl Engine<'_> {
     }
 
     /// A server of a resource begins to work for a part.
-    fn serve(&mut self, part: u32, resource: u32, quantum_ns: Option<u64>) {
-        let left_ns = self.slab.parts[part as usize].left_ns;
-        let slice_ns = quantum_ns.map_or(left_ns, |quantum_ns| quantum_ns.min(left_ns));
+    fn serve(&mut self, part: u32, resource: u32) {
+        let planned = self.step_of(part);
+        let (client, stage) = (planned.client as usize, &self.plan.stages[planned.stage as usize]);
+        let target = &mut self.resources[resource as usize];
+        let planned = &self.plan.resources[target.resource as usize];
+        let entry = &mut self.slab.parts[part as usize];
+        let mut slice_ns = entry.left_ns.min(planned.quantum_ns);
+        if stage.turn_ns != TO_THE_END && entry.threaded {
+            // A part that waited for the resource has a little of its turn left in any case.
+            let left_ns = stage.turn_ns.saturating_sub(self.now_ns - entry.begun_ns);
+            slice_ns = slice_ns.min(left_ns.max(stage.turn_ns / 8).max(1));
+            let queue = self.instances[entry.place as usize].queue;
+            let cost_ns = slice_ns / u64::from(target.servers());
+            self.queues[queue as usize].charge(client, planned.local as usize, cost_ns);
+        }
+        entry.left_ns -= slice_ns;
         self.calendar.push(self.now_ns + slice_ns, Event::Used(part));
-        let client = self.client_of(part);
-        self.resources[resource as usize].used.up(client, self.now_ns);
+        target.used.up(client, self.now_ns);
     }
 
     /// A server has finished a part, or its turn is over.
@@ -62,18 +86,23 @@ impl Engine<'_> {
         let resource = &self.plan.resources[each.resource as usize];
         let at = resource.base + self.instances[entry.place as usize].node;
         let target = &mut self.resources[at as usize];
-        let slice_ns = resource.quantum_ns.map_or(entry.left_ns, |q| q.min(entry.left_ns));
-        entry.left_ns -= slice_ns;
         target.used.down(planned.client as usize, self.now_ns);
         target.account(self.now_ns);
-        if entry.left_ns > 0 {
-            target.queue.push_back(part);
-        } else {
+        let turn_ns = self.plan.stages[planned.stage as usize].turn_ns;
+        let over = turn_ns != TO_THE_END && self.now_ns - entry.begun_ns >= turn_ns;
+        if entry.left_ns == 0 {
             entry.at += 1;
+        }
+        if over && self.turn_over(part, planned) {
+            // Whoever waits for the server comes first, as it does below.
+        } else if self.slab.parts[part as usize].left_ns > 0 {
+            self.resources[at as usize].queue.push_back(part);
+        } else {
             self.todo.push_back(Todo::Advance(part));
         }
+        let target = &mut self.resources[at as usize];
         match target.queue.pop_front() {
-            Some(next) => self.serve(next, at, resource.quantum_ns),
+            Some(next) => self.serve(next, at),
             None => {
                 target.busy -= 1;
                 if target.watched {
@@ -81,6 +110,27 @@ impl Engine<'_> {
                 }
             }
         }
+    }
+
+    /// The turn of a part is over: if work is left and others wait, it goes back into the queue,
+    /// before the younger parts of its client.
+    fn turn_over(&mut self, part: u32, planned: &StepPlan) -> bool {
+        let entry = self.slab.parts[part as usize];
+        let end = if entry.submitted { planned.uses.len() } else { usize::from(planned.after) };
+        if usize::from(entry.at) >= end || !entry.threaded || entry.trial == Trial::UnderWay {
+            return false;
+        }
+        let instance = &self.instances[entry.place as usize];
+        let (queue, member) = (instance.queue as usize, instance.member as usize);
+        if self.queues[queue].total == 0 {
+            return false;
+        }
+        self.release(part);
+        self.slab.parts[part as usize].phase = Phase::Waiting;
+        let client = planned.client as usize;
+        self.queues[queue].push_front(&mut self.slab, (member, client), part);
+        self.stats.stages[planned.stage as usize].waiting.up(client, self.now_ns);
+        true
     }
 
     /// A part that was started on speculation turns out to need more than the idle resource.
@@ -114,7 +164,8 @@ impl Engine<'_> {
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
                 self.controls.started(place, client);
-                self.lend_thread(part, place, client);
+                self.slab.parts[part as usize].begun_ns = self.now_ns;
+                self.lend_thread(place, client);
                 let entry = &mut self.slab.parts[part as usize];
                 entry.trial = Trial::UnderWay;
                 entry.threaded = true;

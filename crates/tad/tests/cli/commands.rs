@@ -91,7 +91,7 @@ fn the_exit_code_of_check_says_whether_there_are_problems() {
     let clean = run.file("clean.toml", CLEAN);
     let clean = clean.to_str().unwrap();
     let (code, said) = ends(&run, &["check", clean]);
-    assert!(code == 0 && said.contains("nothing keeps"), "{said}");
+    assert!(code == 0 && said.contains("and no others"), "{said}");
     let (code, said) = ends(&run, &["check", "hbase"]);
     assert!(code == 1 && said.contains("direct") && said.contains("violates"), "{said}");
     let bad = run.file("bad.toml", &CLEAN.replace("threads = 1", "threads = 0"));
@@ -103,7 +103,7 @@ fn the_exit_code_of_check_says_whether_there_are_problems() {
     // Table 4.5 of the dissertation.
     let row = |name: &str| {
         let line = table.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().skip(1).collect::<Vec<_>>().join("")
+        line.split_whitespace().skip(1).take(5).collect::<Vec<_>>().join("")
     };
     assert_eq!(code, 1);
     assert_eq!(
@@ -112,7 +112,7 @@ fn the_exit_code_of_check_says_whether_there_are_problems() {
     );
     let (code, report) = json(&run, &["check", clean, "riak", "--json"]);
     assert_eq!((code, report[0]["problems"].as_str()), (1, Some("")));
-    assert_eq!(report[1]["problems"], "NUC");
+    assert_eq!(report[1]["problems"], "NUCSE");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn letters_choose_remedies_and_wrong_ones_are_told_the_possible_ones() {
         said
     };
     assert!(refused("d|i|di|i3|i").contains("\"i2\""));
-    assert!(refused("d|i").contains("write five"));
+    assert!(refused("d|i").contains("write one for each problem"));
     assert!(refused("?|?|d|?|?").contains("scheduling point"));
     let (code, said) = ends(&run, &["simulate", "riak", "-s", "hbase-isolation"]);
     assert!(code == 2 && said.contains("written for the system hbase"), "{said}");
@@ -178,7 +178,19 @@ fn letters_choose_remedies_and_wrong_ones_are_told_the_possible_ones() {
 fn gaps_are_found_and_are_files_that_can_be_simulated() {
     let run = Dir::new();
     let out = run.path().join("gaps");
-    let args = ["search-gaps", "--seeds", "40", "--json", "-o", out.to_str().unwrap()];
+    let args = [
+        "search-gaps",
+        "--mended",
+        "--seed",
+        "179",
+        "--seeds",
+        "1",
+        "--loss",
+        "1%",
+        "--json",
+        "-o",
+        out.to_str().unwrap(),
+    ];
     let (code, found) = json(&run, &args);
     assert_eq!(code, 0);
     let gaps = found["gaps"].as_array().unwrap();

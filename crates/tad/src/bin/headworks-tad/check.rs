@@ -11,6 +11,9 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+/// What a clean result says, and what it does not. The rate is that of docs/results.
+const LOOKED_FOR: &str = "five problems and three more were looked for, and no others; of 2,667 random systems that are free of these, none let a client lose more than 15 % by another one's growth";
+
 /// Exit code for findings.
 const FOUND: u8 = 1;
 
@@ -38,7 +41,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     Ok(if open { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
-/// Table 4.5: a cross where a system has a problem, in brackets where control logic works around
+/// Table 4.5, with three more columns: a cross where a system has a problem, in brackets where control logic works around
 /// it.
 fn table(reports: &[Report]) -> String {
     let wide = reports.iter().map(|report| report.system.chars().count()).max().unwrap_or(0).max(6);
@@ -93,6 +96,9 @@ fn text(report: &Report, ink: Ink) -> String {
         out.push('\n');
         out += &one(finding, ink);
     }
+    if report.findings.is_empty() {
+        let _ = writeln!(out, "{LOOKED_FOR}");
+    }
     if open > 0 {
         let _ = writeln!(out, "\nWhat a problem is:  headworks tad explain blocking");
         let _ = writeln!(
@@ -106,7 +112,7 @@ fn text(report: &Report, ink: Ink) -> String {
 fn summary(open: usize, mitigated: usize) -> String {
     let findings = |count: usize| format!("{count} finding{}", if count == 1 { "" } else { "s" });
     match (open, mitigated) {
-        (0, 0) => "nothing keeps a scheduler from its work".to_owned(),
+        (0, 0) => "none of the problems that were looked for".to_owned(),
         (0, _) => format!("{}, control logic works around all of it", findings(mitigated)),
         (_, 0) => findings(open),
         _ => format!("{}, and {mitigated} that control logic works around", findings(open)),
@@ -152,6 +158,10 @@ fn one(finding: &Finding, ink: Ink) -> String {
 /// `headworks tad explain`
 pub fn explain(args: &Explain) -> Result<ExitCode> {
     let named = args.problem.as_str();
+    if named == "files" {
+        print!("{}", explain::FILES);
+        return Ok(ExitCode::SUCCESS);
+    }
     let problem = Problem::ALL.into_iter().find(|problem| {
         problem.name() == named || problem.letter().to_string().eq_ignore_ascii_case(named)
     });
@@ -161,7 +171,7 @@ pub fn explain(args: &Explain) -> Result<ExitCode> {
             .map(|problem| format!("{} ({})", problem.name(), problem.letter()))
             .collect();
         return Err(BadInput::error(format!(
-            "there is no problem `{named}`; there are {}",
+            "there is no problem `{named}`; there are {}, and `files` for the keys of files",
             known.join(", ")
         )));
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Thread architecture diagrams: draw, check, simulate and repair a system before it is built
 ///
-/// A diagram shows where a system's threads, queues and resources are. It is checked for the five
+/// A diagram shows where a system's threads, queues and resources are. It is checked for eight
 /// problems that prevent scheduling. Remedies are tried in a simulator, and the cheapest ones that
 /// reach a goal are searched for. A system is a TOML file, or the name of a built-in one
 /// (`headworks tad list`).
@@ -19,6 +19,7 @@ use std::path::PathBuf;
     headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad show riak > mine.toml                   # a file to start from\n  \
     headworks tad record --pid 4711 -o mine.toml          # or record a running system\n\n\
+    All keys of a file:  headworks tad explain files  (docs/diagram-files.md)\n\n\
     Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
 pub struct Cli {
     /// What to do.
@@ -37,7 +38,7 @@ pub enum TadCommand {
     Render(Render),
     /// Find what keeps a scheduler from its work, and what can be done about it
     Check(Check),
-    /// Explain one of the five problems
+    /// Explain one of the problems, or the keys of a file
     Explain(Explain),
     /// Let clients use a system and see who gets what
     Simulate(Simulate),
@@ -59,7 +60,7 @@ pub enum TadCommand {
 /// How a system is changed before it is analysed.
 #[derive(Debug, Args)]
 pub struct Remedies {
-    /// Remedies of the system's file to apply, one letter for each problem
+    /// Remedies of the system's file to apply, one letter for each problem (S, E and H may follow)
     #[arg(long, value_name = "N|U|C|B|O")]
     pub maat: Option<String>,
     /// Another remedy to apply, as `tad check` and `tad fix` print it; may be given several times
@@ -134,7 +135,7 @@ pub struct Check {
     /// For machines
     #[arg(long)]
     pub json: bool,
-    /// One line for each system: which of the five problems it has
+    /// One line for each system: which of the problems it has
     #[arg(long, conflicts_with = "json")]
     pub table: bool,
     /// How the system is changed first
@@ -144,10 +145,13 @@ pub struct Check {
 
 /// Arguments of `tad explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  headworks tad explain blocking\n  headworks tad explain C")]
+#[command(
+    after_help = "Examples:\n  headworks tad explain blocking\n  headworks tad explain C\n  headworks tad explain files"
+)]
 pub struct Explain {
     /// Problem, by name or by letter: no-scheduling (N), unknown-usage (U), hidden-contention (C),
-    /// blocking (B), ordering-constraint (O)
+    /// blocking (B), ordering-constraint (O), surplus-threads (S), service-to-end (E),
+    /// held-threads (H); or `files` for all keys of a system's and a scenario's file
     pub problem: String,
 }
 
@@ -157,9 +161,11 @@ pub struct Explain {
     headworks tad simulate hbase --scenario hbase-isolation\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?' --seeds 5\n  \
     headworks tad simulate hbase -s hbase-puts --remedy '{ do = \"unblock\", stage = \"rpc-handle\" }'\n  \
+    headworks tad simulate hbase -s hbase-isolation --sweep C2.threads=40..640/4 --seeds 5\n  \
     headworks tad simulate mine.toml --scenario mine-scenario.toml --policy fifo -o out/mine\n\n\
     --maat has one letter for each problem, in the order\n  \
-    no scheduling | unknown usage | hidden contention | blocking | ordering constraint\n\
+    no scheduling | unknown usage | hidden contention | blocking | ordering constraint\n  \
+    and after them, if you like, more threads than servers | service to the end | held threads.\n\
     A letter is one of the system's own ([remedy.<problem>.<letter>] in its file); ? leaves it.")]
 pub struct Simulate {
     /// System: a file, or a name from `headworks tad list`
@@ -183,6 +189,9 @@ pub struct Simulate {
     /// For machines
     #[arg(long)]
     pub json: bool,
+    /// Run with several values of a load's rate, its threads or a parameter of its request
+    #[arg(long, value_name = "[CLIENT.]KEY=FROM..TO[/N]", conflicts_with = "output")]
+    pub sweep: Option<String>,
     /// Directory for result.json and pictures of the time series
     #[arg(long, short = 'o', value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -243,7 +252,7 @@ pub struct Fix {
 /// Arguments of `tad search-gaps`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  headworks tad search-gaps --seeds 2000\n  \
-    headworks tad search-gaps --seeds 2000 --without crowd,not-preemptive -o out/gaps\n\n\
+    headworks tad search-gaps --seeds 2000 --mended -o out/gaps\n\n\
     Makes a system at random for each seed, keeps those in which the checks find nothing, lets C2\n\
     grow and looks whether C1 keeps what it is entitled to, with fair queueing everywhere. What\n\
     fails is made as small as possible, and what would cure it says why.")]
@@ -263,6 +272,9 @@ pub struct Gaps {
         "held-threads-and-service", "absent-client",
     ])]
     pub without: Vec<String>,
+    /// Do first what the checks advise, until they find nothing
+    #[arg(long)]
+    pub mended: bool,
     /// Directory for the systems and scenarios that were found, as files
     #[arg(long, short = 'o', value_name = "DIR")]
     pub output: Option<PathBuf>,

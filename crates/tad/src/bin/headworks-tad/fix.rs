@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Exit code after Ctrl-C, as a shell has it.
 const INTERRUPTED: u8 = 130;
 
+/// What is to be known about queues without a policy.
+const FIFO: &str = "every queue serves first in, first out, and under FIFO no queue isolates one client from another. Remedies that add a queue then help no client; put `policy = \"drf\"` into the scenario, or allow the remedy set-policy";
+
 /// `headworks tad fix`
 pub fn fix(args: &Fix) -> Result<ExitCode> {
     let tad = input::system(&args.system)?;
@@ -38,24 +41,63 @@ pub fn fix(args: &Fix) -> Result<ExitCode> {
         own: args.own,
         workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     };
+    for scenario in scenarios.iter().filter(|scenario| fix::without_policy(&tad, scenario)) {
+        eprintln!("headworks: note: {}: {FIFO}", scenario.name);
+    }
     let looks_on = LooksOn { progress: Progress::without_end(), holding: AtomicUsize::new(0) };
     watch_for_interrupt();
     let found = fix::search(&tad, &scenarios, &goals, &options, &looks_on);
     drop(looks_on);
     let found = found.map_err(BadInput::error)?;
+    let again = found
+        .best()
+        .filter(|_| !found.stopped)
+        .map(|best| fix::recheck(&tad, &scenarios, &goals, &options, (best, OTHER_SEEDS)));
     let ink = Ink { color: std::io::stdout().is_terminal() };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
+        println!("{}", serde_json::to_string_pretty(&Record { found: &found, again: &again })?);
     } else {
         let clients: Vec<&str> =
             scenarios[0].clients.iter().map(|client| client.name.as_str()).collect();
         print!("{}", text(&found, args, &clients, ink));
+        if let Some(again) = &again {
+            println!("{}", promise(again, args.seeds));
+        }
     }
     Ok(match found.best() {
         _ if found.stopped => ExitCode::from(INTERRUPTED),
-        Some(_) => ExitCode::SUCCESS,
-        None => ExitCode::FAILURE,
+        Some(_) if matches!(again, Some(Verdict::Holds(_))) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     })
+}
+
+/// The first seed of the runs that check an answer. The search uses those from 1 on.
+const OTHER_SEEDS: u64 = 1_000_001;
+
+/// What `--json` prints.
+#[derive(serde::Serialize)]
+struct Record<'a> {
+    #[serde(flatten)]
+    found: &'a Found,
+    /// The best set with seeds that the search did not use.
+    again: &'a Option<Verdict>,
+}
+
+/// Whether the answer keeps its promise with other seeds.
+fn promise(again: &Verdict, seeds: u32) -> String {
+    match again {
+        Verdict::Holds(measured) => format!(
+            "with {seeds} other seeds it holds as well, in every interval of {} runs",
+            measured.runs
+        ),
+        Verdict::Fails { workload, seed, miss, .. } => format!(
+            "with other seeds it does not hold: {} ({workload}, seed {seed}); --seeds {} asks for more",
+            miss.seen,
+            seeds.saturating_mul(4)
+        ),
+        Verdict::Beaten { .. } => String::new(),
+        Verdict::Impossible { why } => format!("with other seeds it cannot be simulated: {why}"),
+    }
 }
 
 /// Shows the progress of the search, and ends it on Ctrl-C.

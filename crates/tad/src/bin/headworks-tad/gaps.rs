@@ -20,6 +20,8 @@ struct Found {
     loss: f64,
     /// Causes that were removed beforehand.
     without: Vec<Cause>,
+    /// What the checks advise was done beforehand.
+    mended: bool,
     /// Systems that are invalid or overloaded.
     invalid: u32,
     /// Systems with findings of the checks.
@@ -44,7 +46,8 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
     let without: Vec<Cause> =
         args.without.iter().filter_map(|name| Cause::from_name(name)).collect();
     found.without.clone_from(&without);
-    for fate in examine(args.seed, args.seeds, loss, &without) {
+    found.mended = args.mended;
+    for fate in examine(args, loss, &without) {
         match fate {
             Fate::Invalid => found.invalid += 1,
             Fate::Unclean => found.unclean += 1,
@@ -87,7 +90,8 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
 }
 
 /// Examines every seed, in parallel; the results are in the order of the seeds.
-fn examine(first: u64, seeds: u32, loss: f64, without: &[Cause]) -> Vec<Fate> {
+fn examine(args: &Gaps, loss: f64, without: &[Cause]) -> Vec<Fate> {
+    let (first, seeds) = (args.seed, args.seeds);
     let progress = Progress::new();
     let next = AtomicU64::new(0);
     let count = u64::from(seeds);
@@ -101,7 +105,8 @@ fn examine(first: u64, seeds: u32, loss: f64, without: &[Cause]) -> Vec<Fate> {
                     return own;
                 }
                 progress.set(at as f64 / count as f64, &format!("seed {}", first.wrapping_add(at)));
-                own.push((at, complete::examine(first.wrapping_add(at), loss, without)));
+                let seed = first.wrapping_add(at);
+                own.push((at, complete::examine(seed, loss, without, args.mended)));
             }
         };
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
@@ -115,7 +120,7 @@ fn text(found: &Found) -> String {
     let ink = Ink { color: std::io::stdout().is_terminal() };
     let mut out = format!(
         "{} systems from seed {}: {} clean, of which {} isolate and {} do not (loss above {:.0} %)\n\
-         {} in which the checks find something, {} that cannot be run\n",
+         {} in which the checks find something{}, {} that cannot be run\n",
         found.seeds,
         found.seed,
         found.clean,
@@ -123,6 +128,7 @@ fn text(found: &Found) -> String {
         found.gaps.len(),
         found.loss * 100.0,
         found.unclean,
+        if found.mended { " that their advice does not remove" } else { "" },
         found.invalid
     );
     let mut causes: Vec<(Cause, usize)> = Vec::new();

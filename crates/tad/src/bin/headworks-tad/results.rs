@@ -3,8 +3,9 @@
 use super::spark;
 use crate::cli::Remedies;
 use headworks_console::{Column, Ink, Table, rate};
-use headworks_tad::scenario::{Change, Scenario};
-use headworks_tad::sim::{LoadOutcome, Outcome};
+use headworks_tad::scenario::{Change, Load, Scenario};
+use headworks_tad::sim::{ClientOutcome, LoadOutcome, Outcome};
+use headworks_tad::spread::Spread;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -85,7 +86,12 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
         Column::right("P99"),
     ];
     if runs.len() > 1 {
-        columns.push(Column::right("RANGE"));
+        columns.push(Column::right("± 95 %"));
+    }
+    let gives_up = |load: &Load| load.patience.is_some();
+    let given_up = scenario.clients.iter().flat_map(|client| &client.loads).any(gives_up);
+    if given_up {
+        columns.extend([Column::right("TIME-OUTS/S"), Column::right("FAILED/S")]);
     }
     let mut table = Table::new(&columns);
     for (id, client) in runs[0].clients.iter().enumerate() {
@@ -116,9 +122,12 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
             ];
             if runs.len() > 1 {
                 let all = runs.iter().map(|run| run.clients[id].loads[at].throughput_per_s * part);
-                let least = all.clone().fold(f64::INFINITY, f64::min);
-                let most = all.fold(0.0, f64::max);
-                row.push(format!("{}-{}", rate(least), rate(most)));
+                row.push(Spread::of(all).half_95.map_or_else(String::new, rate));
+            }
+            if given_up {
+                let counted_s = runs[0].counted_s / part;
+                row.push(rate(of(|load| load.timeouts as f64) / counted_s));
+                row.push(rate(of(|load| load.failed as f64) / counted_s));
             }
             table.row(row);
         }
@@ -189,6 +198,12 @@ fn series(run: &Outcome) -> String {
         let spark = spark::line(&client.series_per_s, top, SPARK);
         lines.push((client.name.clone(), spark, format!("req/s to {}", rate(top))));
     }
+    let tails: Vec<Vec<f64>> = run.clients.iter().map(tails).collect();
+    let longest = tails.iter().flatten().copied().fold(0.0, f64::max);
+    for (client, tails) in run.clients.iter().zip(&tails) {
+        let spark = spark::line(tails, longest, SPARK);
+        lines.push((format!("{} p99", client.name), spark, format!("to {}", ms(longest))));
+    }
     for resource in run.resources.iter().filter(|resource| resource.utilization >= 0.05) {
         let used: Vec<f64> = resource.series.iter().map(|[mean, _, _]| *mean).collect();
         let name = format!("{} {}", resource.node, resource.name);
@@ -200,6 +215,57 @@ fn series(run: &Outcome) -> String {
         let _ = writeln!(out, "  {name:<wide$}  {spark}  {what}");
     }
     out
+}
+
+/// The longest 99th percentile of a client's loads in each interval; zero where nothing was answered.
+fn tails(client: &ClientOutcome) -> Vec<f64> {
+    let mut tails = Vec::new();
+    for load in &client.loads {
+        tails.resize(load.latency_ms_series.len().max(tails.len()), 0.0f64);
+        for (tail, latencies) in tails.iter_mut().zip(&load.latency_ms_series) {
+            *tail = latencies.map_or(*tail, |[_, p99]| tail.max(p99));
+        }
+    }
+    tails
+}
+
+/// One line for each value of a sweep and each client.
+pub fn sweep(name: &str, scenario: &Scenario, steps: &[(String, Vec<Outcome>)]) -> String {
+    let ink = Ink { color: std::io::stdout().is_terminal() };
+    let mut table = Table::new(&[
+        Column::right("VALUE"),
+        Column::left("CLIENT"),
+        Column::right("REQ/S"),
+        Column::right("± 95 %"),
+        Column::right("P99"),
+        Column::left("MOST USED"),
+    ]);
+    for (value, runs) in steps {
+        let used = |at: usize| mean(runs, |run| run.resources[at].utilization);
+        let most = (0..runs[0].resources.len()).max_by(|a, b| used(*a).total_cmp(&used(*b)));
+        let most = most.map_or_else(String::new, |at| {
+            let resource = &runs[0].resources[at];
+            format!("{} {} {:.0} %", resource.node, resource.name, used(at) * 100.0)
+        });
+        for (id, client) in scenario.clients.iter().enumerate() {
+            let spread = Spread::of(runs.iter().map(|run| run.clients[id].throughput_per_s));
+            let tail = |run: &Outcome| {
+                run.clients[id].loads.iter().map(|load| load.latency_ms_p99).fold(0.0, f64::max)
+            };
+            let first = id == 0;
+            table.row(vec![
+                if first { value.clone() } else { String::new() },
+                client.name.clone(),
+                rate(spread.mean),
+                spread.half_95.map_or_else(String::new, rate),
+                ms(mean(runs, tail)),
+                if first { most.clone() } else { String::new() },
+            ]);
+        }
+    }
+    let (system, with) = (&steps[0].1[0].system, &scenario.name);
+    let body = table.render(headworks_console::terminal_width(), ink);
+    format!("{} with {}: {name}\n\n{body}", ink.bold(system), ink.bold(with))
 }
 
 /// A latency.

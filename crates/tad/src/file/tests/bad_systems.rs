@@ -45,8 +45,12 @@ fn a_path_through_a_stage_that_is_missing() {
 
 #[test]
 fn an_arrow_to_a_stage_that_is_missing() {
-    let errors = errors_after("to = \"stream\"", "to = \"river\"");
-    assert_at(&errors, line_of("to = \"stream\""), &["no stage \"river\"", "handle, log, stream"]);
+    let errors = errors_after("to = \"stream\"\nkind", "to = \"river\"\nkind");
+    assert_at(
+        &errors,
+        line_of("to = \"stream\"\nkind"),
+        &["no stage \"river\"", "handle, log, stream"],
+    );
 }
 
 #[test]
