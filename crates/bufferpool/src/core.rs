@@ -6,9 +6,9 @@ use crate::doublewrite::Doublewrite;
 use crate::error::{PoolError, StorageError};
 use crate::frames::{DIRTY, Frames, LOADING, Since};
 use crate::ids::{FrameId, Lsn, PageId, mix};
-use crate::lru::Lru;
+use crate::lru::{Lru, Order};
 use crate::memory::{self, ExclusiveBytes, PageMemory};
-use crate::page;
+use crate::page::{HeadworksFormat, PageFormat};
 use crate::stats::{Counters, Hits, bump};
 use crate::storage::{IoKind, IoTag, Storage, check_range};
 use crate::strategy::{self, Strategy};
@@ -48,12 +48,12 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    fn new(first: FrameId, count: u32, frames: &Arc<Frames>, midpoint: bool) -> Self {
+    fn new(first: FrameId, count: u32, frames: &Arc<Frames>, order: Order) -> Self {
         Self {
             first,
             count,
             active: AtomicU32::new(count),
-            lru: Lru::new(Arc::clone(frames), midpoint),
+            lru: Lru::new(Arc::clone(frames), order),
             free: Mutex::new((first..first + count).rev().collect()),
             freed: Condvar::new(),
             withdrawn: Mutex::default(),
@@ -98,7 +98,7 @@ impl Instance {
         *wanted = false;
     }
 
-    fn wait_for_frame(&self) {
+    pub(crate) fn wait_for_frame(&self) {
         let mut free = self.free.lock();
         if free.is_empty() {
             self.freed.wait_for(&mut free, RETRY);
@@ -115,6 +115,24 @@ pub(crate) enum Mode {
     OrZero,
     /// Do not read: the caller fills it.
     Fresh,
+}
+
+/// Parts that an engine may bring.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) format: Option<Arc<dyn PageFormat>>,
+    pub(crate) bad_page: Option<Arc<dyn BadPage>>,
+}
+
+/// Repairs pages that storage returned damaged, for an engine that has their contents elsewhere: in
+/// its log, on a mirror, in a backup.
+pub trait BadPage: Send + Sync {
+    /// `error` says what is wrong with the bytes of `page`. If they can be repaired, writes the whole
+    /// page with its LSN to `bytes` and returns a position of the log at or before its first change
+    /// that storage lacks; the pool then writes the page. Otherwise the error goes to the caller.
+    ///
+    /// It is called while the page is locked, so it must not ask the pool for the same page.
+    fn mend(&self, page: PageId, bytes: &mut [u8], error: &PoolError) -> Option<Lsn>;
 }
 
 /// A pool without its threads.
@@ -138,6 +156,8 @@ pub(crate) struct Core {
     /// Held by the thread that changes the number of frames.
     pub(crate) resizing: Mutex<()>,
     pub(crate) hits: Mutex<Hits>,
+    pub(crate) format: Arc<dyn PageFormat>,
+    bad_page: Option<Arc<dyn BadPage>>,
 }
 
 impl Core {
@@ -147,6 +167,7 @@ impl Core {
         wal: Arc<dyn Wal>,
         doublewrite: Option<Arc<Doublewrite>>,
         causes: Option<Arc<dyn CauseSource>>,
+        hooks: Hooks,
     ) -> Result<Self, PoolError> {
         config.check(storage.page_size())?;
         if let Some(area) = &doublewrite
@@ -162,8 +183,13 @@ impl Core {
         let frames = Frames::new(count);
         // `check` keeps the number of frames below 2^31.
         let each = each as u32;
+        let order = match (config.frequency, config.midpoint) {
+            (true, _) => Order::Frequency { pages: each as usize },
+            (false, true) => Order::Midpoint,
+            (false, false) => Order::Recency,
+        };
         let instances = (0..config.instances as u32)
-            .map(|at| Instance::new(at * each, each, &frames, config.midpoint))
+            .map(|at| Instance::new(at * each, each, &frames, order))
             .collect();
         let strategies =
             (0..config.instances).map(|_| strategy::new(&config, count as u32)).collect();
@@ -184,6 +210,8 @@ impl Core {
             stop: AtomicBool::new(false),
             resizing: Mutex::default(),
             hits: Mutex::new(Hits::new(count)),
+            format: hooks.format.unwrap_or_else(|| Arc::new(HeadworksFormat)),
+            bad_page: hooks.bad_page,
         })
     }
 
@@ -374,10 +402,40 @@ impl Core {
         // A wait of 584 years would overflow.
         counters.read_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         bump(&counters.reads[IoKind::Miss.index()]);
-        match page::verify(bytes, page) {
+        match self.format.verify(bytes, page) {
             Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
-            other => other,
+            Ok(()) => Ok(()),
+            Err(error) => self.repair(page, frame, bytes, error),
         }
+    }
+
+    /// Checks a page that was read, and has it repaired if it is bad.
+    pub(crate) fn check(
+        &self,
+        page: PageId,
+        frame: FrameId,
+        bytes: &mut [u8],
+    ) -> Result<(), PoolError> {
+        match self.format.verify(bytes, page) {
+            Ok(()) => Ok(()),
+            Err(error) => self.repair(page, frame, bytes, error),
+        }
+    }
+
+    /// Has the engine repair a bad page. It is dirty then: storage lacks what was repaired.
+    fn repair(
+        &self,
+        page: PageId,
+        frame: FrameId,
+        bytes: &mut [u8],
+        error: PoolError,
+    ) -> Result<(), PoolError> {
+        let mender = self.bad_page.as_ref().filter(|_| error.is_bad_page());
+        let Some(rec_lsn) = mender.and_then(|mender| mender.mend(page, bytes, &error)) else {
+            return Err(error);
+        };
+        self.mark_dirty(frame, rec_lsn);
+        Ok(())
     }
 
     /// Tries to get an empty, closed frame. The miss's first attempt has number 0.
@@ -427,14 +485,16 @@ impl Core {
 
     fn exhausted(&self, instance: &Instance, page: PageId, start: Instant) -> PoolError {
         let all = instance.first..instance.first + instance.count;
-        let last = instance.last_error.lock().take();
+        // Settings are far below 584 million years.
+        let waited_ms = start.elapsed().as_millis() as u64;
+        if let Some(cause) = instance.last_error.lock().take() {
+            return PoolError::Unwritable { page, waited_ms, cause: Box::new(cause) };
+        }
         PoolError::Exhausted {
             page,
-            // Settings are far below 584 million years.
-            waited_ms: start.elapsed().as_millis() as u64,
+            waited_ms,
             pinned: all.filter(|&frame| self.frames.get(frame).is_pinned()).count(),
             frames: instance.active.load(Ordering::Relaxed) as usize,
-            last_error: last.map_or_else(String::new, |error| format!("; last error: {error}")),
         }
     }
 

@@ -12,7 +12,7 @@
 use crate::error::{PoolError, StorageError};
 use crate::ids::{Lsn, PageId};
 use crate::memory::AlignedBuffer;
-use crate::page;
+use crate::page::{HeadworksFormat, PageFormat};
 use crate::storage::{IoKind, IoTag, PageWrite, Storage};
 use crate::sync_state::SyncState;
 use parking_lot::{Condvar, Mutex};
@@ -36,6 +36,7 @@ pub struct Doublewrite {
     /// Syncs of both the area and the pages' storage. Both often lie on one device, which reports a
     /// failed write only once, to either.
     syncs: SyncState,
+    format: Arc<dyn PageFormat>,
 }
 
 /// Slots of the area: parts that can be written.
@@ -156,7 +157,15 @@ impl Doublewrite {
             places: Slots::new(places),
             singles: Slots::new(singles),
             syncs: SyncState::default(),
+            format: Arc::new(HeadworksFormat),
         })
+    }
+
+    /// The same for pages with another header, which is the pool's too
+    /// ([`crate::Builder::format`]).
+    #[must_use]
+    pub fn with_format(self, format: Arc<dyn PageFormat>) -> Self {
+        Self { format, ..self }
     }
 
     /// Batches that can be written at a time.
@@ -189,7 +198,7 @@ impl Doublewrite {
             return copied;
         }
         let in_place = storage.write(write.page, write.bytes, write.tag);
-        if in_place.is_err() && Self::is_torn(storage, write.page) {
+        if in_place.is_err() && self.is_torn(storage, write.page) {
             self.singles.give_back(slot, &[write.page]);
             return in_place;
         }
@@ -203,11 +212,11 @@ impl Doublewrite {
 
     /// Whether a page whose write failed is neither in its old nor in its new state, so that its
     /// copy is needed.
-    fn is_torn(storage: &dyn Storage, page: PageId) -> bool {
+    fn is_torn(&self, storage: &dyn Storage, page: PageId) -> bool {
         let mut there = AlignedBuffer::new(storage.page_size());
         let read = storage.read(page, &mut there, IoTag::of(IoKind::Other));
         read.is_err()
-            || matches!(page::verify(&there, page), Err(error) if !matches!(error, PoolError::NeverWritten { .. }))
+            || matches!(self.format.verify(&there, page), Err(error) if !matches!(error, PoolError::NeverWritten { .. }))
     }
 
     fn mended(&self, pages: impl Iterator<Item = PageId> + Clone) {
@@ -271,7 +280,7 @@ impl Doublewrite {
         let synced = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
         let torn: Vec<_> =
-            failed.iter().copied().filter(|&page| Self::is_torn(storage, page)).collect();
+            failed.iter().copied().filter(|&page| self.is_torn(storage, page)).collect();
         self.places.give_back(place, &torn);
         if synced.is_ok() {
             let pages = writes.iter().map(|write| write.page);
@@ -336,8 +345,8 @@ impl Doublewrite {
             if self.area.read(slot, &mut copy, tag).is_err() {
                 continue;
             }
-            let Some(home) = page::identify(&copy) else { continue };
-            let lsn = page::page_lsn(&copy);
+            let Some(home) = self.format.identify(&copy) else { continue };
+            let lsn = self.format.lsn(&copy);
             let outdated = replay_from > Lsn(0) && lsn <= replay_from;
             let newest = latest.get(&home).is_none_or(|&(best, _)| best < lsn);
             if home.0 < storage.pages() && newest && !outdated {
@@ -347,7 +356,7 @@ impl Doublewrite {
         let mut mended = Vec::new();
         for (home, (_, slot)) in latest {
             let read = storage.read(home, &mut there, tag);
-            if read.is_err() || page::identify(&there) != Some(home) {
+            if read.is_err() || self.format.identify(&there) != Some(home) {
                 self.area.read(slot, &mut copy, tag)?;
                 storage.write(home, &copy, tag)?;
                 mended.push(home);

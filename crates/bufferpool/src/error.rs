@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 /// A failed operation on storage.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum StorageError {
     /// The device or the kernel refused the operation (EIO and its like).
     #[error("{operation}{} failed: {message}; {}", of_page(*page), advice(operation))]
@@ -118,8 +119,16 @@ pub struct WalError {
     pub message: String,
 }
 
+impl PoolError {
+    /// Whether the bytes of a page are not those that were written.
+    pub(crate) fn is_bad_page(&self) -> bool {
+        matches!(self, Self::Checksum { .. } | Self::Misplaced { .. } | Self::NeverWritten { .. })
+    }
+}
+
 /// A failed operation of the pool.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum PoolError {
     /// Storage failed.
     #[error(transparent)]
@@ -156,10 +165,10 @@ pub enum PoolError {
         /// The page.
         page: PageId,
     },
-    /// For the configured time, every frame was pinned or could not be written.
+    /// For the configured time, every frame was pinned or being written.
     #[error(
         "no frame came free within {waited_ms} ms for page {page}: {pinned} of {frames} frames are \
-         pinned; pin fewer pages at once or give the pool more frames{last_error}"
+         pinned; pin fewer pages at once or give the pool more frames"
     )]
     Exhausted {
         /// The page that needed a frame.
@@ -170,8 +179,20 @@ pub enum PoolError {
         pinned: usize,
         /// Frames of the instance.
         frames: usize,
-        /// The last error of a write, if writes fail, else empty.
-        last_error: String,
+    },
+    /// For the configured time no frame came free, because dirty pages cannot be written.
+    #[error(
+        "no frame came free within {waited_ms} ms for page {page}, because dirty pages cannot be \
+         written: {cause}"
+    )]
+    Unwritable {
+        /// The page that needed a frame.
+        page: PageId,
+        /// How long it waited.
+        waited_ms: u64,
+        /// The last error of a write.
+        #[source]
+        cause: Box<PoolError>,
     },
     /// The pool does not fit in memory.
     #[error(

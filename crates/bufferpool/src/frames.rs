@@ -206,6 +206,14 @@ impl Nodes for Arc<Frames> {
         self.get(frame).flags() & (DIRTY | WRITING) != 0
     }
 
+    fn page(&self, frame: FrameId) -> PageId {
+        self.get(frame).page()
+    }
+
+    fn hits(&self, frame: FrameId) -> u32 {
+        self.get(frame).hits()
+    }
+
     fn claim(&self, frame: FrameId) -> Claim {
         let it = self.get(frame);
         if it.flags() & (DIRTY | WRITING) != 0 {

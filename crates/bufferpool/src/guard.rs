@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::ids::{FrameId, Lsn, PageId};
 use crate::memory::{ExclusiveBytes, SharedBytes};
-use crate::page;
 use std::ops::Deref;
 
 /// A pinned page: it stays in memory, but its bytes may change.
@@ -30,7 +29,8 @@ impl<'p> PagePin<'p> {
     /// Takes the exclusive latch; waits while any thread has a latch.
     #[must_use]
     pub fn write(self) -> WriteGuard<'p> {
-        WriteGuard { bytes: self.core.memory.write(self.frame), pin: self }
+        let bytes = self.core.memory.write(self.frame);
+        WriteGuard::of(self, bytes)
     }
 
     /// Takes the exclusive latch if no thread has a latch, else returns the pin.
@@ -39,7 +39,7 @@ impl<'p> PagePin<'p> {
     /// The pin itself.
     pub fn try_write(self) -> Result<WriteGuard<'p>, Self> {
         match self.core.memory.try_write(self.frame) {
-            Some(bytes) => Ok(WriteGuard { bytes, pin: self }),
+            Some(bytes) => Ok(WriteGuard::of(self, bytes)),
             None => Err(self),
         }
     }
@@ -54,7 +54,13 @@ impl Drop for PagePin<'_> {
 
 /// A page under its shared latch: any number of readers, no writer.
 ///
-/// Dereferences to the whole page, with its header of [`crate::PAGE_HEADER_BYTES`].
+/// Dereferences to the whole page, with its header of [`crate::PAGE_HEADER_BYTES`]. It stays in the
+/// thread that took the latch:
+///
+/// ```compile_fail
+/// fn sent<T: Send>() {}
+/// sent::<headworks_bufferpool::ReadGuard<'static>>();
+/// ```
 pub struct ReadGuard<'p> {
     // Declared first, so the latch is released before the pin.
     bytes: SharedBytes<'p>,
@@ -71,7 +77,7 @@ impl<'p> ReadGuard<'p> {
     /// The LSN of the last change.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
-        page::page_lsn(&self.bytes)
+        self.pin.core.format.lsn(&self.bytes)
     }
 }
 
@@ -84,10 +90,26 @@ impl Deref for ReadGuard<'_> {
 }
 
 /// A page under its exclusive latch. Dereferences to the whole page, read only; see
-/// [`WriteGuard::change`].
+/// [`WriteGuard::change`]. It stays in the thread that took the latch:
+///
+/// ```compile_fail
+/// fn sent<T: Send>() {}
+/// sent::<headworks_bufferpool::WriteGuard<'static>>();
+/// ```
 pub struct WriteGuard<'p> {
     bytes: ExclusiveBytes<'p>,
     pin: PagePin<'p>,
+    /// The page's LSN. It is written into the header when the guard is dropped, so that a change
+    /// cannot overwrite it.
+    lsn: Lsn,
+    changed: bool,
+}
+
+impl<'p> WriteGuard<'p> {
+    fn of(pin: PagePin<'p>, bytes: ExclusiveBytes<'p>) -> Self {
+        let lsn = pin.core.format.lsn(&bytes);
+        WriteGuard { bytes, pin, lsn, changed: false }
+    }
 }
 
 impl WriteGuard<'_> {
@@ -100,7 +122,7 @@ impl WriteGuard<'_> {
     /// The LSN of the last change.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
-        page::page_lsn(&self.bytes)
+        self.lsn
     }
 
     /// The bytes, for a change. The page is dirty from here on.
@@ -110,22 +132,33 @@ impl WriteGuard<'_> {
     /// that begins before it ends before the record. In the other order (append, then `change`) a
     /// checkpoint in between could drop the record while no page has the change.
     ///
-    /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]); [`WriteGuard::set_lsn`]
-    /// writes there.
+    /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]): what is written there has
+    /// no effect.
     pub fn change(&mut self, rec_lsn: Lsn) -> &mut [u8] {
         self.pin.core.mark_dirty(self.pin.frame, rec_lsn);
+        self.changed = true;
         &mut self.bytes
     }
 
     /// Sets the LSN of the change: the end of its record. The page is not written before the log is
-    /// durable up to there.
+    /// durable up to there. An LSN never goes back: of two the later one stays, as the page also has
+    /// the earlier change.
     ///
     /// # Panics
     /// If the page was not changed: an LSN on a clean page would be lost.
     pub fn set_lsn(&mut self, lsn: Lsn) {
         let flags = self.pin.core.frames.get(self.pin.frame).flags();
         assert!(flags & crate::frames::DIRTY != 0, "page {} is clean", self.pin.page);
-        page::set_page_lsn(&mut self.bytes, lsn);
+        self.lsn = self.lsn.max(lsn);
+        self.changed = true;
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.pin.core.format.set_lsn(&mut self.bytes, self.lsn);
+        }
     }
 }
 

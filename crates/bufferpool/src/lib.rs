@@ -44,12 +44,13 @@ mod write;
 
 pub use attribution::CauseSource;
 pub use config::{PoolConfig, StrategyKind};
+pub use core::BadPage;
 pub use doublewrite::Doublewrite;
 pub use error::{PoolError, StorageError, WalError};
 pub use guard::{PagePin, ReadGuard, WriteGuard};
 pub use ids::{Lsn, PageId};
 pub use memory::AlignedBuffer;
-pub use page::{PAGE_HEADER_BYTES, page_lsn};
-pub use pool::{BufferPool, CloseError};
+pub use page::{HeadworksFormat, PAGE_HEADER_BYTES, PageFormat, page_lsn};
+pub use pool::{BufferPool, Builder, CloseError};
 pub use stats::PoolStats;
 pub use wal::{NoWal, Wal};

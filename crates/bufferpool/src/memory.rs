@@ -8,6 +8,7 @@ use crate::ids::FrameId;
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::RawRwLock as _;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -71,19 +72,23 @@ impl PageMemory {
     #[inline]
     pub(crate) fn read(&self, frame: FrameId) -> SharedBytes<'_> {
         self.latch(frame).lock_shared();
-        SharedBytes { memory: self, frame }
+        SharedBytes { memory: self, frame, of: PhantomData }
     }
 
     /// Takes the shared latch if that needs no waiting.
     pub(crate) fn try_read(&self, frame: FrameId) -> Option<SharedBytes<'_>> {
         // A closure: a guard made without the latch would release it.
-        self.latch(frame).try_lock_shared().then(|| SharedBytes { memory: self, frame })
+        self.latch(frame).try_lock_shared().then(|| SharedBytes {
+            memory: self,
+            frame,
+            of: PhantomData,
+        })
     }
 
     /// Takes the exclusive latch of a frame.
     pub(crate) fn write(&self, frame: FrameId) -> ExclusiveBytes<'_> {
         self.latch(frame).lock_exclusive();
-        ExclusiveBytes { memory: self, frame }
+        ExclusiveBytes { memory: self, frame, of: PhantomData }
     }
 
     /// Returns a frame's memory to the system until it is used again, unless a thread has its
@@ -100,7 +105,11 @@ impl PageMemory {
 
     /// Takes the exclusive latch if that needs no waiting.
     pub(crate) fn try_write(&self, frame: FrameId) -> Option<ExclusiveBytes<'_>> {
-        self.latch(frame).try_lock_exclusive().then(|| ExclusiveBytes { memory: self, frame })
+        self.latch(frame).try_lock_exclusive().then(|| ExclusiveBytes {
+            memory: self,
+            frame,
+            of: PhantomData,
+        })
     }
 }
 
@@ -111,10 +120,15 @@ impl Drop for PageMemory {
     }
 }
 
+/// A latch must be released by the thread that took it: a guard with this in it cannot be sent to
+/// another.
+type OfThisThread = PhantomData<*const ()>;
+
 /// The bytes of a frame under its shared latch.
 pub(crate) struct SharedBytes<'a> {
     memory: &'a PageMemory,
     frame: FrameId,
+    of: OfThisThread,
 }
 
 impl Deref for SharedBytes<'_> {
@@ -140,6 +154,7 @@ impl Drop for SharedBytes<'_> {
 pub(crate) struct ExclusiveBytes<'a> {
     memory: &'a PageMemory,
     frame: FrameId,
+    of: OfThisThread,
 }
 
 impl Deref for ExclusiveBytes<'_> {

@@ -32,12 +32,60 @@ pub fn page_lsn(bytes: &[u8]) -> Lsn {
     Lsn(word(bytes, 16))
 }
 
-pub(crate) fn set_page_lsn(bytes: &mut [u8], lsn: Lsn) {
-    bytes[16..24].copy_from_slice(&lsn.0.to_le_bytes());
+/// Where a page has its LSN, its number and its checksum, for an engine with a page header of its
+/// own. Pools without one use [`HeadworksFormat`].
+///
+/// The pool calls [`PageFormat::stamp`] on the copy that is written, and [`PageFormat::verify`] on
+/// what was read. In memory only the LSN is kept up to date.
+pub trait PageFormat: Send + Sync {
+    /// The LSN of the last change. A page of zeroes has a smallest one.
+    fn lsn(&self, bytes: &[u8]) -> Lsn;
+
+    /// Sets it.
+    fn set_lsn(&self, bytes: &mut [u8], lsn: Lsn);
+
+    /// Prepares a copy to be written as `page`: number and checksum.
+    fn stamp(&self, bytes: &mut [u8], page: PageId);
+
+    /// Checks that bytes that were read are exactly `page`.
+    ///
+    /// # Errors
+    /// [`PoolError::NeverWritten`] for a page of zeroes, [`PoolError::Checksum`],
+    /// [`PoolError::Misplaced`].
+    fn verify(&self, bytes: &[u8], page: PageId) -> Result<(), PoolError>;
+
+    /// The number that a sound page carries, for the copies in a doublewrite area.
+    fn identify(&self, bytes: &[u8]) -> Option<PageId>;
+}
+
+/// The format of [`PAGE_HEADER_BYTES`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeadworksFormat;
+
+impl PageFormat for HeadworksFormat {
+    fn lsn(&self, bytes: &[u8]) -> Lsn {
+        page_lsn(bytes)
+    }
+
+    fn set_lsn(&self, bytes: &mut [u8], lsn: Lsn) {
+        bytes[16..24].copy_from_slice(&lsn.0.to_le_bytes());
+    }
+
+    fn stamp(&self, bytes: &mut [u8], page: PageId) {
+        stamp(bytes, page);
+    }
+
+    fn verify(&self, bytes: &[u8], page: PageId) -> Result<(), PoolError> {
+        verify(bytes, page)
+    }
+
+    fn identify(&self, bytes: &[u8]) -> Option<PageId> {
+        identify(bytes)
+    }
 }
 
 /// Sets the header of `bytes` to be written as `page`.
-pub(crate) fn stamp(bytes: &mut [u8], page: PageId) {
+fn stamp(bytes: &mut [u8], page: PageId) {
     bytes[4..8].copy_from_slice(&MAGIC);
     bytes[8..16].copy_from_slice(&page.0.to_le_bytes());
     let sum = crc32c::crc32c(&bytes[4..]);
@@ -45,7 +93,7 @@ pub(crate) fn stamp(bytes: &mut [u8], page: PageId) {
 }
 
 /// The number in a page's header, if header and checksum are valid.
-pub(crate) fn identify(bytes: &[u8]) -> Option<PageId> {
+fn identify(bytes: &[u8]) -> Option<PageId> {
     let sound = bytes[4..8] == MAGIC && stored_sum(bytes) == crc32c::crc32c(&bytes[4..]);
     sound.then(|| PageId(word(bytes, 8)))
 }
@@ -55,7 +103,7 @@ fn stored_sum(bytes: &[u8]) -> u32 {
 }
 
 /// Checks that `bytes`, as read from storage, are exactly `page`.
-pub(crate) fn verify(bytes: &[u8], page: PageId) -> Result<(), PoolError> {
+fn verify(bytes: &[u8], page: PageId) -> Result<(), PoolError> {
     if bytes[4..8] != MAGIC {
         if bytes.iter().all(|&b| b == 0) {
             return Err(PoolError::NeverWritten { page });

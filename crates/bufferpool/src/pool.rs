@@ -2,18 +2,19 @@
 
 use crate::attribution::CauseSource;
 use crate::config::PoolConfig;
-use crate::core::{Core, Mode};
+use crate::core::{BadPage, Core, Hooks, Mode};
 use crate::doublewrite::Doublewrite;
 use crate::error::PoolError;
 use crate::frames::LOADING;
 use crate::guard::{PagePin, ReadGuard, WriteGuard};
 use crate::ids::{Lsn, PageId};
+use crate::page::PageFormat;
 use crate::stats::PoolStats;
 use crate::storage::{Storage, check_range};
-use crate::wal::Wal;
+use crate::wal::{NoWal, Wal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Pages of a checkpoint that are written between two scans of the flush list ("small batches",
@@ -56,7 +57,7 @@ impl BufferPool {
         wal: Arc<dyn Wal>,
         doublewrite: Option<Arc<Doublewrite>>,
     ) -> Result<Self, PoolError> {
-        Self::assemble(config, storage, wal, doublewrite, None)
+        Self::builder(config, storage).wal(wal).doublewrite(doublewrite).build()
     }
 
     /// As [`BufferPool::new`], with a source for the causes of threads' work. It is not called for
@@ -74,23 +75,32 @@ impl BufferPool {
         doublewrite: Option<Arc<Doublewrite>>,
         causes: Arc<dyn CauseSource>,
     ) -> Result<Self, PoolError> {
-        Self::assemble(config, storage, wal, doublewrite, Some(causes))
+        Self::builder(config, storage).wal(wal).doublewrite(doublewrite).causes(causes).build()
     }
 
-    fn assemble(
-        config: PoolConfig,
-        storage: Arc<dyn Storage>,
-        wal: Arc<dyn Wal>,
-        doublewrite: Option<Arc<Doublewrite>>,
-        causes: Option<Arc<dyn CauseSource>>,
-    ) -> Result<Self, PoolError> {
-        let core = Arc::new(Core::new(config, storage, wal, doublewrite, causes)?);
+    /// A pool with parts of the engine's own.
+    #[must_use]
+    pub fn builder(config: PoolConfig, storage: Arc<dyn Storage>) -> Builder {
+        Builder {
+            config,
+            storage,
+            wal: Arc::new(NoWal),
+            doublewrite: None,
+            causes: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    fn assemble(parts: Builder) -> Result<Self, PoolError> {
+        let Builder { config, storage, wal, doublewrite, causes, hooks } = parts;
+        let core = Arc::new(Core::new(config, storage, wal, doublewrite, causes, hooks)?);
         // If one cannot be started, the earlier ones end.
         let mut pool = Self { core, threads: Vec::new() };
         for at in (0..pool.core.instances.len()).filter(|_| config.background) {
             for (name, work) in THREADS {
                 let core = Arc::clone(&pool.core);
-                let thread = Builder::new().name(name.into()).spawn(move || work(&core, at));
+                let thread =
+                    std::thread::Builder::new().name(name.into()).spawn(move || work(&core, at));
                 pool.threads.push(thread.map_err(|error| PoolError::Config {
                     setting: "background",
                     reason: format!(
@@ -372,6 +382,59 @@ impl BufferPool {
             // A panic of a flusher was reported where it happened.
             let _ = thread.join();
         }
+    }
+}
+
+/// The parts of a pool that is about to be made ([`BufferPool::builder`]).
+pub struct Builder {
+    config: PoolConfig,
+    storage: Arc<dyn Storage>,
+    wal: Arc<dyn Wal>,
+    doublewrite: Option<Arc<Doublewrite>>,
+    causes: Option<Arc<dyn CauseSource>>,
+    hooks: Hooks,
+}
+
+impl Builder {
+    /// The log; without it, pages are written at any time.
+    #[must_use]
+    pub fn wal(self, wal: Arc<dyn Wal>) -> Self {
+        Self { wal, ..self }
+    }
+
+    /// Where pages are written before they are written in place.
+    #[must_use]
+    pub fn doublewrite(self, doublewrite: Option<Arc<Doublewrite>>) -> Self {
+        Self { doublewrite, ..self }
+    }
+
+    /// Who causes the work of a thread.
+    #[must_use]
+    pub fn causes(self, causes: Arc<dyn CauseSource>) -> Self {
+        Self { causes: Some(causes), ..self }
+    }
+
+    /// The engine's own page header. A doublewrite area needs the same one
+    /// ([`Doublewrite::with_format`]).
+    #[must_use]
+    pub fn format(mut self, format: Arc<dyn PageFormat>) -> Self {
+        self.hooks.format = Some(format);
+        self
+    }
+
+    /// Who repairs pages that storage returns damaged.
+    #[must_use]
+    pub fn bad_page(mut self, mender: Arc<dyn BadPage>) -> Self {
+        self.hooks.bad_page = Some(mender);
+        self
+    }
+
+    /// Makes the pool and starts its flushers.
+    ///
+    /// # Errors
+    /// As [`BufferPool::new`].
+    pub fn build(self) -> Result<BufferPool, PoolError> {
+        BufferPool::assemble(self)
     }
 }
 

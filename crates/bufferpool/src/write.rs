@@ -9,7 +9,6 @@ use crate::error::{PoolError, StorageError};
 use crate::frames::{DIRTY, WRITING};
 use crate::ids::{FrameId, Lsn, PageId};
 use crate::memory::AlignedBuffer;
-use crate::page;
 use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageWrite};
 use crate::strategy::Strategy;
@@ -72,8 +71,8 @@ impl Core {
         dirtiers.note_copy();
         drop(bytes);
         let page = self.frames.get(frame).page();
-        page::stamp(into, page);
-        Some((page, page::page_lsn(into), cause))
+        self.format.stamp(into, page);
+        Some((page, self.format.lsn(into), cause))
     }
 
     /// Writes one page whose write has begun. `Ok(false)`: a thread was changing it.

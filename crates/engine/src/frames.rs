@@ -62,7 +62,6 @@ impl Frames {
             waited_ms: pool.config().exhausted_after.as_millis() as u64,
             pinned: self.reserved.load(Ordering::Relaxed),
             frames: pool.frames_together(),
-            last_error: String::new(),
         }))
     }
 

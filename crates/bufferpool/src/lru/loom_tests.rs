@@ -28,6 +28,14 @@ impl Nodes for Arc<Pages> {
         self.state[frame as usize].load(Ordering::Acquire) == DIRTY
     }
 
+    fn page(&self, frame: FrameId) -> crate::ids::PageId {
+        crate::ids::PageId(frame.into())
+    }
+
+    fn hits(&self, _frame: FrameId) -> u32 {
+        0
+    }
+
     fn claim(&self, frame: FrameId) -> Claim {
         let state = &self.state[frame as usize];
         match state.compare_exchange(CLEAN, TAKEN, Ordering::AcqRel, Ordering::Acquire) {
@@ -48,7 +56,7 @@ fn list(count: u32, dirty: &[FrameId]) -> Shared {
             .map(|page| Flag::new(if dirty.contains(&page) { DIRTY } else { CLEAN }))
             .collect(),
     });
-    let lru = Lru::new(Arc::clone(&pages), false);
+    let lru = Lru::new(Arc::clone(&pages), Order::Recency);
     (0..count).for_each(|page| lru.insert(page));
     Arc::new((pages, lru))
 }

@@ -9,7 +9,9 @@ use crate::ids::{FrameId, NIL};
 use crate::sync::Ordering::Relaxed;
 
 /// InnoDB's `innodb_old_blocks_pct` of 37: 3/8 of the list are old.
-const OLD_EIGHTHS: usize = 3;
+pub(super) const INNODB_EIGHTHS: usize = 3;
+/// With an order by frequency an eighth of the list is on probation (S3-FIFO has a tenth).
+pub(super) const PROBATION_EIGHTHS: usize = 1;
 /// The boundary may be this many pages off before it is moved.
 const TOLERANCE: usize = 20;
 /// A shorter list has no old part (InnoDB's `BUF_LRU_OLD_MIN_LEN`).
@@ -25,20 +27,21 @@ pub(crate) struct Mixed {
     /// The page nearest to the head among those that came back from behind the pointer; such pages
     /// fill the list from here to its tail.
     returned: FrameId,
-    midpoint: bool,
+    /// Eighths of the list that are old; none without a midpoint.
+    old_eighths: usize,
     /// The first page of the old part.
     old_head: FrameId,
     old_len: usize,
 }
 
 impl Mixed {
-    pub(super) fn new(midpoint: bool) -> Self {
+    pub(super) fn new(old_eighths: usize) -> Self {
         Self {
             list: List::new(),
             passed: List::new(),
             pointer: NIL,
             returned: NIL,
-            midpoint,
+            old_eighths,
             old_head: NIL,
             old_len: 0,
         }
@@ -60,7 +63,7 @@ impl Mixed {
     pub(super) fn push_young(&mut self, nodes: &impl Nodes, frame: FrameId) {
         self.list.push_head(nodes, frame);
         nodes.node(frame).old.store(0, Relaxed);
-        if self.midpoint {
+        if self.old_eighths > 0 {
             self.rebalance(nodes);
         }
     }
@@ -88,7 +91,7 @@ impl Mixed {
         }
         self.returned = frame;
         self.pointer = self.list.tail;
-        if self.midpoint {
+        if self.old_eighths > 0 {
             self.rebalance(nodes);
         }
     }
@@ -110,7 +113,7 @@ impl Mixed {
             node.old.store(0, Relaxed);
         }
         self.list.unlink(nodes, frame);
-        if self.midpoint {
+        if self.old_eighths > 0 {
             self.rebalance(nodes);
         }
     }
@@ -123,7 +126,7 @@ impl Mixed {
             }
             return;
         }
-        let target = self.list.len * OLD_EIGHTHS / 8;
+        let target = self.list.len * self.old_eighths / 8;
         while self.old_len + TOLERANCE < target {
             let next = match self.old_head {
                 NIL => self.list.tail,

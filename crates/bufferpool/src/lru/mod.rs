@@ -29,6 +29,7 @@
 //!
 //! With one mutex (the paper's basic LRU-C, and every rival) *dirty* stays empty.
 
+mod ghost;
 mod midpoint;
 pub(crate) mod node;
 
@@ -39,6 +40,7 @@ mod tests;
 
 use crate::ids::{FrameId, NIL};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
+use ghost::Ghost;
 pub(crate) use midpoint::Mixed;
 pub(crate) use node::{Claim, Nodes};
 use node::{FIRST_GENERATION, List, MIXED, OUT};
@@ -68,6 +70,20 @@ impl LockWaits {
         guard
     }
 }
+
+/// Where a page that was just read enters the list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// At its head.
+    Recency,
+    /// At InnoDB's midpoint.
+    Midpoint,
+    /// On probation, close to the tail, unless it was evicted lately: so many pages are remembered.
+    Frequency { pages: usize },
+}
+
+/// Hits on a page that count. S3-FIFO counts up to 3; under Zipf's law 15 miss less (`benches/misses`).
+const HITS_MAX: u32 = 15;
 
 /// A part of the LRU list, walked from its tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,15 +119,23 @@ pub(crate) struct Lru<N> {
     clock: AtomicU32,
     /// Pages that the pointer passed since the last take-over, as last seen under LRU-M.
     passed: std::sync::atomic::AtomicU32,
+    /// Pages that were evicted lately, if the order is by frequency.
+    ghost: Option<Ghost>,
     pub(crate) waits_m: LockWaits,
     pub(crate) waits_d: LockWaits,
 }
 
 impl<N: Nodes> Lru<N> {
-    pub(crate) fn new(nodes: N, midpoint: bool) -> Self {
+    pub(crate) fn new(nodes: N, order: Order) -> Self {
+        let (old_eighths, ghost) = match order {
+            Order::Recency => (0, None),
+            Order::Midpoint => (midpoint::INNODB_EIGHTHS, None),
+            Order::Frequency { pages } => (midpoint::PROBATION_EIGHTHS, Some(Ghost::new(pages))),
+        };
         Self {
             nodes,
-            mixed: Mutex::new(Mixed::new(midpoint)),
+            mixed: Mutex::new(Mixed::new(old_eighths)),
+            ghost,
             dirty: Mutex::new(List::new()),
             generation: AtomicU64::new(FIRST_GENERATION),
             clock: AtomicU32::new(0),
@@ -138,8 +162,13 @@ impl<N: Nodes> Lru<N> {
     pub(crate) fn insert(&self, frame: FrameId) {
         let node = self.nodes.node(frame);
         let mut m = self.lock_m();
-        node.touched.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-        m.insert(&self.nodes, frame);
+        node.touched.store(self.now(frame), Ordering::Relaxed);
+        let known = self.ghost.as_ref().is_some_and(|it| it.recall(self.nodes.page(frame)));
+        if known {
+            m.push_young(&self.nodes, frame);
+        } else {
+            m.insert(&self.nodes, frame);
+        }
         node.region.store(MIXED, Ordering::Release);
     }
 
@@ -153,6 +182,8 @@ impl<N: Nodes> Lru<N> {
     pub(crate) fn is_due(&self, node: &node::Node, quarter: u32) -> bool {
         match node.region.load(Ordering::Relaxed) {
             OUT => false,
+            // Hits are counted, and count when the page comes to the tail.
+            MIXED if self.ghost.is_some() => false,
             MIXED => {
                 let clock = self.clock.load(Ordering::Relaxed);
                 clock.wrapping_sub(node.touched.load(Ordering::Relaxed)) > quarter
@@ -167,8 +198,7 @@ impl<N: Nodes> Lru<N> {
     /// Returns true if the page was in the dirty region.
     pub(crate) fn touch(&self, frame: FrameId) -> bool {
         let put = |m: &mut Mixed| {
-            let node = self.nodes.node(frame);
-            node.touched.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.nodes.node(frame).touched.store(self.now(frame), Ordering::Relaxed);
             m.push_young(&self.nodes, frame);
         };
         self.move_to_mixed(frame, &|_| true, &put).is_some_and(|from| from >= FIRST_GENERATION)
@@ -186,8 +216,8 @@ impl<N: Nodes> Lru<N> {
             let node = self.nodes.node(frame);
             // It is evicted next: a hit must move it, however few pages were evicted since its last
             // hit.
-            let long_ago = self.clock.load(Ordering::Relaxed).wrapping_sub(u32::MAX / 2);
-            node.touched.store(long_ago, Ordering::Relaxed);
+            let before = if self.ghost.is_some() { 0 } else { u32::MAX / 2 };
+            node.touched.store(self.now(frame).wrapping_sub(before), Ordering::Relaxed);
             m.push_returned(&self.nodes, frame);
         };
         if self.nodes.node(frame).region.load(Ordering::Relaxed) != MIXED {
@@ -265,8 +295,14 @@ impl<N: Nodes> Lru<N> {
     /// Moves the pointer to the clean page nearest to the tail of the mixed region.
     fn advance(&self, m: &mut Mixed) {
         let generation = self.generation();
-        while m.list.tail != NIL && self.nodes.is_dirty(m.list.tail) {
+        while m.list.tail != NIL {
             let page = m.list.tail;
+            if self.goes_round(m, page) {
+                continue;
+            }
+            if !self.nodes.is_dirty(page) {
+                break;
+            }
             m.unlink(&self.nodes, page);
             m.passed.push_head(&self.nodes, page);
             self.nodes.node(page).region.store(generation, Ordering::Release);
@@ -274,6 +310,32 @@ impl<N: Nodes> Lru<N> {
         m.pointer = m.list.tail;
         // A hint; frames are numbered by u32.
         self.passed.store(m.passed.len as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// With an order by frequency: a page at the tail that was hit goes to the head, for one of its
+    /// hits. Of many only a few count, so that a page which was popular once leaves in the end.
+    fn goes_round(&self, m: &mut Mixed, page: FrameId) -> bool {
+        if self.ghost.is_none() {
+            return false;
+        }
+        let node = self.nodes.node(page);
+        let hits = self.nodes.hits(page);
+        let left = hits.wrapping_sub(node.touched.load(Ordering::Relaxed)).min(HITS_MAX);
+        if left == 0 {
+            return false;
+        }
+        node.touched.store(hits.wrapping_sub(left - 1), Ordering::Relaxed);
+        m.unlink(&self.nodes, page);
+        m.push_young(&self.nodes, page);
+        true
+    }
+
+    /// What a page that is moved to the head notes: see [`node::Node::touched`].
+    fn now(&self, frame: FrameId) -> u32 {
+        match self.ghost {
+            Some(_) => self.nodes.hits(frame),
+            None => self.clock.load(Ordering::Relaxed),
+        }
     }
 
     /// Roughly how many pages the pointer has passed since the last take-over.
@@ -284,10 +346,14 @@ impl<N: Nodes> Lru<N> {
     fn take_out(&self, m: &mut Mixed, page: FrameId) {
         m.unlink(&self.nodes, page);
         self.nodes.node(page).region.store(OUT, Ordering::Release);
-        self.tick();
+        self.tick(page);
     }
 
-    fn tick(&self) {
+    /// A page was taken out: it is evicted.
+    fn tick(&self, page: FrameId) {
+        if let Some(ghost) = &self.ghost {
+            ghost.note(self.nodes.page(page));
+        }
         self.clock.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -374,7 +440,7 @@ impl<N: Nodes> Lru<N> {
                 Visit::Remove => {
                     list.unlink(&self.nodes, page);
                     self.nodes.node(page).region.store(OUT, Ordering::Release);
-                    self.tick();
+                    self.tick(page);
                 }
                 Visit::Stop => return false,
             }
@@ -403,7 +469,7 @@ impl<N: Nodes> Lru<N> {
                 if claim == Claim::Claimed {
                     d.unlink(&self.nodes, frame);
                     node.region.store(OUT, Ordering::Release);
-                    self.tick();
+                    self.tick(frame);
                 }
                 claim
             } else {
@@ -421,7 +487,7 @@ impl<N: Nodes> Lru<N> {
                         m.passed.unlink(&self.nodes, frame);
                     }
                     node.region.store(OUT, Ordering::Release);
-                    self.tick();
+                    self.tick(frame);
                 }
                 claim
             };

@@ -4,7 +4,7 @@
 //! its region (see [`super::Lru`]). So relaxed atomics suffice: the mutexes order them. They are
 //! atomics, not cells, because hits read `region` and `touched` without a lock.
 
-use crate::ids::{FrameId, NIL};
+use crate::ids::{FrameId, NIL, PageId};
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// In no list.
@@ -22,7 +22,8 @@ pub(crate) struct Node {
     next: AtomicU32,
     /// [`OUT`], [`MIXED`] or the generation in which the LRU-C pointer passed the page.
     pub(crate) region: AtomicU64,
-    /// The eviction clock when the page was last moved to the head.
+    /// The eviction clock when the page was last moved to the head; with an order by frequency, the
+    /// hits on the frame that are used up.
     pub(crate) touched: AtomicU32,
     /// 1 in the old part of the mixed region (midpoint insertion), else 0.
     pub(crate) old: AtomicU32,
@@ -56,6 +57,10 @@ pub(crate) trait Nodes {
     fn node(&self, frame: FrameId) -> &Node;
     /// Whether the page must be written before its frame can be used for another.
     fn is_dirty(&self, frame: FrameId) -> bool;
+    /// The page's number.
+    fn page(&self, frame: FrameId) -> PageId;
+    /// Hits on the frame so far, modulo 2^32.
+    fn hits(&self, frame: FrameId) -> u32;
     /// Tries to take the frame of a clean, unpinned page.
     fn claim(&self, frame: FrameId) -> Claim;
 }

@@ -38,6 +38,14 @@ impl Nodes for Arc<Pages> {
         self.state[frame as usize].load(SeqCst) & DIRTY != 0
     }
 
+    fn page(&self, frame: FrameId) -> crate::ids::PageId {
+        crate::ids::PageId(frame.into())
+    }
+
+    fn hits(&self, _frame: FrameId) -> u32 {
+        0
+    }
+
     fn claim(&self, frame: FrameId) -> Claim {
         let state = &self.state[frame as usize];
         match state.compare_exchange(CLEAN, TAKEN, SeqCst, SeqCst) {
@@ -51,7 +59,7 @@ impl Nodes for Arc<Pages> {
 /// A list of pages 0, 1, 2 … from the tail, of which `dirty` are dirty.
 fn list(count: u32, dirty: &[FrameId]) -> (Arc<Pages>, Lru<Arc<Pages>>) {
     let pages = Pages::new(count as usize);
-    let lru = Lru::new(Arc::clone(&pages), false);
+    let lru = Lru::new(Arc::clone(&pages), Order::Recency);
     for page in 0..count {
         lru.insert(page);
     }
@@ -152,7 +160,7 @@ fn the_pointer_goes_back_to_pages_that_were_cleaned_behind_it() {
 #[test]
 fn pages_come_back_behind_the_midpoint() {
     let pages = Pages::new(2000);
-    let lru = Lru::new(Arc::clone(&pages), true);
+    let lru = Lru::new(Arc::clone(&pages), Order::Midpoint);
     for page in 0..2000 {
         lru.insert(page);
     }
@@ -367,7 +375,7 @@ fn a_young_page_is_not_moved_on_every_hit() {
 #[test]
 fn with_the_midpoint_a_scan_leaves_the_young_pages_alone() {
     let pages = Pages::new(2000);
-    let lru = Lru::new(Arc::clone(&pages), true);
+    let lru = Lru::new(Arc::clone(&pages), Order::Midpoint);
     for page in 0..1000 {
         lru.insert(page);
         lru.touch(page);

@@ -7,9 +7,11 @@ use super::{IoTag, PageRead, PageWrite, Storage, check_range};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use crate::memory::AlignedBuffer;
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Threads of the fallback.
 const THREADS: usize = 16;
@@ -62,7 +64,9 @@ pub struct FileStorage {
     /// Holds the lock that excludes other opens.
     lock: File,
     page_size: usize,
-    pages: u64,
+    /// Written under `growing`.
+    pages: AtomicU64,
+    growing: Mutex<()>,
     direct: bool,
     rings: Option<Rings>,
     depth: u32,
@@ -157,10 +161,29 @@ impl FileStorage {
             file: direct.map_or_else(|| with(0), Ok).map_err(|error| label::wrong(path, error))?,
             lock: locked,
             page_size: options.page_size,
-            pages,
+            pages: AtomicU64::new(pages),
+            growing: Mutex::new(()),
             rings,
             depth: options.depth,
         })
+    }
+
+    /// Extends the storage to `pages` pages while it is in use, if it has fewer. The new pages can
+    /// be created when the call returns.
+    ///
+    /// # Errors
+    /// As [`FileStorage::grow`]; the pages that there are stay usable.
+    pub fn extend(&self, pages: u64) -> Result<(), StorageError> {
+        let _alone = self.growing.lock();
+        let there = self.pages.load(Ordering::Acquire);
+        if there < pages {
+            label::make_room(&self.path, &self.lock, (self.page_size, pages), Some(there))?;
+            // The label must not promise pages that a power cut takes back.
+            self.lock.sync_all().map_err(|error| label::wrong(&self.path, error))?;
+            label::write(&self.lock, self.page_size, pages)?;
+            self.pages.store(pages, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Whether the file bypasses the kernel's page cache.
@@ -239,7 +262,7 @@ impl Storage for FileStorage {
     }
 
     fn pages(&self) -> u64 {
-        self.pages
+        self.pages.load(Ordering::Acquire)
     }
 
     fn read(&self, page: PageId, bytes: &mut [u8], _tag: IoTag) -> Result<(), StorageError> {

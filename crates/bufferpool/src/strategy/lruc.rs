@@ -89,7 +89,8 @@ mod tests {
     fn filled(strategy: StrategyKind, frames: usize, dirty: u64) -> Core {
         let config = PoolConfig { frames, page_size: 4096, strategy, ..Default::default() };
         let storage = Arc::new(MemStorage::new(4096, 4096));
-        let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
+        let core =
+            Core::new(config, storage, Arc::new(NoWal), None, None, Default::default()).unwrap();
         for page in 0..frames as u64 {
             let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
             if page < dirty {

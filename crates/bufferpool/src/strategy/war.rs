@@ -14,7 +14,6 @@ use crate::frames::{DIRTY, Since, WRITING};
 use crate::ids::{FrameId, Lsn, PageId};
 use crate::lru::{Area, Visit};
 use crate::memory::AlignedBuffer;
-use crate::page;
 use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageWrite};
 use parking_lot::{Condvar, Mutex};
@@ -103,7 +102,7 @@ impl War {
         {
             let mut copy = self.slots[slot].lock();
             copy.copy_from_slice(&core.memory.read(frame));
-            page::stamp(&mut copy, page);
+            core.format.stamp(&mut copy, page);
         }
         let oldest = {
             let state = core.frames.flush_state(frame).lock();
@@ -173,7 +172,7 @@ impl War {
         let mut newest = Lsn(0);
         for ((_, entry), copy) in chunk.iter().zip(copies.chunks_mut(page_size)) {
             copy.copy_from_slice(&self.slots[entry.slot].lock());
-            newest = newest.max(page::page_lsn(copy));
+            newest = newest.max(core.format.lsn(copy));
         }
         core.wal.flush_to(newest)?;
         let tag = |cause| IoTag { kind: IoKind::LruFlush, cause };

@@ -53,7 +53,7 @@ fn a_sync_that_fails_in_a_stall_is_not_forgotten() {
     (0..32).for_each(|page| put(&pool, page, page as u8).unwrap());
     storage.inject(Fault::SyncError);
     let error = put(&pool, 40, 1).unwrap_err();
-    assert!(matches!(error, PoolError::Exhausted { .. }), "{error}");
+    assert!(matches!(error, PoolError::Unwritable { .. }), "{error}");
     storage.heal();
     put(&pool, 40, 1).unwrap();
     let error = pool.checkpoint().unwrap_err();

@@ -161,3 +161,20 @@ fn reading_ahead_makes_do_with_the_frames_there_are() {
         assert_eq!(get(&pool, 89).unwrap(), 89);
     }
 }
+
+/// Most frames are dirty: the pages that a call brings in are the only clean ones, and must not make
+/// room for each other.
+#[test]
+fn pages_read_ahead_beside_dirty_ones_stay() {
+    for strategy in STRATEGIES {
+        let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 200));
+        written(storage.clone(), 100);
+        let quiet = PoolConfig { background: false, ..config(strategy) };
+        let pool = BufferPool::new(quiet, storage, Arc::new(NoWal), None).unwrap();
+        (0..28).for_each(|page| put(&pool, page, 1).unwrap());
+        pool.prefetch((40..54).map(PageId)).unwrap();
+        let there = (40..54).filter(|&page| pool.contains(PageId(page))).count();
+        assert_eq!(there, 14, "{strategy:?}");
+        pool.close().unwrap();
+    }
+}
