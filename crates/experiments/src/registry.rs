@@ -8,8 +8,8 @@ use anyhow::{Result, bail, ensure};
 
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::{
-    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc,
-    neighbours, split, tad,
+    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, learn,
+    lruc, neighbours, split, tad,
 };
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
@@ -27,6 +27,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         tad::EXPERIMENTS,
         lruc::EXPERIMENTS,
         split::EXPERIMENTS,
+        learn::EXPERIMENTS,
     ]
     .concat()
 });

@@ -1,7 +1,7 @@
 //! Prints the tables of the simulation: `cargo run --release -p headworks-store --example learn --
 //! product|figures|scenarios|disks|flash|scale [day] [held-out] [seeds]`.
 
-use headworks_store::sim::learner::Learner;
+use headworks_store::learner::Learner;
 use headworks_store::sim::request::Stack;
 use headworks_store::sim::{
     DEVELOPMENT, HELD_OUT, array::Kind, figure, product, scale, scenario, stack,

@@ -1,6 +1,7 @@
 //! The configuration: a TOML file, checked once. A mistake gives an error and changes nothing, so
 //! a running store keeps the configuration that it has.
 
+use crate::learner::Learner;
 use headworks_policy::block::SchedulerKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -26,6 +27,9 @@ pub struct Config {
     /// Most connections of all clients together. More are hung up at once.
     #[serde(default = "connections")]
     pub connections: usize,
+    /// Who finds the shares of targets: need and lag, or another controller to compare with.
+    #[serde(default = "need")]
+    pub controller: String,
     /// What is under the volumes.
     #[serde(default)]
     pub device: Device,
@@ -213,6 +217,10 @@ pub struct Application {
     pub share: Option<f64>,
 }
 
+fn need() -> String {
+    "need".to_owned()
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -282,6 +290,14 @@ impl Config {
         }
         if self.connections == 0 {
             return Err("with `connections = 0` no client could come".into());
+        }
+        let learner = self.controller.parse::<Learner>()?;
+        let by_hand = self.applications.iter().find(|application| application.share.is_some());
+        if let (None, Some(application)) = (learner.need(false, false), by_hand) {
+            let (name, controller) = (&application.name, &self.controller);
+            return Err(format!(
+                "application `{name}`: the controller `{controller}` knows no share by hand"
+            ));
         }
         let scheduler = &self.device.scheduler;
         if scheduler != "bucket" {
@@ -460,6 +476,7 @@ target = 500
             ("target = 500", "target = 500\nshare = 0.5", "one of"),
             ("target = 500", "target = -1", "above zero"),
             ("target = 500", "traget = 500", "traget"),
+            ("[[client]]", "controller = \"pi\"\n[[client]]", "there are need,"),
         ] {
             let error = parsed(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(said) && error.contains("x.toml"), "{error}");

@@ -4,8 +4,10 @@
 //! ledger's figures and the queue's weights.
 
 use crate::apps::{About, App, Goal};
+use crate::learner::Learner;
 use crate::ledger::{Page, Tally};
 use crate::note::{Grant, Post};
+use crate::rival::Rival;
 use headworks_policy::Nanos;
 use headworks_policy::block::Share;
 use headworks_policy::learn::allocate::{self, Allocator};
@@ -48,6 +50,22 @@ pub struct Window {
     pub wait_us: f64,
     /// See `wait_us`.
     pub service_us: f64,
+}
+
+impl Window {
+    /// As a controller sees it.
+    fn seen(&self, dft: Option<f64>, age: Nanos) -> Observation {
+        Observation {
+            dft,
+            demand: self.demand,
+            age,
+            granted: self.granted,
+            used: self.used,
+            held: self.held,
+            lent: self.lent,
+            latency_s: (self.wait_us + self.service_us) / 1e6,
+        }
+    }
 }
 
 /// How a target fares, in words for status, metrics and the log.
@@ -152,6 +170,10 @@ pub struct Governor {
     /// Applications that the allocator knows, by their places there.
     known: Vec<(u32, Application)>,
     beliefs: BTreeMap<u32, Belief>,
+    /// Another controller, which decides instead of the allocator.
+    rival: Option<Rival>,
+    /// What is in force, by application.
+    shares: BTreeMap<u32, f64>,
     page: Page,
     best_effort: f64,
     /// Windows since the start.
@@ -160,14 +182,18 @@ pub struct Governor {
 
 impl Governor {
     /// Of a device with this depth.
-    pub fn new(depth: u32) -> Governor {
-        let settings = Settings::default();
+    pub fn new(depth: u32, learner: &Learner) -> Governor {
+        let own = learner.need(false, false);
+        let rival = own.is_none().then(|| Rival::new(learner.clone()));
+        let settings = own.unwrap_or_default();
         Governor {
             settings,
             depth,
             allocator: Allocator::new(settings.store, &[]),
             known: Vec::new(),
             beliefs: BTreeMap::new(),
+            rival,
+            shares: BTreeMap::new(),
             page: Page::default(),
             best_effort: 1.0,
             windows: 0,
@@ -181,8 +207,7 @@ impl Governor {
 
     /// The share that is in force.
     pub fn share(&self, cause: u32) -> f64 {
-        let at = self.known.iter().position(|(known, _)| *known == cause);
-        at.map_or(0.0, |at| self.allocator.shares()[at])
+        self.shares.get(&cause).copied().unwrap_or(0.0)
     }
 
     /// How often shares have changed.
@@ -309,9 +334,10 @@ impl Governor {
         // How much of the device's room was filled.
         let filled = (self.page.filled_ns - before.filled_ns) as f64 / 1e9 / seconds;
         let busy = (filled / f64::from(self.depth.max(1))).min(1.0);
+        let mut seen = Vec::with_capacity(abouts.len());
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let tally = self.page.of(*cause).since(&before.of(*cause));
-            let granted = self.allocator.shares()[at];
+            let granted = self.share(*cause);
             let used = tally.cost_ns as f64 / all_ns.max(1) as f64 * busy;
             let window = Window { granted, used, ..window_of(&tally, seconds) };
             // Who uses all that it is granted, and has more in the queue, is held by that, although
@@ -320,7 +346,7 @@ impl Governor {
             let window = Window { held: window.held || bound, ..window };
             self.allocator.set_present(at, tally.has_demand());
             let post = posts.remove(cause);
-            self.observe(now, at, *cause, about, window, post, &mut said);
+            seen.push(self.observe(now, at, *cause, about, window, post, &mut said));
         }
         let changed = self.allocator.settle(now);
         for (at, (cause, _)) in abouts.iter().enumerate() {
@@ -333,6 +359,11 @@ impl Governor {
         }
         let depths = self.beliefs.values().map(|belief| belief.owner.depth());
         self.best_effort = depths.fold(1.0, f64::min);
+        let mut shares = self.allocator.shares().to_vec();
+        if let Some(rival) = &mut self.rival {
+            (shares, self.best_effort) = rival.window(now, abouts.iter().map(|(_, a)| a), &seen);
+        }
+        self.shares = abouts.iter().map(|(cause, _)| *cause).zip(shares).collect();
         self.orders(&abouts, said)
     }
 
@@ -346,20 +377,20 @@ impl Governor {
         window: Window,
         post: Option<(Post, Nanos)>,
         said: &mut Vec<String>,
-    ) {
+    ) -> Option<Observation> {
         let settings = self.settings;
-        let Some(belief) = self.beliefs.get_mut(&cause) else { return };
+        let belief = self.beliefs.get_mut(&cause)?;
         if belief.windows.len() == HISTORY {
             belief.windows.pop_front();
         }
         belief.windows.push_back(Window { ask: belief.ask, ..window });
         if let Goal::Share(share) = about.goal {
             self.allocator.ask(now, at, share);
-            return;
+            return None;
         }
         if about.goal == Goal::BestEffort {
             belief.fares = Fares::BestEffort;
-            return;
+            return Some(window.seen(None, Nanos(0)));
         }
         let (post, came) = post.unwrap_or_default();
         if let Some(ask) = post.ask.filter(|ask| ask.is_finite() && *ask > 0.0) {
@@ -370,23 +401,17 @@ impl Governor {
         let back = (age.0 / WINDOW.0) as usize;
         let born = belief.windows.len().checked_sub(1 + back);
         let achieved = post.achieved.filter(|achieved| achieved.is_finite() && *achieved >= 0.0);
+        let mut observed = None;
         if let (Some(born), Some(achieved)) = (born, achieved)
             && let Some(dft) = about.goal.dft(achieved)
         {
             let of = &mut belief.windows[born];
             of.dft = Some(dft);
-            let seen = Observation {
-                dft: Some(dft),
-                demand: of.demand,
-                age,
-                granted: of.granted,
-                used: of.used,
-                held: of.held,
-                // What it had before its first ask was in force, it has not asked for.
-                lent: of.lent || of.ask == 0.0,
-                latency_s: (of.wait_us + of.service_us) / 1e6,
-            };
-            belief.owner.window(now, &settings, &seen);
+            let seen = of.seen(Some(dft), age);
+            observed = Some(seen);
+            // What it had before its first ask was in force, it has not asked for.
+            let lent = of.lent || of.ask == 0.0;
+            belief.owner.window(now, &settings, &Observation { lent, ..seen });
         }
         let lease = settings.store.lease;
         belief.asked = belief.asked.filter(|(_, when)| now.since(*when) < lease);
@@ -401,6 +426,7 @@ impl Governor {
             said.extend(words(&about.name, &fares, belief.promise, about.limit));
         }
         belief.fares = fares;
+        observed
     }
 
     fn orders(&self, abouts: &[(u32, About)], said: Vec<String>) -> Orders {
@@ -408,8 +434,8 @@ impl Governor {
         let floor = self.settings.store.floor;
         let all: f64 = abouts.iter().map(|(_, about)| about.weight).sum();
         let (mut shares, mut grants) = (Vec::new(), BTreeMap::new());
-        for (at, (cause, about)) in abouts.iter().enumerate() {
-            let granted = self.allocator.shares()[at];
+        for (cause, about) in abouts {
+            let granted = self.share(*cause);
             // Who comes back in the middle of a window must not find a weight of nothing.
             let least = match about.goal {
                 Goal::Share(share) if granted == 0.0 => share,

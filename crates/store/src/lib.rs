@@ -12,7 +12,7 @@
 //!
 //! [`server`] has the threads, and [`running`] what they share. [`front`] says what a client may
 //! open and whose its requests are ([`apps`]). [`admission`] bounds what is read of them.
-//! [`governor`] sets the shares. [`sim`] has the same policies in simulated time.
+//! [`governor`] sets the shares, by need and lag or by a [`rival`]. [`sim`] has the same policies in simulated time.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -23,11 +23,13 @@ pub mod error;
 pub mod etcd;
 pub mod front;
 pub mod governor;
+pub mod learner;
 pub mod ledger;
 pub mod membership;
 pub mod metrics;
 pub mod note;
 pub mod pool;
+pub mod rival;
 pub mod running;
 pub mod server;
 pub mod sim;

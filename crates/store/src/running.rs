@@ -355,6 +355,7 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     let differs = [
         ("`listen` and `control`", old.listen != new.listen || old.control() != new.control()),
         ("`connections`", old.connections != new.connections),
+        ("`controller`", old.controller != new.controller),
         ("`metrics`", old.metrics != new.metrics),
         ("[etcd]", old.etcd != new.etcd),
         ("[device], but for memory_mib,", device(old) != device(new)),

@@ -5,6 +5,7 @@ use crate::config::{self, Device, Kind};
 use crate::error::StoreError;
 use crate::front::{Door, Front, Offer};
 use crate::governor::Governor;
+use crate::learner::Learner;
 use crate::ledger::{Ledger, Watched};
 use crate::membership::Membership;
 use crate::note::Desk;
@@ -112,6 +113,8 @@ impl Server {
         let config = Arc::new(config::load(path)?);
         let device = &config.device;
         let depth = depth(device);
+        // The name was checked with the configuration.
+        let learner = config.controller.parse().unwrap_or(Learner::Depth);
         let fast = config.volumes.iter().all(|volume| volume.path == "memory");
         let pool = Arc::new(Pool::new(fast));
         let ledger = Arc::new(Ledger::default());
@@ -128,7 +131,7 @@ impl Server {
             front,
             volumes: Volumes::new(pool),
             ledger,
-            governor: Mutex::new(Governor::new(depth)),
+            governor: Mutex::new(Governor::new(depth, &learner)),
             said: Mutex::default(),
             standing: Mutex::default(),
             changing: Mutex::default(),

@@ -16,7 +16,6 @@ pub mod array;
 pub mod figure;
 pub mod fluid;
 pub mod judge;
-pub mod learner;
 pub mod level;
 pub mod product;
 pub mod report;

@@ -81,6 +81,12 @@ enum BenchCommand {
         /// Tasks, seconds of warm-up and of the run, as JSON
         spec: PathBuf,
     },
+    /// Be a host of a store (what the experiments of learning start as a program)
+    #[command(hide = true)]
+    LearnHost {
+        /// Its volume and its applications, as JSON
+        spec: PathBuf,
+    },
     /// Analyse and draw records again, without running anything
     Report {
         /// Directory of an earlier run
@@ -154,6 +160,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
             }
         }
         BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
+        BenchCommand::LearnHost { spec } => headworks_experiments::learn_host(&spec)?,
         BenchCommand::Report { dir } => {
             for outcome in headworks_experiments::report(&dir)? {
                 println!("{}", outcome.text);

@@ -99,6 +99,17 @@ impl Disk {
         Ok(disk)
     }
 
+    /// A file system on an export of an NBD server, without a queue of its own.
+    pub(crate) fn on(program: &Path, work: &Path, uri: &str, size: &str) -> Result<Disk> {
+        let (program, work) = (program.to_owned(), work.to_owned());
+        let mut disk = Disk { program, work, guard: None };
+        fs::create_dir_all(disk.dir())?;
+        disk.guard = Some(Guard::of_volume(&disk.program, NAME, &disk.work)?);
+        disk.volume(&["create", NAME, "--size", size, "--backing", uri])?;
+        disk.volume(&["mount", NAME, &disk.dir().display().to_string()])?;
+        Ok(disk)
+    }
+
     /// Where its files are.
     pub(crate) fn dir(&self) -> PathBuf {
         self.work.join("mnt")

@@ -72,7 +72,7 @@ pub fn dbt2_and_three(target: f64) -> Vec<App> {
     vec![App::dbt2(0, target), App::oltp_a(0), App::oltp_a(1), App::oltp_a(1)]
 }
 
-/// Number of hosts.
-pub fn hosts(apps: &[App]) -> usize {
-    apps.iter().map(|app| app.host + 1).max().unwrap_or(1)
+/// As controllers know them.
+pub fn applications(apps: &[App]) -> Vec<Application> {
+    apps.iter().map(App::application).collect()
 }

@@ -4,12 +4,12 @@
 //! three OLTP-A of best effort (Figure 8): with the store's controller alone, the hosts' fractions
 //! set by hand, and with three controllers, from random fractions of the paper's five.
 
-use super::app::{App, dbt2_and_three, four_oltp};
+use super::app::{App, applications, dbt2_and_three, four_oltp};
 use super::fluid::Fluid;
 use super::judge::{self, Goal, Times};
-use super::learner::Learner;
 use super::report::Row;
 use super::run::{Feed, Plant, quiet, run};
+use crate::learner::Learner;
 use headworks_policy::learn::Fractions;
 use headworks_policy::learn::automaton::ACTIONS;
 use headworks_policy::random::Random;
@@ -100,7 +100,7 @@ pub fn figure(
     for seed in seeds {
         let mut plant = Fluid::new(apps.clone(), sigma, seed);
         scramble(plant.fractions(), store_alone.then(|| experiment.by_hand()), seed);
-        let mut learner = learner.build(&apps, true, store_alone, seed);
+        let mut learner = learner.build(&applications(&apps), true, store_alone, seed);
         controller = learner.name();
         let trace = run(&mut plant, learner.as_mut(), seconds, &Feed::default(), seed, &quiet);
         rates.push(judge::converged(&trace, &goals, 0, seconds, 0.05));

@@ -7,7 +7,8 @@
 //! applications of each (*filling*). A second's throughput fluctuates: white noise, and a slow part
 //! of 20 s like checkpoints, so that a mean of 5 s has the relative deviation σ.
 
-use super::app::{App, hosts};
+use super::app::{App, applications};
+use crate::learner::hosts;
 use super::run::{Plant, Second};
 use headworks_policy::learn::{Application, Fractions};
 use headworks_policy::random::Random;
@@ -34,8 +35,8 @@ pub struct Fluid {
 impl Fluid {
     /// With equal fractions.
     pub fn new(apps: Vec<App>, sigma: f64, seed: u64) -> Self {
-        let applications: Vec<_> = apps.iter().map(App::application).collect();
-        let fractions = Fractions::equal(&applications, hosts(&apps));
+        let applications = applications(&apps);
+        let fractions = Fractions::equal(&applications, hosts(&applications));
         Fluid {
             slow: vec![0.0; apps.len()],
             apps,

@@ -88,6 +88,22 @@ pub fn delivered(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> Optio
     first_steady(&ok, from, to)
 }
 
+/// Seconds from `from` until windows of delivered work are on target and three quarters of those that
+/// follow are: what can be said of a run of minutes.
+pub fn settled(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> Option<usize> {
+    let windows = trace[from..to].windows(DELIVERED_S.min(to - from).max(1));
+    let ok: Vec<bool> = windows.map(|window| delivered_on_target(window, goals)).collect();
+    let mut fine = 0;
+    let mut first = None;
+    for (after, at) in (1..).zip((0..ok.len()).rev()) {
+        fine += usize::from(ok[at]);
+        if ok[at] && 4 * fine >= 3 * after {
+            first = Some(at);
+        }
+    }
+    first
+}
+
 /// Part of the windows of delivered work that are on target. Windows begin every seven seconds, so
 /// that a swing of the load is seen in all its phases.
 pub fn held(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> f64 {
@@ -141,6 +157,8 @@ mod tests {
             Some(198),
             "two seconds of thirty may be half"
         );
+        assert_eq!(settled(&trace, &goals, 0, 1_000), Some(198));
+        assert_eq!(settled(&trace, &goals, 0, 190), None);
         assert_eq!(held(&trace, &goals, 200, 1_000), 1.0);
         assert_eq!(worst(&trace, &goals, 0, 1_000), 0.5);
     }

@@ -4,10 +4,11 @@
 //! and to the device. The schedulers are those of `policy::block`, the devices those of
 //! `volume::model`. The store's flows are hosts, or applications ([`Stack::by_application`]).
 
-use super::app::{App, hosts};
+use super::app::{App, applications};
 use super::array::{Kind, SPAN_SECTORS};
 use super::level::{Enforcement, Level};
 use super::run::{Plant, Second};
+use crate::learner::hosts;
 use headworks_policy::Nanos;
 use headworks_policy::block::{Index, IoClass, Operation, Request};
 use headworks_policy::learn::{Application, Fractions};
@@ -99,8 +100,8 @@ pub struct Requests {
 impl Requests {
     /// With equal fractions. `capacity` is that of [`capacity`].
     pub fn new(stack: Stack, apps: Vec<App>, capacity: f64, seed: u64) -> Self {
-        let count = hosts(&apps);
-        let applications: Vec<_> = apps.iter().map(App::application).collect();
+        let applications = applications(&apps);
+        let count = hosts(&applications);
         let flows = if stack.by_application { apps.len() } else { count };
         let level = |_| Level::new(stack.host, stack.kind, stack.kind.host_depth(), apps.len());
         let mut plant = Requests {

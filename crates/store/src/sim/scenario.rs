@@ -4,12 +4,12 @@
 //! how soon what is delivered is on target again, how much of the last 600 s is, how deep the worst
 //! 10 s were, and what best effort had of its optimum.
 
-use super::app::{App, dbt2_and_three};
+use super::app::{App, applications, dbt2_and_three};
 use super::fluid::Fluid;
 use super::judge::{self, Goal, Times};
-use super::learner::Learner;
 use super::report::Row;
 use super::run::{Feed, Plant, run};
+use crate::learner::Learner;
 use headworks_policy::learn::Controller;
 use std::ops::Range;
 
@@ -244,7 +244,7 @@ pub fn play(scenario: &Scenario, learner: &Learner, sigma: f64, seeds: Range<u64
         let mut plant = Fluid::new(scenario.apps.clone(), sigma, seed);
         plant.work_conserving = scenario.work_conserving;
         let hard = !scenario.work_conserving;
-        let mut controller = learner.build(&scenario.apps, hard, false, seed);
+        let mut controller = learner.build(&applications(&scenario.apps), hard, false, seed);
         row.controller = controller.name();
         let trace =
             run(&mut plant, controller.as_mut(), end, &scenario.feed, seed, &scenario.happens);

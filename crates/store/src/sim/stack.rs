@@ -1,13 +1,13 @@
 //! Controllers on the request-level plant: the schedulers and device models of a real store.
 
-use super::app::{App, dbt2_and_three, four_oltp};
+use super::app::{App, applications, dbt2_and_three, four_oltp};
 use super::array::Kind;
 use super::figure::{goals, scramble};
 use super::judge::{self, Times};
-use super::learner::Learner;
 use super::report::Row;
 use super::request::{Requests, Stack, capacity};
 use super::run::{Feed, Plant, Trace, quiet, run};
+use crate::learner::Learner;
 use headworks_policy::learn::allocate::{Claim, allocate};
 use headworks_policy::learn::{Application, Controller};
 use std::ops::Range;
@@ -65,7 +65,7 @@ pub fn four(stack: Stack, span: Range<usize>) -> Case {
 /// The least share that meets the first application's target, by bisection, and what best effort
 /// does beside it: the best fixed shares. `None` if no share does.
 pub fn best_fixed(case: &Case, capacity: f64) -> Option<(f64, f64)> {
-    let about: Vec<Application> = case.apps.iter().map(App::application).collect();
+    let about = applications(&case.apps);
     let (mut low, mut high, mut found) = (0.02, 0.98, None);
     for _ in 0..8 {
         let middle = 0.5 * (low + high);
@@ -111,7 +111,7 @@ pub fn play(case: &Case, learner: &Learner, seeds: Range<u64>) -> Vec<Row> {
         .map(|seed| {
             let mut plant = Requests::new(case.stack, case.apps.clone(), capacity, seed);
             scramble(plant.fractions(), None, seed);
-            let mut controller = learner.build(&case.apps, false, false, seed);
+            let mut controller = learner.build(&applications(&case.apps), false, false, seed);
             let factor = case.step;
             let step =
                 move |second: usize, plant: &mut dyn Plant, controller: &mut dyn Controller| {
@@ -213,7 +213,7 @@ pub fn mix(stack: Stack, learner: &Learner, phase_s: usize, seeds: Range<u64>) -
     let capacity = capacity(stack.kind);
     for seed in seeds {
         let mut plant = Requests::new(stack, apps.clone(), capacity, seed);
-        let mut controller = learner.build(&apps, false, false, seed);
+        let mut controller = learner.build(&applications(&apps), false, false, seed);
         let trace =
             run(&mut plant, controller.as_mut(), 4 * phase_s, &Feed::default(), seed, &event);
         for (at, phase) in phases.iter_mut().enumerate() {

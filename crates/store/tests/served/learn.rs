@@ -53,6 +53,26 @@ fn a_target_is_met_and_best_effort_has_the_rest() {
 }
 
 #[test]
+fn another_controller_can_have_its_place() {
+    let mut rig = store("target = 300");
+    let text = std::fs::read_to_string(rig.dir.join("store.toml")).unwrap();
+    rig.configure(&text.replace("[device]", "controller = \"log-pi\"\n[device]"));
+    let refused = crate::rig::text(&rig.ask(&["reload"]));
+    assert!(refused.contains("`controller` cannot change"), "{refused}");
+    rig.stop();
+    rig.serve();
+    let (orders, _batch) = (client(&rig, "db", 32), client(&rig, "batch1", 32));
+    run(&rig, &orders, 3, |_| ());
+    // Its third of the store is more than the target needs, and is taken from it step by step. Need
+    // and lag would have asked for it at once.
+    let share = || rig.app("orders")["share"].as_f64().unwrap();
+    let first = share();
+    assert!((first - 1.0 / 3.0).abs() < 0.02, "{first}");
+    run(&rig, &orders, 15, |_| ());
+    assert!(share() < 0.9 * first, "{first} {}", share());
+}
+
+#[test]
 fn a_target_that_cannot_be_met_is_said_within_a_minute() {
     let rig = store("target = 3000");
     let (orders, _batch) = (client(&rig, "db", 32), client(&rig, "batch1", 32));
