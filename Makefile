@@ -145,7 +145,7 @@ man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man
 
 install: build man ## Install below PREFIX (default /usr/local)
-	for program in headworks headworks-bench headworks-store headworks-tad headworks-record; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
+	for program in headworks headworks-bench headworks-controller headworks-hbase headworks-store headworks-tad headworks-record; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
 	install -Dm644 include/headworks.h $(DESTDIR)$(PREFIX)/include/headworks.h
 	for file in headworks store; do install -Dm644 config/$$file.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/$$file.toml || exit 1; done

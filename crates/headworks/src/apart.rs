@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// `headworks NAME …` is `headworks-NAME …`.
-pub const NAMES: [&str; 3] = ["bench", "store", "tad"];
+pub const NAMES: [&str; 5] = ["bench", "controller", "hbase", "store", "tad"];
 
 /// Which of them a command line asks for, and with what arguments.
 pub fn asked(words: &[OsString]) -> Option<(&'static str, Vec<OsString>)> {

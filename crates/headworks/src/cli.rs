@@ -79,6 +79,12 @@ pub enum Command {
     /// Run experiments and draw their results
     #[command(disable_help_flag = true)]
     Bench,
+    /// Set weights and limits of tenants on many nodes at once: databases, HBase, volumes
+    #[command(disable_help_flag = true)]
+    Controller,
+    /// Put tenants' shares into a stock HBase, take them out again, and say what is enforced
+    #[command(disable_help_flag = true)]
+    Hbase,
     /// Serve volumes to many hosts, and give each application what its target needs
     #[command(disable_help_flag = true)]
     Store,

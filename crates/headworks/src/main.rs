@@ -97,6 +97,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Profile(args) => profile::show::run(&args.command)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench => match apart::run("bench", &[])? {},
+        Command::Controller => match apart::run("controller", &[])? {},
+        Command::Hbase => match apart::run("hbase", &[])? {},
         Command::Store => match apart::run("store", &[])? {},
         Command::Tad => match apart::run("tad", &[])? {},
         Command::Volume(args) => return volume::run(&args.command),

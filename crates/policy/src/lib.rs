@@ -10,6 +10,7 @@
 pub mod aimd;
 pub mod block;
 pub mod bucket;
+pub mod cluster;
 pub mod counterfactual;
 pub mod cpu_weight;
 pub mod drr;

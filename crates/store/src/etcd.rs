@@ -27,6 +27,13 @@ pub struct Held {
     revision: String,
 }
 
+impl Held {
+    /// A number that is larger for each later holder.
+    pub fn fence(&self) -> u64 {
+        self.revision.parse().unwrap_or(0)
+    }
+}
+
 fn wrong(words: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.into())
 }

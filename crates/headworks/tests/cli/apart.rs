@@ -1,4 +1,5 @@
-//! `headworks bench`, `store` and `tad` are separate programs, which the command finds.
+//! `headworks bench`, `controller`, `hbase`, `store` and `tad` are separate programs, which the command
+//! finds.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,7 +47,7 @@ fn they_are_listed_whether_or_not_they_are_installed() {
         let said = text(&output);
         assert!(output.status.success(), "{said}");
         for line in
-            ["\n  bench ", "\n  store ", "\n  tad ", "Run experiments", "Thread architecture"]
+            ["\n  bench ", "\n  controller ", "\n  hbase ", "\n  store ", "\n  tad ", "Run experiments"]
         {
             assert!(said.contains(line), "{line}: {said}");
         }
@@ -62,6 +63,8 @@ fn one_that_is_missing_is_named_with_what_installs_it() {
         (&["bench", "run", "x"], "headworks-bench"),
         (&["help", "tad"], "headworks-tad"),
         (&["store", "status"], "headworks-store"),
+        (&["hbase", "doctor"], "headworks-hbase"),
+        (&["controller", "status"], "headworks-controller"),
     ] {
         let output = Command::new(&headworks).args(words).env("PATH", "/no/such").output().unwrap();
         let said = text(&output);

@@ -1,0 +1,199 @@
+//! `headworks controller`.
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use headworks_controller::attach::{self, Gate};
+use headworks_controller::config::{self, Tls};
+use headworks_controller::server::{self, Reach};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Sets weights and limits of tenants on many nodes at once
+///
+/// Nodes (region servers and DataNodes with the plug-in of HBase, and gates of databases) say what
+/// each tenant has there. The controller tells them weights by which each tenant's share is fair
+/// over all nodes together. Stores hear targets through their etcd. While no controller is there,
+/// every node goes on with its last weights.
+#[derive(Debug, Parser)]
+#[command(name = "headworks-controller", bin_name = "headworks controller", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve nodes and operators, until it is killed
+    Serve {
+        /// The configuration
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Show nodes, tenants and shares
+    Status {
+        #[command(flatten)]
+        to: To,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set what a tenant has on all nodes
+    Set(Set),
+    /// Make a gate of this machine a node, until it is killed
+    Attach {
+        #[command(flatten)]
+        to: To,
+        /// The gate's control socket (`headworks status` names its directory)
+        #[arg(long, value_name = "SOCKET")]
+        gate: PathBuf,
+        /// The node's name. Default: the socket's path
+        #[arg(long)]
+        node: Option<String>,
+    },
+    /// Write the manual pages (what `headworks man` starts)
+    #[command(hide = true)]
+    Man(headworks_console::man::Man),
+}
+
+#[derive(Clone, Debug, Args)]
+struct To {
+    /// Where a controller is; several are tried in turn
+    #[arg(long = "controller", value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
+    controllers: Vec<String>,
+    /// A file with the word that the controller wants
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// This side's certificate
+    #[arg(long, value_name = "FILE", requires_all = ["key", "servers"])]
+    certificate: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Who signs certificates of controllers
+    #[arg(long, value_name = "FILE")]
+    servers: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Set {
+    #[command(flatten)]
+    to: To,
+    /// The tenant's name
+    tenant: String,
+    /// Its share compared to others
+    #[arg(long)]
+    weight: Option<f64>,
+    /// Requests a second on all nodes together
+    #[arg(long, conflicts_with = "no_limit")]
+    limit: Option<f64>,
+    /// Take the limit away
+    #[arg(long)]
+    no_limit: bool,
+    /// Transactions a second that stores are to make possible
+    #[arg(long)]
+    target: Option<f64>,
+    /// Forget what was set
+    #[arg(long, conflicts_with_all = ["weight", "limit", "no_limit", "target"])]
+    forget: bool,
+}
+
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("serve", &["headworks controller serve --config controller.toml"]),
+    ("status", &["headworks controller status", "headworks controller status --json"]),
+    ("set", &["headworks controller set alice --weight 4 --limit 1000"]),
+    ("attach", &["headworks controller attach --gate /run/headworks/default/control.sock"]),
+];
+
+fn main() -> ExitCode {
+    headworks_console::main(|| run(headworks_console::parse::<Cli>(EXAMPLES).command))
+}
+
+impl To {
+    fn reach(&self) -> Result<Reach> {
+        let tls = match (&self.certificate, &self.key, &self.servers) {
+            (Some(certificate), Some(key), Some(servers)) => Some(Tls {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                clients: servers.clone(),
+            }),
+            _ => None,
+        };
+        let token = config::token(self.token_file.as_deref())?;
+        Ok(Reach { controllers: self.controllers.clone(), token, tls })
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Serve { config } => server::serve(config::load(&config)?)?,
+        Command::Status { to, json } => {
+            let reach = to.reach()?;
+            let answer = reach.ask(&format!("status {}", reach.token))?;
+            let status: Value = serde_json::from_str(&answer)
+                .context("the answer cannot be read: is it another version?")?;
+            if json {
+                println!("{}", serde_json::to_string_pretty(&status)?);
+            } else {
+                print!("{}", text(&status));
+            }
+        }
+        Command::Set(set) => {
+            let reach = set.to.reach()?;
+            let change = json!({
+                "tenant": set.tenant, "weight": set.weight, "limit": set.limit, "target": set.target,
+                "no_limit": set.no_limit, "forget": set.forget,
+            });
+            println!("{}", reach.ask(&format!("set {} {change}", reach.token))?);
+        }
+        Command::Attach { to, gate, node } => {
+            let name = node.unwrap_or_else(|| gate.display().to_string());
+            attach::run(&to.reach()?, &Gate { socket: gate, name })?;
+        }
+        Command::Man(args) => {
+            let command = headworks_console::with_examples(Cli::command(), EXAMPLES);
+            headworks_console::man::write(command, &args, &[])?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(status: &Value) -> String {
+    let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+    let word = |value: &Value| match value {
+        Value::String(text) => headworks_console::printable(text),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let mut out = match status["fence"].as_u64() {
+        Some(fence) => format!("in office, fence {fence}\n\n"),
+        None => "not in office: another controller is, or etcd does not answer\n\n".to_owned(),
+    };
+    out += &format!("{:<32} {:<14} {:>8} {:>8}\n", "NODE", "ROLE", "REPORTS", "TENANTS");
+    for node in list("nodes") {
+        out += &format!(
+            "{:<32} {:<14} {:>8} {:>8}\n",
+            word(&node["name"]),
+            word(&node["role"]),
+            word(&node["reports"]),
+            word(&node["tenants"])
+        );
+    }
+    out += &format!(
+        "\n{:<24} {:>8} {:>8} {:>8} {:>8} {:>10}\n",
+        "TENANT", "WEIGHT", "LIMIT", "TARGET", "NODES", "AT NODES"
+    );
+    for tenant in list("tenants") {
+        let number = |key: &str| tenant[key].as_f64().unwrap_or(0.0);
+        out += &format!(
+            "{:<24} {:>8} {:>8} {:>8} {:>8.2} {:>10.3}\n",
+            word(&tenant["name"]),
+            word(&tenant["weight"]),
+            word(&tenant["limit"]),
+            word(&tenant["target"]),
+            number("share"),
+            number("weight_at_nodes")
+        );
+    }
+    out
+}

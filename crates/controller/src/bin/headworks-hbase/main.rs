@@ -1,0 +1,168 @@
+//! `headworks hbase`.
+
+use anyhow::{Result, bail};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use headworks_controller::hbase::doctor::{self, State};
+use headworks_controller::hbase::edit::{self, Change, Place};
+use headworks_controller::hbase::site::Site;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Puts tenants' shares into a stock HBase on HDFS
+///
+/// HBase's and Hadoop's own jars stay as they are: the plug-in is a jar on the class path, the agent
+/// an option of the JVM. Both are files that have to be on every node. What this command changes is
+/// configuration, which has to be carried to all nodes as ever; then servers are restarted one by
+/// one.
+#[derive(Debug, Parser)]
+#[command(name = "headworks-hbase", bin_name = "headworks hbase", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write our settings into a configuration
+    Enable(Enable),
+    /// Take them out again: every file is as it was
+    Disable(Disable),
+    /// Say for each node, table, tenant and stage what is enforced, and what is not
+    Doctor(Conf),
+    /// Write the manual pages (what `headworks man` starts)
+    #[command(hide = true)]
+    Man(headworks_console::man::Man),
+}
+
+#[derive(Clone, Debug, Args)]
+struct Conf {
+    /// HBase's configuration
+    #[arg(long, value_name = "DIR")]
+    conf: PathBuf,
+    /// Hadoop's configuration, for DataNodes
+    #[arg(long, value_name = "DIR")]
+    hadoop_conf: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Enable {
+    #[command(flatten)]
+    conf: Conf,
+    /// Where the two jars are, on every node
+    #[arg(long, value_name = "DIR", default_value = "/usr/local/lib/headworks")]
+    jars: PathBuf,
+    /// A setting of ours, for example headworks.weights="alice=4, batch=0.5"
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
+    /// Where controllers are
+    #[arg(long, value_name = "HOST:PORT")]
+    controller: Option<String>,
+    /// Only say what would be changed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+struct Disable {
+    #[command(flatten)]
+    conf: Conf,
+    /// Only say what would be changed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "enable",
+        &[
+            "headworks hbase enable --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf --dry-run",
+            "headworks hbase enable --conf /etc/hbase/conf --set headworks.weights='alice=4, batch=0.5'",
+        ],
+    ),
+    ("disable", &["headworks hbase disable --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf"]),
+    ("doctor", &["headworks hbase doctor --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf"]),
+];
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if name.starts_with("headworks.") => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => {
+            Err("write headworks.NAME=VALUE: other settings of HBase are not ours to change"
+                .to_owned())
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    headworks_console::main(|| run(headworks_console::parse::<Cli>(EXAMPLES).command))
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Enable(args) => {
+            let mut settings = args.settings.clone();
+            settings.extend(
+                args.controller.iter().map(|at| ("headworks.controller".to_owned(), at.clone())),
+            );
+            let place = Place {
+                conf: args.conf.conf.clone(),
+                hadoop_conf: args.conf.hadoop_conf.clone(),
+                jars: args.jars.clone(),
+                settings,
+                controller: args.controller.clone(),
+            };
+            make(&edit::enable(&place)?, args.dry_run)?;
+        }
+        Command::Disable(args) => {
+            make(&edit::disable(&args.conf.conf, args.conf.hadoop_conf.as_deref())?, args.dry_run)?;
+        }
+        Command::Doctor(conf) => return examine(&conf),
+        Command::Man(args) => {
+            let command = headworks_console::with_examples(Cli::command(), EXAMPLES);
+            headworks_console::man::write(command, &args, &[])?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(changes: &[Change], dry_run: bool) -> Result<()> {
+    if changes.is_empty() {
+        println!("nothing is to be changed");
+        return Ok(());
+    }
+    print!("{}", edit::words(changes));
+    if !dry_run {
+        edit::apply(changes)?;
+        println!(
+            "carry these files to all nodes, and restart region servers and DataNodes one by one"
+        );
+    }
+    Ok(())
+}
+
+fn examine(conf: &Conf) -> Result<ExitCode> {
+    let path = conf.conf.join("hbase-site.xml");
+    if !path.is_file() {
+        bail!("{} is not there\n  name HBase's configuration: --conf DIR", path.display());
+    }
+    let mut findings = doctor::configuration(&Site::load(&path)?);
+    let mut nodes = Vec::new();
+    for page in doctor::pages(&conf.conf, conf.hadoop_conf.as_deref())? {
+        let (node, found) = doctor::node(&page);
+        findings.extend(found);
+        nodes.push((page, node));
+    }
+    for finding in &findings {
+        let word = match finding.state {
+            State::Ok => "ok     ",
+            State::Warning => "warning",
+            State::Wrong => "WRONG  ",
+        };
+        println!("{word}  {}: {}", finding.what, finding.found.replace('\n', "\n       "));
+    }
+    print!("{}", doctor::enforced(&nodes));
+    let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
+    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,117 @@
+//! The configuration of a controller: a TOML file.
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where nodes and operators come: `ADDRESS:PORT`.
+    pub listen: String,
+    /// A file with the word that nodes and operators must know.
+    pub token_file: Option<PathBuf>,
+    /// Certificates. Without them only loopback addresses are served.
+    pub tls: Option<Tls>,
+    /// Where settings are kept: a directory of this machine.
+    pub state: Option<PathBuf>,
+    /// Or an etcd, so that another controller can take over.
+    pub etcd: Option<Etcd>,
+    /// Milliseconds between decisions, at most.
+    #[serde(default = "period")]
+    pub period_ms: u64,
+}
+
+fn period() -> u64 {
+    2_000
+}
+
+/// Certificates, as those of a store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// Of the controller.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Who signs certificates of nodes.
+    pub clients: PathBuf,
+}
+
+/// Servers of etcd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Etcd {
+    /// `HOST:PORT` each.
+    pub servers: Vec<String>,
+    /// Controllers of one name share settings, and one of them is in office.
+    pub name: String,
+    /// Stores (their `etcd.name`) that are told targets.
+    #[serde(default)]
+    pub stores: Vec<String>,
+}
+
+/// Reads and checks a file.
+pub fn load(path: &Path) -> Result<Config> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text).with_context(|| format!("{} is no configuration of a controller", path.display()))
+}
+
+/// Reads and checks a text.
+pub fn parse(text: &str) -> Result<Config> {
+    let config: Config = toml::from_str(text)?;
+    ensure!(
+        config.state.is_some() != config.etcd.is_some(),
+        "write either state = \"DIRECTORY\" or [etcd], where settings are kept"
+    );
+    let loopback = config.listen.starts_with("127.") || config.listen.starts_with("[::1]");
+    ensure!(
+        loopback || config.tls.is_some(),
+        "listen = \"{}\" can be reached from elsewhere: add [tls], or listen at 127.0.0.1",
+        config.listen
+    );
+    ensure!((100..=60_000).contains(&config.period_ms), "period_ms is 100 to 60000");
+    Ok(config)
+}
+
+impl Config {
+    /// The word that nodes must know; `-` if there is none.
+    pub fn token(&self) -> Result<String> {
+        token(self.token_file.as_deref())
+    }
+}
+
+/// The word in a file; `-` without one.
+pub fn token(file: Option<&Path>) -> Result<String> {
+    let Some(file) = file else { return Ok("-".to_owned()) };
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let word = text.trim().to_owned();
+    ensure!(
+        !word.is_empty() && !word.contains(char::is_whitespace),
+        "{} must hold one word without blanks",
+        file.display()
+    );
+    Ok(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_without_tls_stays_on_its_machine() {
+        assert!(parse("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"").is_ok());
+        for (wrong, word) in [
+            ("listen = \"127.0.0.1:7700\"", "state"),
+            ("listen = \"0.0.0.0:7700\"\nstate = \"/tmp/x\"", "tls"),
+            ("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nperiod_ms = 1", "period_ms"),
+            ("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nport = 1", "port"),
+        ] {
+            let error = format!("{:#}", parse(wrong).unwrap_err());
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What is enforced: by node, table, tenant and stage; and what is not, and why.
+
+use crate::hbase::edit::{OUR_QUEUE, QUEUE_CLASS, QUEUE_TYPE};
+use crate::hbase::site::Site;
+use crate::hbase::{jmx, queues};
+use anyhow::Result;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Version of plug-in and agent that belong to this program.
+pub const VERSION: u64 = 2;
+
+const SCHEDULER: &str = "headworks:type=Scheduler";
+const REGIONS: &str = "Hadoop:service=HBase,name=RegionServer,sub=Regions";
+
+/// How it stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    /// As it should be.
+    Ok,
+    /// Less than could be.
+    Warning,
+    /// Wrong.
+    Wrong,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// How it stands.
+    pub state: State,
+    /// What.
+    pub what: String,
+    /// What was found.
+    pub found: String,
+}
+
+fn finding(state: State, what: impl Into<String>, found: impl Into<String>) -> Finding {
+    Finding { state, what: what.into(), found: found.into() }
+}
+
+/// A node's page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Region server, or DataNode.
+    pub region_server: bool,
+}
+
+/// The pages of all nodes, by the lists and ports of a configuration.
+pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
+    let hbase = Site::load(&conf.join("hbase-site.xml"))?;
+    let port = hbase.number("hbase.regionserver.info.port", 16_030.0);
+    let mut pages: Vec<Page> = hosts(&conf.join("regionservers"))
+        .into_iter()
+        .map(|host| Page { address: format!("{host}:{port}"), region_server: true })
+        .collect();
+    if let Some(hadoop) = hadoop_conf {
+        let hdfs = Site::load(&hadoop.join("hdfs-site.xml"))?;
+        let address = hdfs.get("dfs.datanode.http.address").unwrap_or("0.0.0.0:9864");
+        let port = address.rsplit_once(':').map_or("9864", |(_, port)| port);
+        let hosts = hosts(&hadoop.join("workers"));
+        pages.extend(
+            hosts
+                .into_iter()
+                .map(|host| Page { address: format!("{host}:{port}"), region_server: false }),
+        );
+    }
+    Ok(pages)
+}
+
+fn hosts(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// What the configuration says.
+pub fn configuration(site: &Site) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let ours =
+        site.get(QUEUE_TYPE) == Some("pluggable") && site.get(QUEUE_CLASS) == Some(OUR_QUEUE);
+    found.push(if ours {
+        finding(State::Ok, "call queue", OUR_QUEUE)
+    } else {
+        finding(
+            State::Wrong,
+            "call queue",
+            "HBase's own: no tenant is told apart\n  mend: headworks hbase enable --conf DIR",
+        )
+    });
+    if site.get("headworks.enabled") == Some("false") {
+        found.push(finding(
+            State::Warning,
+            "headworks.enabled",
+            "false: nothing is ordered by tenant",
+        ));
+    }
+    if site.number("hbase.ipc.server.callqueue.read.ratio", 0.0) > 0.0 {
+        let words =
+            "above 0: HBase gives calls to idle handlers past the queue, and they are not charged";
+        found.push(finding(State::Warning, "hbase.ipc.server.callqueue.read.ratio", words));
+    }
+    if site.get("hbase.ipc.server.callqueue.pluggable.queue.fast.path.enabled") == Some("true") {
+        let words = "true: calls pass the queue while a handler is idle, and are not charged";
+        found.push(finding(
+            State::Warning,
+            "hbase.ipc.server.callqueue.pluggable.queue.fast.path.enabled",
+            words,
+        ));
+    }
+    found.extend(
+        queues::faults(site).into_iter().map(|words| finding(State::Wrong, "queues", words)),
+    );
+    found
+}
+
+/// What a node says.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Stages that are enforced; others with the reason.
+    pub stages: BTreeMap<String, String>,
+    /// Served requests by tenant and stage, with the tenant's weight.
+    pub tenants: BTreeMap<String, (f64, BTreeMap<String, u64>)>,
+    /// Tables with regions there.
+    pub tables: BTreeSet<String>,
+}
+
+/// Looks at a node. Findings name it, and what it lacks.
+pub fn node(page: &Page) -> (Node, Vec<Finding>) {
+    let kind = if page.region_server { "region server" } else { "DataNode" };
+    let what = format!("{kind} {}", page.address);
+    let bean = match jmx::bean(&page.address, SCHEDULER) {
+        Ok(bean) => bean,
+        Err(error) => {
+            return (Node::default(), vec![finding(State::Wrong, what, format!("{error:#}"))]);
+        }
+    };
+    let Some(bean) = bean else {
+        let words = "neither plug-in nor agent: it serves as a stock server\n  mend: copy the jars there, and restart it";
+        return (Node::default(), vec![finding(State::Wrong, what, words)]);
+    };
+    let node = read(&bean, page);
+    let version = bean["Version"].as_u64().unwrap_or(0);
+    let found = if version != VERSION {
+        let words = format!(
+            "version {version} of plug-in and agent, and this program expects {VERSION}\n  mend: copy the jars there, and restart it"
+        );
+        finding(State::Wrong, what, words)
+    } else if bean["Agent"] != true {
+        let words = "no agent: only RPC Handle is ordered\n  mend: -javaagent in HBASE_REGIONSERVER_OPTS, and restart it";
+        finding(State::Warning, what, words)
+    } else if bean["Several"] != true {
+        finding(State::Ok, what, "plug-in and agent; one tenant so far, and nothing is ordered")
+    } else {
+        finding(State::Ok, what, "plug-in and agent")
+    };
+    (node, vec![found])
+}
+
+fn read(bean: &Value, page: &Page) -> Node {
+    let mut node = Node::default();
+    let list = |key: &str| -> Vec<Value> {
+        bean[key].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    };
+    for stage in list("Stages") {
+        let name = stage["stage"].as_str().unwrap_or_default();
+        let here = (name != "Data Xceiver") == page.region_server;
+        if here {
+            node.stages
+                .insert(name.to_owned(), stage["why"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    for tenant in list("Tenants") {
+        let served = tenant["served"].as_object().cloned().unwrap_or_default();
+        let served =
+            served.into_iter().map(|(stage, count)| (stage, count.as_u64().unwrap_or(0))).collect();
+        let name = tenant["name"].as_str().unwrap_or_default().to_owned();
+        node.tenants.insert(name, (tenant["weight"].as_f64().unwrap_or(1.0), served));
+    }
+    if page.region_server
+        && let Ok(Some(regions)) = jmx::bean(&page.address, REGIONS)
+    {
+        let keys = regions.as_object().into_iter().flat_map(|object| object.keys());
+        node.tables = keys.filter_map(|key| table(key)).collect();
+    }
+    node
+}
+
+/// The table of `Namespace_NAMESPACE_table_TABLE_region_…`.
+fn table(key: &str) -> Option<String> {
+    let rest = key.strip_prefix("Namespace_")?;
+    let (namespace, rest) = rest.split_once("_table_")?;
+    let (table, _) = rest.rsplit_once("_region_")?;
+    Some(if namespace == "default" { table.to_owned() } else { format!("{namespace}:{table}") })
+}
+
+/// What is enforced for each table, tenant and stage.
+pub fn enforced(nodes: &[(Page, Node)]) -> String {
+    let mut out = String::new();
+    let mut stages: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    let mut tables: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut tenants: BTreeMap<&str, (f64, BTreeMap<&str, u64>)> = BTreeMap::new();
+    for (page, node) in nodes {
+        for (stage, why) in &node.stages {
+            stages.entry(stage).or_default().entry(why).or_default().push(&page.address);
+        }
+        for table in &node.tables {
+            let open = node
+                .stages
+                .iter()
+                .filter(|(_, why)| why.is_empty())
+                .map(|(stage, _)| stage.as_str());
+            tables.entry(table).or_default().extend(open);
+        }
+        for (name, (weight, served)) in &node.tenants {
+            let known = tenants.entry(name).or_default();
+            known.0 = *weight;
+            for (stage, count) in served {
+                *known.1.entry(stage).or_default() += count;
+            }
+        }
+    }
+    out += "STAGES\n";
+    for (stage, reasons) in &stages {
+        for (why, at) in reasons {
+            let state = if why.is_empty() { "enforced".to_owned() } else { format!("NOT: {why}") };
+            out += &format!("  {stage:<14} {state}  ({})\n", at.join(", "));
+        }
+    }
+    out += "TABLES\n";
+    for (table, open) in &tables {
+        let words = if table.starts_with("hbase:") {
+            "exempt: HBase's own tables have handlers that no tenant shares".to_owned()
+        } else if open.is_empty() {
+            "NOT enforced anywhere".to_owned()
+        } else {
+            open.iter().copied().collect::<Vec<_>>().join(", ")
+        };
+        out += &format!("  {table:<24} {words}\n");
+    }
+    out += "TENANTS (requests that were served)\n";
+    for (name, (weight, served)) in &tenants {
+        let counts: Vec<String> =
+            served.iter().map(|(stage, count)| format!("{stage} {count}")).collect();
+        out += &format!(
+            "  {:<24} weight {weight:<8} {}\n",
+            headworks_console::printable(name),
+            counts.join(", ")
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// A server that answers each question by the same JSON.
+    fn page(answer: &'static str) -> Page {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let _ = client.read(&mut [0; 1024]);
+                let _ = client.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{answer}").as_bytes());
+            }
+        });
+        Page { address, region_server: true }
+    }
+
+    #[test]
+    fn a_node_without_the_agent_or_with_an_old_one_is_named() {
+        for (answer, words) in [
+            ("{\"beans\":[]}", "neither plug-in nor agent"),
+            ("{\"beans\":[{\"Version\":1,\"Agent\":true}]}", "version 1"),
+            ("{\"beans\":[{\"Version\":2,\"Agent\":false}]}", "no agent"),
+            ("{\"beans\":[{\"Version\":2,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
+            ("<html>", "does not answer by JSON"),
+        ] {
+            let page = page(answer);
+            let (_, found) = node(&page);
+            assert!(
+                found[0].what.ends_with(&page.address) && found[0].found.contains(words),
+                "{found:?}"
+            );
+        }
+        let gone = Page { address: "127.0.0.1:1".into(), region_server: false };
+        assert_eq!(node(&gone).1[0].state, State::Wrong);
+    }
+
+    #[test]
+    fn each_table_tenant_and_stage_is_told() {
+        let page = page(
+            "{\"beans\":[{\"Version\":2,\"Agent\":true,\"Several\":true,\
+             \"Stages\":\"[{\\\"stage\\\":\\\"RPC Handle\\\",\\\"why\\\":\\\"\\\"},{\\\"stage\\\":\\\"RPC Respond\\\",\\\"why\\\":\\\"no rate\\\"},\
+             {\\\"stage\\\":\\\"Data Xceiver\\\",\\\"why\\\":\\\"no agent\\\"}]\",\
+             \"Tenants\":\"[{\\\"name\\\":\\\"alice\\\",\\\"weight\\\":4.0,\\\"served\\\":{\\\"RPC Handle\\\":7}}]\",\
+             \"Namespace_default_table_t_region_0_metric_storeCount\":1,\
+             \"Namespace_hbase_table_meta_region_1_metric_storeCount\":1}]}",
+        );
+        let (found, _) = node(&page);
+        let text = enforced(&[(page, found)]);
+        for words in [
+            "RPC Handle     enforced",
+            "RPC Respond    NOT: no rate",
+            "hbase:meta               exempt",
+            "alice",
+            "weight 4",
+            "RPC Handle 7",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("Data Xceiver"), "{text}");
+    }
+
+    #[test]
+    fn settings_that_pass_the_queue_are_named() {
+        let stock = Site::parse("<configuration/>").unwrap();
+        assert_eq!(configuration(&stock)[0].state, State::Wrong);
+        let ours = format!(
+            "<configuration><property><name>{QUEUE_TYPE}</name><value>pluggable</value></property>\
+             <property><name>{QUEUE_CLASS}</name><value>{OUR_QUEUE}</value></property>\
+             <property><name>hbase.ipc.server.callqueue.read.ratio</name><value>0.5</value></property>\
+             <property><name>hbase.ipc.server.callqueue.scan.ratio</name><value>1</value></property></configuration>"
+        );
+        let found = configuration(&Site::parse(&ours).unwrap());
+        let states: Vec<State> = found.iter().map(|one| one.state).collect();
+        assert_eq!(states, [State::Ok, State::Warning, State::Wrong], "{found:?}");
+    }
+}
