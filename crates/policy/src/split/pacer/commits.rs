@@ -138,8 +138,8 @@ impl Commits {
         self.callers.iter_mut().find(|caller| caller.account == number(account))
     }
 
-    /// A commit of a file, if it is one of a file, begins behind so much backlog. If its account has
-    /// no place, it takes the one that was used longest ago.
+    /// A commit of a file, if it is one of a file, begins behind so much backlog. If its account
+    /// has no place, it takes the one that was used longest ago.
     pub(super) fn begin(&mut self, now: Nanos, account: Account, file: Option<u32>, behind: u32) {
         let found = self.callers.iter().position(|caller| caller.account == number(account));
         let at = found.unwrap_or_else(|| {
