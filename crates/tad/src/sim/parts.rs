@@ -167,8 +167,7 @@ impl<'a> Engine<'a> {
     fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
         let Some(ns) = ns else { return };
         let instance = &self.instances[place as usize];
-        let bound = self.queues[instance.queue as usize].concurrency;
-        let cost_ns = ns / u64::from(instance.limit.min(bound).max(1));
+        let cost_ns = ns / u64::from(instance.limit.max(1));
         self.queues[instance.queue as usize].charge_threads(client, cost_ns);
     }
 
