@@ -29,10 +29,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Sectors of an ordinary request: of a database on disks, and of one that flash likes.
-fn ordinary(kind: Kind) -> u32 {
-    if kind == Kind::Flash { 128 } else { 32 }
-}
+/// A request as databases make them: of 16 KiB.
+const ORDINARY_SECTORS: u32 = 32;
 
 /// A store with its threads.
 pub struct Server {
@@ -60,7 +58,7 @@ fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost, Nanos) {
         Kind::Array => (Nanos(6_222_000), Nanos(55_556)),
     };
     let cost = SeekCost::by_size(request, transfer);
-    let ordinary = cost.of(&Request::new(Operation::Read, 0, ordinary(device.kind)));
+    let ordinary = cost.of(&Request::new(Operation::Read, 0, ORDINARY_SECTORS));
     if device.scheduler == "bucket" {
         // Rates are far below 2^63.
         let bytes_per_s = (device.mib_per_s * f64::from(1 << 20)) as u64;

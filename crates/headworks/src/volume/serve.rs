@@ -52,6 +52,9 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     };
     // Before any thread exists: they inherit all three. Questions wait until the volume is there.
     let mut events = Events::start(&volume.file("control.sock"))?;
+    // A server, or who asks by the control socket, may be gone when it is written to.
+    // SAFETY: no other thread exists yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     become_io_flusher();
     ask_to_be_spared();
     let tunnel = Tunnel::open(&description.volume, &volume.file("tunnel.sock"))?;

@@ -25,8 +25,8 @@
 //!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
 //!   when fewer requests of others are in the device before it.
 //! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
-//!   that comes then waits for all of it. So the cost that is with the device is bounded, too
-//!   ([`Settings::room`]).
+//!   that comes then waits for all of it. So the cost that is with the device is bounded, too, while
+//!   several applications ask ([`Settings::room`]).
 //! * **Flushes** go before the other requests of their application, and wait for those of
 //!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes
 //!   be free.
@@ -68,7 +68,8 @@ pub struct Settings {
     pub depth: u32,
     /// How many of them may be best effort, at least one. Default: all.
     pub best_effort_depth: u32,
-    /// Model time of all that is with the device, at which no more goes there. Default: no bound.
+    /// Model time of all that is with the device, at which no more goes there, while several
+    /// applications ask. Default: no bound.
     /// Smaller: large requests of one application are in the way of others for less time. Larger:
     /// more of the device's throughput for large requests.
     pub room: Nanos,
@@ -125,6 +126,9 @@ const SCALE: u32 = 20;
 /// When to ask again if a completion is to come before: that asks, too.
 const LATER: Nanos = Nanos::from_millis(100);
 
+/// How long an application counts as one that asks after its last request.
+const CONTENDED: Nanos = Nanos::from_millis(200);
+
 /// Whose requests a flow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Application(u32);
@@ -167,6 +171,9 @@ pub struct Sfq {
     charged: [Nanos; REQUESTS],
     /// The sum of these.
     inflight_cost: Nanos,
+    /// Whose request came last, and until when several applications are taken to ask.
+    last: u32,
+    contended_until: Nanos,
 }
 
 impl Default for Sfq {
@@ -197,6 +204,8 @@ impl Sfq {
             inflight_best_effort: 0,
             charged: [Nanos(0); REQUESTS],
             inflight_cost: Nanos(0),
+            last: 0,
+            contended_until: Nanos(0),
         }
     }
 
@@ -300,6 +309,9 @@ impl BlockScheduler for Sfq {
     }
 
     fn add(&mut self, now: Nanos, index: Index, request: &Request) -> Added {
+        if core::mem::replace(&mut self.last, request.cause) != request.cause {
+            self.contended_until = now + CONTENDED;
+        }
         let flow = self.open(request.cause);
         let found = self.table.find_merge(request, true, |entry| entry.mark == u64::from(flow));
         if let Some(added) = found {
@@ -330,7 +342,9 @@ impl BlockScheduler for Sfq {
             return Dispatch::Idle;
         }
         let full = self.inflight >= self.settings.depth.max(1)
-            || self.inflight > 0 && self.inflight_cost >= self.settings.room;
+            || self.inflight > 0
+                && self.inflight_cost >= self.settings.room
+                && now < self.contended_until;
         let next = if full { None } else { self.choose().and_then(|flow| self.serve(flow)) };
         next.map_or(Dispatch::Wait(now + LATER), Dispatch::Request)
     }

@@ -262,7 +262,7 @@ fn fifty_tenants_go_on_beside_one_that_scans() {
 #[test]
 #[ignore = "takes minutes: it prints figures"]
 fn neighbours_figures() {
-    let time = Duration::from_secs(10);
+    let time = Duration::from_secs(5);
     for _ in 0..3 {
         let (grown, before, beside) = deep(time);
         println!("depth 4,096: {grown} MiB, p99 {before:.1} → {beside:.1} ms");

@@ -79,6 +79,20 @@ fn large_requests_are_fewer_with_the_device_than_small_ones() {
     for index in 0..4 {
         sfq.add(Nanos(0), index, &large(index.into()));
     }
+    // Alone, it has all places.
+    let long_ago = CONTENDED;
+    for index in 0..4 {
+        assert_eq!(sfq.dispatch(long_ago), Dispatch::Request(index));
+    }
+    for index in 0..4 {
+        sfq.completed(long_ago, index, Nanos(0));
+    }
+    sfq.add(Nanos(0), 5, &of(2, 8_000));
+    assert_eq!(next(&mut sfq), Some(5));
+    sfq.completed(Nanos(0), 5, Nanos(0));
+    for index in 0..4 {
+        sfq.add(Nanos(0), index, &large(index.into()));
+    }
     // The second finds room and takes more than there is.
     assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 2);
     sfq.add(Nanos(0), 4, &of(2, 9_000));
@@ -91,7 +105,7 @@ fn large_requests_are_fewer_with_the_device_than_small_ones() {
     // One that is larger than the room goes alone.
     let mut sfq = Box::new(Sfq::new(Settings { depth: 8, room, limits, ..sector }));
     for index in 0..2 {
-        let request = Request { cause: 1, ..read(100 * u64::from(index), 9) };
+        let request = Request { cause: 1 + u32::from(index), ..read(100 * u64::from(index), 9) };
         sfq.add(Nanos(0), index, &request);
     }
     assert_eq!((next(&mut sfq), next(&mut sfq)), (Some(0), None));

@@ -18,6 +18,9 @@ const ACK: u32 = 1;
 
 /// Serves until it is killed.
 pub fn run(args: &cli::Tunnel) -> Result<()> {
+    // The end of one client must not be that of all.
+    // SAFETY: no other thread exists yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let config = tls::client(&args.certificate, &args.key, &args.servers)?;
     let host = args.address.rsplit_once(':').map_or(args.address.as_str(), |(host, _)| host);
     let name = args.name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());

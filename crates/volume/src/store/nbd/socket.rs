@@ -1,8 +1,10 @@
 //! A stream to a server, used from several threads: some send, one reads.
 
 use super::address::Place;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -94,11 +96,15 @@ impl Write for &Socket {
         self.write_vectored(&[IoSlice::new(from)])
     }
 
+    /// Without the signal that ends programs which write to a server that is gone: `writev`, which
+    /// the standard library calls here, sends it.
     fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => (&mut &*stream).write_vectored(from),
-            Socket::Unix(stream) => (&mut &*stream).write_vectored(from),
-        }
+        let socket = match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        };
+        let mut none = SendAncillaryBuffer::default();
+        Ok(sendmsg(socket, from, &mut none, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
