@@ -5,9 +5,10 @@
 
 use crate::apps::{About, App, Goal};
 use crate::learner::Learner;
-use crate::ledger::{Page, Tally};
+use crate::ledger::Page;
 use crate::note::{Grant, Post};
 use crate::rival::Rival;
+pub use crate::window::Window;
 use headworks_policy::Nanos;
 use headworks_policy::block::Share;
 use headworks_policy::learn::allocate::{self, Allocator};
@@ -24,49 +25,6 @@ pub const HISTORY: usize = 600;
 
 /// A weight of one.
 const WEIGHT: f64 = 1e6;
-
-/// What an application had in one window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Window {
-    /// Share that was in force.
-    pub granted: f64,
-    /// Share that its owner had asked for; zero before the first.
-    pub ask: f64,
-    /// Service, in units of shares.
-    pub used: f64,
-    /// Deviation from target, once it is known.
-    pub dft: Option<f64>,
-    /// It waited mostly in the scheduler.
-    pub held: bool,
-    /// Most of its service was given while no other waited.
-    pub lent: bool,
-    /// It asked for anything.
-    pub demand: bool,
-    /// Requests that were completed in a second.
-    pub ios: f64,
-    /// Bytes a second.
-    pub bytes: f64,
-    /// Mean wait in the scheduler, and time with the device, in microseconds.
-    pub wait_us: f64,
-    /// See `wait_us`.
-    pub service_us: f64,
-}
-
-impl Window {
-    /// As a controller sees it.
-    fn seen(&self, dft: Option<f64>, age: Nanos) -> Observation {
-        Observation {
-            dft,
-            demand: self.demand,
-            age,
-            granted: self.granted,
-            used: self.used,
-            held: self.held,
-            lent: self.lent,
-            latency_s: (self.wait_us + self.service_us) / 1e6,
-        }
-    }
-}
 
 /// How a target fares, in words for status, metrics and the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -337,12 +295,11 @@ impl Governor {
         let mut seen = Vec::with_capacity(abouts.len());
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let tally = self.page.of(*cause).since(&before.of(*cause));
-            let granted = self.share(*cause);
             let used = tally.cost_ns as f64 / all_ns.max(1) as f64 * busy;
-            let window = Window { granted, used, ..window_of(&tally, seconds) };
+            let window = Window::of(&tally, seconds, self.share(*cause), used);
             // Who uses all that it is granted, and has more in the queue, is held by that, although
             // most of its time may be with the device.
-            let bound = tally.waiting > 0 && used >= 0.95 * granted && !window.lent;
+            let bound = tally.waiting > 0 && used >= 0.95 * window.granted && !window.lent;
             let window = Window { held: window.held || bound, ..window };
             self.allocator.set_present(at, tally.has_demand());
             let post = posts.remove(cause);
@@ -405,17 +362,24 @@ impl Governor {
         if let (Some(born), Some(achieved)) = (born, achieved)
             && let Some(dft) = about.goal.dft(achieved)
         {
+            // It came in the middle of the window: what it had does not belong to its share.
+            let comes = born.checked_sub(1).is_none_or(|before| !belief.windows[before].demand);
             let of = &mut belief.windows[born];
             of.dft = Some(dft);
             let seen = of.seen(Some(dft), age);
             observed = Some(seen);
             // What it had before its first ask was in force, it has not asked for.
             let lent = of.lent || of.ask == 0.0;
-            belief.owner.window(now, &settings, &Observation { lent, ..seen });
+            if !comes {
+                belief.owner.window(now, &settings, &Observation { lent, ..seen });
+            }
         }
         let lease = settings.store.lease;
         belief.asked = belief.asked.filter(|(_, when)| now.since(*when) < lease);
-        let own = achieved.and_then(|_| belief.owner.ask(&settings));
+        // Who comes back asks for what it needed, before its first dft.
+        let count = belief.windows.len();
+        let comes = window.demand && count > 1 && !belief.windows[count - 2].demand;
+        let own = belief.owner.ask(&settings).filter(|_| achieved.is_some() || comes);
         if let Some(ask) = belief.asked.map(|(ask, _)| ask).or(own) {
             self.allocator.ask(now, at, ask);
         }
@@ -437,17 +401,23 @@ impl Governor {
         for (cause, about) in abouts {
             let granted = self.share(*cause);
             // Who comes back in the middle of a window must not find a weight of nothing.
-            let least = match about.goal {
-                Goal::Share(share) if granted == 0.0 => share,
-                _ => floor * about.weight / all.max(1e-9),
+            let least = floor * about.weight / all.max(1e-9);
+            let belief = self.beliefs.get(cause);
+            let last = belief.and_then(|belief| belief.windows.back()).copied();
+            let last = last.unwrap_or_default();
+            // What is not there holds up no other, so it keeps the weight that it comes back to.
+            let kept = match about.goal {
+                _ if last.demand => 0.0,
+                Goal::Share(share) => share,
+                _ => belief.map_or(0.0, |belief| belief.ask),
             };
-            let part = if with_goal { granted.max(least) } else { about.weight / all.max(1e-9) };
+            let granted_or_kept = granted.max(kept).max(least);
+            let part = if with_goal { granted_or_kept } else { about.weight / all.max(1e-9) };
             // At most 10^6.
             let weight = ((part * WEIGHT) as u32).max(1);
             let best_effort = about.goal == Goal::BestEffort;
             shares.push((*cause, Share { weight, best_effort }));
-            let Some(belief) = self.beliefs.get(cause) else { continue };
-            let last = belief.windows.back().copied().unwrap_or_default();
+            let Some(belief) = belief else { continue };
             grants.insert(
                 *cause,
                 Grant {
@@ -466,22 +436,6 @@ impl Governor {
         let most = (f64::from(self.depth) * self.best_effort).round().max(1.0);
         // At most the depth.
         Orders { shares, best_effort: most as u32, grants, said }
-    }
-}
-
-fn window_of(tally: &Tally, seconds: f64) -> Window {
-    let taken = tally.taken.max(1) as f64;
-    let done = tally.all().max(1) as f64;
-    Window {
-        // Served nothing: starved, or not there.
-        held: if tally.taken == 0 { tally.waiting > 0 } else { tally.waited_ns > tally.service_ns },
-        lent: 2 * tally.lent > tally.taken,
-        demand: tally.has_demand(),
-        ios: tally.all() as f64 / seconds,
-        bytes: tally.bytes as f64 / seconds,
-        wait_us: tally.waited_ns as f64 / taken / 1e3,
-        service_us: tally.service_ns as f64 / done / 1e3,
-        ..Window::default()
     }
 }
 

@@ -35,3 +35,4 @@ pub mod server;
 pub mod sim;
 pub mod tls;
 pub mod volumes;
+pub mod window;

@@ -64,7 +64,9 @@ pub(super) fn judge(trace: &Trace, phase: &Phase, numbers: &mut BTreeMap<String,
     let settled = judge::settled(trace, &phase.goals, from, to);
     add("settled_s", settled.unwrap_or(to - from) as f64);
     add("never", f64::from(u8::from(settled.is_none())));
-    add("held_part", judge::held(trace, &phase.goals, counted.start, to));
+    if counted.len() >= judge::DELIVERED_S {
+        add("held_part", judge::held(trace, &phase.goals, counted.start, to));
+    }
     add("short_part", short(trace, &phase.goals, counted.clone()));
     let of_target = phase.goals.iter().map(|(at, goal)| all(at) / goal);
     add("of_target", of_target.clone().sum::<f64>() / phase.goals.len() as f64);

@@ -74,7 +74,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 fn config(dir: &Path, goal: &str) -> String {
     let mut text = format!(
-        "listen = [\"unix:{}\"]\n[device]\nkind = \"array\"\ndisks = 15\ndepth = 20\nmodel = \"disks\"\n",
+        "listen = [\"unix:{}\"]\n[device]\nkind = \"array\"\ndisks = 15\ndepth = 30\nmodel = \"disks\"\n",
         dir.join("store").display()
     );
     let sizes = [4 << 30, VOLUME_BYTES, VOLUME_BYTES];

@@ -13,6 +13,8 @@ pub(super) const LOG_PI: &str = "log-PI";
 pub(super) const INTEGRAL: &str = "integral";
 const AUTOMATON: &str = "automaton";
 pub(super) const WINDOWS: &str = "windows by latency";
+/// Fair queueing without any target: what is lost to it is lost to its depth.
+pub(super) const EQUAL: &str = "equal shares";
 pub(super) const UNSCHEDULED: &str = "no scheduler";
 
 /// ORION's mix.
@@ -51,7 +53,7 @@ pub(super) const FIGURE: Figure = Figure {
     quick_points: &[0.5],
     members,
     phases: &[("begin", 0.45), ("step", 0.35), ("idle", 0.08), ("back", 0.12)],
-    times: [(300, 3), (60, 1)],
+    times: [(300, 3), (80, 1)],
     arms: &[
         Arm::new(FIXED, Way::Fixed),
         Arm::new(RESERVED, Way::Reserved),
@@ -60,6 +62,7 @@ pub(super) const FIGURE: Figure = Figure {
         Arm::new(INTEGRAL, Way::Controller("integral")),
         Arm::new(AUTOMATON, Way::Controller("automata-store")),
         Arm::new(WINDOWS, Way::Windows),
+        Arm::new(EQUAL, Way::Queue("sfq")),
         Arm::new(UNSCHEDULED, Way::Queue("noop")),
     ],
     claims: &[
@@ -85,6 +88,11 @@ pub(super) const FIGURE: Figure = Figure {
         Claim::new("the device does as much as without shares")
             .ours("all I/Os / all without a scheduler", |seed| {
                 half(seed, NEED, "begin_all_per_s") / half(seed, UNSCHEDULED, "begin_all_per_s")
+            })
+            .at_least(0.95),
+        Claim::new("and as with equal shares")
+            .ours("all I/Os / all with equal shares", |seed| {
+                half(seed, NEED, "begin_all_per_s") / half(seed, EQUAL, "begin_all_per_s")
             })
             .at_least(0.95),
         Claim::new("an idle share is lent within a second")

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Requests that a store has in its fifteen disks. A host has more than these at the store, so that
-/// a large share is seen to wait there.
-const DEPTH: u32 = 20;
+/// Requests that a store has in its fifteen disks, as by default. A host has more than these at the
+/// store, so that a large share is seen to wait there.
+const DEPTH: u32 = 30;
 
 /// Size of each host's volume. Four of them are as far as the disks' arms go.
 pub(super) const VOLUME_BYTES: u64 = 64 << 30;

@@ -1,7 +1,9 @@
 //! Figures 4 to 7: four OLTP-A on two hosts, a learner at each host and one at the store.
 
 use super::figure::{Arm, Figure};
-use super::one::{FIXED, INTEGRAL, LOG_PI, NEED, OLTP_A, UNSCHEDULED, WINDOWS};
+use super::one::{
+    EQUAL as EQUAL_SHARES, FIXED, INTEGRAL, LOG_PI, NEED, OLTP_A, UNSCHEDULED, WINDOWS,
+};
 use super::scene::{Member, Wants, Way};
 use crate::sweep::panel::Panel;
 use crate::sweep::{Claim, Seed};
@@ -40,7 +42,7 @@ pub(super) const FIGURE: Figure = Figure {
     quick_points: &[OTHERS],
     members,
     phases: &[("run", 1.0)],
-    times: [(600, 3), (60, 1)],
+    times: [(600, 3), (70, 1)],
     arms: &[
         Arm::new(FIXED, Way::Fixed),
         Arm::new(NEED, Way::Controller("need")),
@@ -51,6 +53,7 @@ pub(super) const FIGURE: Figure = Figure {
         Arm::new(UNCOORDINATED, Way::Controller("automata-uncoordinated")),
         Arm::new(TOKEN, Way::Controller("automata")),
         Arm::new(WINDOWS, Way::Windows),
+        Arm::new(EQUAL_SHARES, Way::Queue("sfq")).full_only(),
         Arm::new(UNSCHEDULED, Way::Queue("noop")),
     ],
     claims: &[

@@ -1,0 +1,88 @@
+//! What an application had in one second.
+
+use crate::ledger::Tally;
+use headworks_policy::Nanos;
+use headworks_policy::learn::Observation;
+use serde::{Deserialize, Serialize};
+
+/// From so many times its share on, what an application had beyond it was lent.
+const LENT: f64 = 1.05;
+
+/// What an application had in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Share that was in force.
+    pub granted: f64,
+    /// Share that its owner had asked for; zero before the first.
+    pub ask: f64,
+    /// Service, in units of shares.
+    pub used: f64,
+    /// Deviation from target, once it is known.
+    pub dft: Option<f64>,
+    /// It waited mostly in the scheduler.
+    pub held: bool,
+    /// Most of its service was given while no other waited.
+    pub lent: bool,
+    /// It asked for anything.
+    pub demand: bool,
+    /// Requests that were completed in a second.
+    pub ios: f64,
+    /// Bytes a second.
+    pub bytes: f64,
+    /// Mean wait in the scheduler, and time with the device, in microseconds.
+    pub wait_us: f64,
+    /// See `wait_us`.
+    pub service_us: f64,
+}
+
+impl Window {
+    /// As a controller sees it.
+    pub fn seen(&self, dft: Option<f64>, age: Nanos) -> Observation {
+        Observation {
+            dft,
+            demand: self.demand,
+            age,
+            granted: self.granted,
+            used: self.used,
+            held: self.held,
+            lent: self.lent,
+            latency_s: (self.wait_us + self.service_us) / 1e6,
+        }
+    }
+
+    /// By what was counted in so many seconds.
+    pub fn of(tally: &Tally, seconds: f64, granted: f64, used: f64) -> Window {
+        let taken = tally.taken.max(1) as f64;
+        let done = tally.all().max(1) as f64;
+        let starves = tally.waiting > 0;
+        Window {
+            granted,
+            used,
+            // Served nothing: starved, or not there.
+            held: if tally.taken == 0 { starves } else { tally.waited_ns > tally.service_ns },
+            // Others that do not wait here may wait at their hosts, for their fractions. Nothing is
+            // lent to who has no more than its share.
+            lent: 2 * tally.lent > tally.taken && used > LENT * granted,
+            demand: tally.has_demand(),
+            ios: tally.all() as f64 / seconds,
+            bytes: tally.bytes as f64 / seconds,
+            wait_us: tally.waited_ns as f64 / taken / 1e3,
+            service_us: tally.service_ns as f64 / done / 1e3,
+            ..Window::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_beyond_a_share_is_lent() {
+        let tally = Tally { taken: 10, lent: 8, ..Tally::default() };
+        assert!(!Window::of(&tally, 1.0, 0.8, 0.81).lent, "others wait at their hosts");
+        assert!(Window::of(&tally, 1.0, 0.5, 0.81).lent);
+        let mixed = Tally { lent: 4, ..tally };
+        assert!(!Window::of(&mixed, 1.0, 0.5, 0.81).lent);
+    }
+}
