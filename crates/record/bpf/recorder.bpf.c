@@ -14,6 +14,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const char source_hash[] SEC("source") = SOURCE_HASH;
 
 #define PF_IDLE 0x00000002
+#define PF_EXITING 0x00000004
 #define PF_IO_WORKER 0x00000010
 #define PF_KTHREAD 0x00200000
 
@@ -36,10 +37,10 @@ enum {
 struct state {
     u64 off, on, woken;   /* times */
     u64 object, address, last, last_object;
-    u32 group, generation, epoch, waker;
+    u32 group, generation, epoch, waker, waker_tid;
     s16 sleep_nr, wake_nr;
     u16 sleep_op;
-    u8 how, all, blocked, device, stacks;
+    u8 how, all, blocked, device, stacks, looks;
 };
 
 #define MAP(name, kind, entries, k, v)                                                             \
@@ -58,7 +59,9 @@ MAP(processes, BPF_MAP_TYPE_HASH, 16384, u32, u32);
 MAP(members, BPF_MAP_TYPE_HASH, 32768, u32, u32);
 MAP(edges, BPF_MAP_TYPE_HASH, 32768, struct edge_key, struct edge);
 MAP(sockets, BPF_MAP_TYPE_HASH, 32768, struct socket_key, struct traffic);
-MAP(directions, BPF_MAP_TYPE_LRU_HASH, 16384, u64, u32);
+MAP(directions, BPF_MAP_TYPE_LRU_HASH, 16384, u64, struct direction);
+MAP(peers, BPF_MAP_TYPE_HASH, 256, u32, u64);
+MAP(named, BPF_MAP_TYPE_HASH, 4096, struct name_key, u32);
 MAP(objects, BPF_MAP_TYPE_LRU_HASH, 32768, struct sample_key, u32);
 MAP(samples, BPF_MAP_TYPE_LRU_HASH, 16384, struct sample_key, u32);
 MAP(newborn, BPF_MAP_TYPE_HASH, 4096, struct born_key, u32);
@@ -73,6 +76,10 @@ struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 16 << 20);
 } stacks SEC(".maps");
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 8 << 20);
+} events SEC(".maps");
 
 static __always_inline struct control *settings_now(void)
 {
@@ -99,6 +106,90 @@ static __always_inline u32 group_of(u32 tid)
 {
     u32 *group = bpf_map_lookup_elem(&members, &tid);
     return group ? *group : 0;
+}
+
+/* A number for a group that the kernel's side makes; 0 if there is none left. */
+static __always_inline u32 new_group(void)
+{
+    u32 zero = 0;
+    u64 *count = bpf_map_lookup_elem(&born_count, &zero);
+    u64 next = count ? __sync_fetch_and_add(count, 1) : GROUPS;
+    if (next >= GROUPS - BORN_FIRST) {
+        lose(LOST_BORN);
+        return 0;
+    }
+    return BORN_FIRST + (u32)next;
+}
+
+/* A thread's name, with # for each digit: numbers do not tell stages apart. */
+static __always_inline void name_of(struct task_struct *task, char *name)
+{
+    bpf_probe_read_kernel_str(name, 16, task->comm);
+#pragma unroll
+    for (int at = 0; at < 16; at++)
+        if (name[at] >= '0' && name[at] <= '9')
+            name[at] = '#';
+}
+
+/* Newborn threads of one group that get different names are different groups. They are told apart
+ * here, before their sleeps are counted: at birth they have their creator's name. */
+static __always_inline u32 by_name(u32 group, struct task_struct *task)
+{
+    if (group < BORN_FIRST)
+        return group;
+    struct group *g = bpf_map_lookup_elem(&groups, &group);
+    if (!g || g->parent)
+        return group;
+    struct name_key key = {};
+    key.group = group;
+    name_of(task, key.name);
+    u64 *name = (u64 *)key.name, *began = (u64 *)g->began;
+    if (name[0] == began[0] && name[1] == began[1])
+        return group;
+    u32 number = 0;
+    u32 *known = bpf_map_lookup_elem(&named, &key);
+    if (known) {
+        number = *known;
+    } else {
+        if (g->names >= NAMES)
+            return group;
+        __sync_fetch_and_add(&g->names, 1);
+        number = new_group();
+        if (!number)
+            return group;
+        bpf_map_update_elem(&named, &key, &number, BPF_ANY);
+    }
+    u32 tid = task->pid;
+    u32 *own = bpf_map_lookup_elem(&members, &tid);
+    if (own && *own == number)
+        return number;
+    struct group *to = bpf_map_lookup_elem(&groups, &number);
+    if (!to)
+        return group;
+    to->creator = g->creator;
+    to->pid = g->pid;
+    to->start = g->start;
+    to->vtable = g->vtable;
+    to->parent = group;
+    __builtin_memcpy(to->name, key.name, 16);
+    __sync_fetch_and_add(&to->births, 1);
+    __sync_fetch_and_add(&g->births, -1);
+    bpf_map_update_elem(&members, &tid, &number, BPF_ANY);
+    return number;
+}
+
+/* The group of a thread that is at work. */
+static __always_inline u32 group_at_work(struct control *c, struct state *s, struct task_struct *task)
+{
+    u32 group = s && s->generation == c->generation ? s->group : 0;
+    if (!group)
+        group = group_of(task->pid);
+    if ((s && s->looks >= LOOKS) || (task->flags & PF_EXITING))
+        return group;
+    group = by_name(group, task);
+    if (s && s->generation == c->generation)
+        s->group = group;
+    return group;
 }
 
 /* The state of a thread of a recorded process, valid in this window. */
@@ -171,6 +262,17 @@ static __always_inline u8 how_woken(struct state *s, s16 nr, struct pt_regs *r)
     return HOW_NONE;
 }
 
+/* A process of this machine that is not recorded and that sends to one that is. */
+static __always_inline void count_peer(u32 tgid)
+{
+    u64 one = 1;
+    u64 *count = bpf_map_lookup_elem(&peers, &tgid);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        bpf_map_update_elem(&peers, &tgid, &one, BPF_ANY);
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(waking, struct task_struct *p)
 {
@@ -181,7 +283,7 @@ int BPF_PROG(waking, struct task_struct *p)
     if (!s || s->epoch != c->epoch || !s->blocked || s->woken)
         return 0;
     s->woken = bpf_ktime_get_ns();
-    s->waker = 0;
+    s->waker = s->waker_tid = 0;
     s->wake_nr = -1;
     s->how = HOW_NONE;
     s->all = 0;
@@ -194,12 +296,15 @@ int BPF_PROG(waking, struct task_struct *p)
     if (s->how == HOW_NONE)
         return 0;
     s->wake_nr = nr;
+    s->waker_tid = waker->pid;
     if (!recorded(waker->tgid)) {
         s->waker = OUTSIDE;
+        if (s->how == HOW_READY)
+            count_peer(waker->tgid);
         return 0;
     }
     struct state *w = bpf_task_storage_get(&states, waker, 0, 0);
-    s->waker = w && w->generation == c->generation && w->group ? w->group : group_of(waker->pid);
+    s->waker = group_at_work(c, w, waker);
     return 0;
 }
 
@@ -283,6 +388,10 @@ static __always_inline void leaves(struct control *c, u64 now, bool preempt, str
     struct state *s = state_of(c, prev);
     if (!s)
         return;
+    if (s->group >= BORN_FIRST && s->looks < LOOKS && !(prev->flags & PF_EXITING)) {
+        s->looks++;
+        s->group = by_name(s->group, prev);
+    }
     struct group *g = bpf_map_lookup_elem(&groups, &s->group);
     bool blocked = !preempt && prev->__state != 0;
     if (g) {
@@ -328,6 +437,32 @@ static __always_inline u32 log2_us(u64 ns)
     return at & 15;
 }
 
+/* For the time line of each thread. */
+static __always_inline void emit(struct state *s, u64 now, struct task_struct *next)
+{
+    struct event *e = bpf_ringbuf_reserve(&events, sizeof *e, 0);
+    if (!e) {
+        lose(LOST_EVENT);
+        return;
+    }
+    e->off = s->off;
+    e->woken = s->blocked ? s->woken : 0;
+    e->on = now;
+    e->object = s->object;
+    e->tid = next->pid;
+    e->tgid = next->tgid;
+    e->group = s->group;
+    e->waker = s->blocked && s->woken ? s->waker : 0;
+    e->waker_tid = s->blocked && s->woken ? s->waker_tid : 0;
+    e->cpu = bpf_get_smp_processor_id();
+    e->sleep_nr = s->sleep_nr;
+    e->wake_nr = s->wake_nr;
+    e->sleep_op = s->sleep_op;
+    e->how = s->blocked && s->woken ? s->how : HOW_NONE;
+    e->blocked = s->blocked;
+    bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void comes(struct control *c, u64 now, struct task_struct *next)
 {
     struct state *s = state_of(c, next);
@@ -336,6 +471,8 @@ static __always_inline void comes(struct control *c, u64 now, struct task_struct
     s->on = now;
     if (!s->off)
         return;
+    if (c->events)
+        emit(s, now, next);
     u64 off = now - s->off;
     u64 queued = s->blocked ? (s->woken ? now - s->woken : 0) : off;
     struct group *g = bpf_map_lookup_elem(&groups, &s->group);
@@ -370,6 +507,8 @@ static __always_inline void comes(struct control *c, u64 now, struct task_struct
         e = bpf_map_lookup_elem(&edges, &key);
         if (!e) {
             lose(LOST_EDGE);
+            if (g)
+                __sync_fetch_and_add(&g->lost, 1);
             return;
         }
     }
@@ -401,10 +540,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 static __always_inline u32 current_group(struct control *c)
 {
     struct task_struct *task = bpf_get_current_task_btf();
-    struct state *s = bpf_task_storage_get(&states, task, 0, 0);
-    if (s && s->generation == c->generation && s->group)
-        return s->group;
-    return group_of(task->pid);
+    return group_at_work(c, bpf_task_storage_get(&states, task, 0, 0), task);
 }
 
 static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
@@ -427,12 +563,22 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
     } else {
         return 0;
     }
-    u64 which = (u64)sk;
-    u32 *last = bpf_map_lookup_elem(&directions, &which);
-    u32 direction = sends;
-    bool turn = !sends && (!last || *last == 1);
-    if (!last || *last != direction)
-        bpf_map_update_elem(&directions, &which, &direction, BPF_ANY);
+    u64 which = (u64)sk, now = bpf_ktime_get_ns(), after_ns = 0;
+    struct direction *last = bpf_map_lookup_elem(&directions, &which);
+    bool turn = !sends && (!last || last->sends);
+    bool turned = last && last->epoch == c->epoch && last->sends != sends;
+    if (last) {
+        after_ns = now - last->at;
+        last->at = now;
+        last->sends = sends;
+        last->epoch = c->epoch;
+    } else {
+        struct direction first = {};
+        first.at = now;
+        first.sends = sends;
+        first.epoch = c->epoch;
+        bpf_map_update_elem(&directions, &which, &first, BPF_ANY);
+    }
     struct traffic *t = bpf_map_lookup_elem(&sockets, &key);
     if (!t) {
         struct traffic zero = {};
@@ -440,6 +586,9 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
         t = bpf_map_lookup_elem(&sockets, &key);
         if (!t) {
             lose(LOST_SOCKET);
+            struct group *g = bpf_map_lookup_elem(&groups, &key.group);
+            if (g)
+                __sync_fetch_and_add(&g->lost, 1);
             return 0;
         }
     }
@@ -447,6 +596,10 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
     __sync_fetch_and_add(&t->bytes, bytes);
     if (turn)
         __sync_fetch_and_add(&t->turns, 1);
+    if (turned) {
+        __sync_fetch_and_add(&t->after, 1);
+        __sync_fetch_and_add(&t->after_ns, after_ns);
+    }
     return 0;
 }
 
@@ -544,7 +697,7 @@ int BPF_PROG(created, struct task_struct *task, u64 flags)
             lose(LOST_BORN);
     }
     struct born_key key = {};
-    key.creator = group_of(creator->pid);
+    key.creator = by_name(group_of(creator->pid), creator);
     if (tgid == (u32)creator->tgid)
         start_of(c, creator, &key);
     u32 group = 0;
@@ -556,14 +709,9 @@ int BPF_PROG(created, struct task_struct *task, u64 flags)
     if (known) {
         group = *known;
     } else {
-        u32 zero = 0;
-        u64 *count = bpf_map_lookup_elem(&born_count, &zero);
-        u64 next = count ? __sync_fetch_and_add(count, 1) : GROUPS;
-        if (next >= GROUPS - BORN_FIRST) {
-            lose(LOST_BORN);
+        group = new_group();
+        if (!group)
             return 0;
-        }
-        group = BORN_FIRST + (u32)next;
         bpf_map_update_elem(&newborn, &key, &group, BPF_ANY);
     }
     struct group *g = bpf_map_lookup_elem(&groups, &group);
@@ -572,6 +720,8 @@ int BPF_PROG(created, struct task_struct *task, u64 flags)
         g->pid = tgid;
         g->start = key.start;
         g->vtable = key.vtable;
+        if (!known)
+            name_of(creator, g->began);
         __sync_fetch_and_add(&g->births, 1);
     }
     if (bpf_map_update_elem(&members, &tid, &group, BPF_ANY))
@@ -585,7 +735,7 @@ int BPF_PROG(ended, struct task_struct *task)
     u32 tid = task->pid;
     if (!recorded(task->tgid))
         return 0;
-    u32 group = group_of(tid);
+    u32 group = by_name(group_of(tid), task);
     struct group *g = bpf_map_lookup_elem(&groups, &group);
     if (g) {
         __sync_fetch_and_add(&g->deaths, 1);
@@ -594,7 +744,8 @@ int BPF_PROG(ended, struct task_struct *task)
         __sync_fetch_and_add(&g->dead_wchar, task->ioac.wchar);
         __sync_fetch_and_add(&g->dead_read, task->ioac.read_bytes);
         __sync_fetch_and_add(&g->dead_write, task->ioac.write_bytes);
-        bpf_probe_read_kernel_str(g->name, sizeof g->name, task->comm);
+        if (!g->parent)
+            bpf_probe_read_kernel_str(g->name, sizeof g->name, task->comm);
     }
     bpf_map_delete_elem(&members, &tid);
     return 0;

@@ -8,6 +8,8 @@
 #define MANY 1            /* an object that is one of many, made for each request */
 #define ARGUMENTS 16      /* different first words of arguments that may be types */
 #define OBJECTS 64        /* objects of a group that have entries of their own */
+#define NAMES 24          /* names by which the threads of a group of newborn ones are told apart */
+#define LOOKS 8           /* sleeps after which a newborn thread's name is taken to be its last */
 #define STACK_BYTES 16384
 
 /* How a sleep ended. */
@@ -28,10 +30,14 @@ struct control {
     u32 stacks;           /* stacks to copy for each group and object; 0: none */
     u32 follow;           /* children of recorded processes are recorded, too */
     u32 start_offset;     /* of the start routine in glibc's struct pthread; 0: not known */
+    u32 events;           /* each sleep goes into the ring of events, too */
+    u32 pad;
 };
 
 /* Losses, by kind. */
-enum lost { LOST_EDGE, LOST_STACK, LOST_STATE, LOST_SOCKET, LOST_OBJECT, LOST_BORN, LOST_KINDS };
+enum lost {
+    LOST_EDGE, LOST_STACK, LOST_STATE, LOST_SOCKET, LOST_OBJECT, LOST_BORN, LOST_EVENT, LOST_KINDS
+};
 
 struct edge_key {
     u32 waker, wakee;     /* groups; 0: unknown or none */
@@ -53,7 +59,10 @@ struct group {
     u64 objects;
     u32 creator, pid;     /* of a group of newborn threads */
     u64 start, vtable;    /* start routine of the thread, first word of its argument */
-    char name[16];        /* of a thread of it that ended */
+    char name[16];        /* of a thread of it that ended; of all its threads, if it has a parent */
+    char began[16];       /* the name that its newborn threads inherit */
+    u32 parent, names;    /* group that it was split from by name; groups split from it */
+    u64 lost;             /* sleeps and transfers of it that no table had room for */
 };
 struct socket_key {
     u32 group;
@@ -66,10 +75,21 @@ struct socket_key {
 };
 struct traffic {
     u64 n, bytes, turns;  /* turns: receives that follow a send */
+    /* Of sends: from the receive before them, the time that an answer took. Of receives: from the
+     * send before them, the time that the other end took. */
+    u64 after, after_ns;
+};
+struct direction {
+    u64 at;               /* of the last transfer */
+    u32 sends, epoch;
 };
 struct born_key {
     u32 creator, pad;
     u64 start, vtable;
+};
+struct name_key {
+    u32 group, pad;
+    char name[16];        /* with # for each digit */
 };
 struct sample_key {
     u32 group;
@@ -85,5 +105,14 @@ struct stack {
     u32 born;             /* the stack of a thread that creates: of this one */
     u32 bytes;
     u8 data[STACK_BYTES];
+};
+/* A thread that runs again, and what it did before: from here its time line follows. */
+struct event {
+    u64 off, woken, on;   /* when it left the processor, was woken (0: never slept), came back */
+    u64 object;
+    u32 tid, tgid, group, waker, waker_tid, cpu;
+    s16 sleep_nr, wake_nr;
+    u16 sleep_op;
+    u8 how, blocked;
 };
 #endif

@@ -1,6 +1,8 @@
 //! Watching processes: by eBPF, or by `/proc` alone.
 
 mod budget;
+mod clients;
+mod inject;
 mod java;
 mod kernel;
 mod layout;
@@ -9,10 +11,12 @@ mod registry;
 mod sampled;
 mod session;
 mod stacks;
+mod sums;
+mod timeline;
 
 use crate::trace::Trace;
 use anyhow::{Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -33,8 +37,14 @@ pub struct Options<'o> {
     pub budget: f64,
     /// Virtual machines may be asked for names.
     pub attach: bool,
+    /// Agent that counts hand-overs in virtual machines (`agents/jvm`).
+    pub agent: Option<&'o Path>,
     /// `/proc` alone, although eBPF could be used.
     pub plain: bool,
+    /// Stops threads for moments, to confirm that others wait for them.
+    pub inject: bool,
+    /// Where the time line of each thread goes, and its most bytes.
+    pub timeline: Option<(&'o Path, u64)>,
     /// Ends it early.
     pub stop: &'o AtomicBool,
 }

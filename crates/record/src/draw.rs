@@ -4,6 +4,8 @@
 //! report names them. A stage that works and whose feeder was not seen has an arrow from the
 //! clients that is a guess.
 
+mod calibrate;
+mod fit;
 mod requests;
 
 use crate::infer::Architecture;
@@ -11,12 +13,15 @@ use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::names::word;
 use crate::infer::waits::Kind;
 use crate::trace::Trace;
+use fit::Fit;
 use headworks_tad::model::{
     self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Policy, Process, Queue,
-    Resource, ResourceKind, Tad, Threads, Use,
+    Resource, ResourceKind, Tad, Threads, UNLIMITED, Use,
 };
 use headworks_tad::scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use calibrate::Match;
 
 /// A diagram, and a load like the recorded one.
 #[derive(Clone, Debug)]
@@ -27,12 +32,18 @@ pub struct Drawn {
     pub scenario: Option<Scenario>,
     /// Stages that were left out, in words.
     pub left_out: Vec<String>,
+    /// What was measured of each load of the scenario, and how a simulation of it compares.
+    pub loads: Vec<Match>,
+    /// From a wake-up until a thread runs: request, step and time.
+    wakes: Vec<(usize, usize, u64)>,
 }
 
 /// Part of the processors below which a stage without arrows does nothing.
 const CPU_SHARE_MIN: f64 = 0.001;
-/// Resources of a machine that the simulator takes: the locks with the longest waits are drawn.
-const RESOURCES_MAX: usize = 5;
+/// Resources of a machine: the locks with the longest waits are drawn.
+const RESOURCES_MAX: usize = 9;
+/// Clients on this machine are drawn if they take this part of its processors.
+const CLIENTS_SHARE: f64 = 0.02;
 /// Part of all processor time beyond which threads without a stage deserve a warning.
 pub const NULL_SHARE: f64 = 0.1;
 
@@ -42,11 +53,17 @@ pub(crate) struct Ids {
     pub cpu: BTreeMap<usize, usize>,
     pub io: BTreeMap<usize, usize>,
     pub network: BTreeMap<usize, usize>,
+    /// Time that passes, and servers that are not recorded.
+    pub time: BTreeMap<usize, usize>,
+    pub asked: BTreeMap<usize, usize>,
+    /// Of the locks and permits of the fit.
+    pub held: BTreeMap<usize, usize>,
 }
 
 /// Draws.
 pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
     let kept = kept(trace, found);
+    let fit = fit::fit(trace, found);
     let left_out = found
         .stages
         .stages
@@ -75,13 +92,24 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
         cpu: BTreeMap::new(),
         io: BTreeMap::new(),
         network: BTreeMap::new(),
+        time: BTreeMap::new(),
+        asked: BTreeMap::new(),
+        held: BTreeMap::new(),
     };
-    machines(trace, found, &kept, &mut tad, &mut ids);
-    stages(found, &kept, &mut tad, &mut ids);
-    locks(found, &mut tad, &ids);
+    machines(found, &fit, &kept, &mut tad, &mut ids);
+    stages(found, &fit, &kept, &mut tad, &mut ids);
+    held(&fit, &mut tad, &mut ids);
     flows(found, &mut tad, &ids);
-    let scenario = requests::add(trace, found, &mut tad, &ids);
-    Drawn { tad, scenario, left_out }
+    let drawn = Drawn { tad, scenario: None, left_out, loads: Vec::new(), wakes: Vec::new() };
+    requests::add(trace, found, &fit, &ids, drawn)
+}
+
+impl Drawn {
+    /// Simulates the recorded load, and sets what the recording leaves open so that answers take
+    /// as long as they did.
+    pub fn calibrate(&mut self) {
+        calibrate::calibrate(self);
+    }
 }
 
 fn about(trace: &Trace) -> String {
@@ -111,13 +139,7 @@ fn kept(trace: &Trace, found: &Architecture) -> BTreeSet<usize> {
     (0..found.stages.stages.len()).filter(|id| linked.contains(id) || works(*id)).collect()
 }
 
-fn machines(
-    trace: &Trace,
-    found: &Architecture,
-    kept: &BTreeSet<usize>,
-    tad: &mut Tad,
-    ids: &mut Ids,
-) {
+fn machines(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
     let mut processes: BTreeSet<String> = BTreeSet::new();
     for place in &found.stages.places {
         let host = if place.host.is_empty() { "host".to_owned() } else { word(&place.host) };
@@ -139,29 +161,41 @@ fn machines(
     for node in 0..tad.nodes.len() {
         let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;
         let uses = |of: &dyn Fn(usize) -> bool| kept.iter().filter(own).any(|id| of(*id));
-        let bytes_per_s = |sum: u64| (sum as f64 / trace.head.counted_s.max(1e-9)).max(1.0);
         let io = uses(&|id| disk(found, id) > 0);
-        let io_rate = kept.iter().filter(own).map(|id| found.facts[*id].bio_bytes).sum();
-        let io_rate = bytes_per_s(io_rate).max(1e8);
         let network = uses(&|id| found.facts[id].outside_bytes > 0);
-        ids.cpu.insert(node, tad.resources.len());
-        resource(tad, node, ResourceKind::Cpu, 1e9, trace.head.processors);
-        if io {
-            ids.io.insert(node, tad.resources.len());
-            resource(tad, node, ResourceKind::Io, io_rate, 1);
-        }
-        if network {
-            ids.network.insert(node, tad.resources.len());
-            resource(tad, node, ResourceKind::Network, 1.25e9, 1);
+        let asked = uses(&|id| fit.stages[id].asked_ns > 0);
+        // The network of one machine is not measured: ten gigabits.
+        for (any, of, (name, kind), rate_per_s, parallelism) in [
+            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), 1e9, found.processors),
+            (io, &mut ids.io, ("io", ResourceKind::Io), fit.disk.rate_per_s, fit.disk.parallelism),
+            (network, &mut ids.network, ("network", ResourceKind::Network), 1.25e9, 1),
+            (true, &mut ids.time, (TIME, ResourceKind::Custom), 1e9, UNLIMITED),
+            (asked, &mut ids.asked, (ASKED, ResourceKind::Custom), 1e9, UNLIMITED),
+        ] {
+            if any {
+                of.insert(node, tad.resources.len());
+                resource(tad, node, (name, kind), rate_per_s, parallelism);
+            }
         }
     }
 }
 
-fn resource(tad: &mut Tad, node: usize, kind: ResourceKind, rate_per_s: f64, parallelism: u32) {
-    let name = match kind {
-        ResourceKind::Cpu => "cpu",
-        ResourceKind::Io => "io",
-        _ => "network",
+/// Time that passes and uses nothing.
+pub const TIME: &str = "time";
+/// Servers that are not recorded.
+pub const ASKED: &str = "other-servers";
+
+fn resource(
+    tad: &mut Tad,
+    node: usize,
+    (name, kind): (&str, ResourceKind),
+    rate_per_s: f64,
+    parallelism: u32,
+) {
+    let title = match name {
+        TIME => "time that passes",
+        ASKED => "servers that are not recorded",
+        _ => kind.name(),
     };
     let discipline = match kind {
         ResourceKind::Cpu => Discipline::RoundRobin { quantum_ns: 3_000_000 },
@@ -169,7 +203,7 @@ fn resource(tad: &mut Tad, node: usize, kind: ResourceKind, rate_per_s: f64, par
     };
     tad.resources.push(Resource {
         name: name.to_owned(),
-        title: kind.name().to_owned(),
+        title: title.to_owned(),
         kind,
         node,
         rate_per_s,
@@ -183,10 +217,11 @@ fn resource(tad: &mut Tad, node: usize, kind: ResourceKind, rate_per_s: f64, par
 pub(crate) fn disk(found: &Architecture, stage: usize) -> u64 {
     let at = Kind::ALL.iter().position(|kind| *kind == Kind::Device).unwrap_or(0);
     let facts = &found.facts[stage];
-    facts.bios.max(if facts.bios > 0 { facts.sleeps[at] } else { 0 })
+    // A few sleeps without a request of its own are chance.
+    facts.bios.max(if facts.bios > 0 || facts.sleeps[at] >= 10 { facts.sleeps[at] } else { 0 })
 }
 
-fn stages(found: &Architecture, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
+fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
     for &id in kept {
         let stage = &found.stages.stages[id];
         let node = tad.processes[stage.place].node;
@@ -206,6 +241,10 @@ fn stages(found: &Architecture, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut
         if let (true, Some(&network)) = (found.facts[id].outside_bytes > 0, ids.network.get(&node))
         {
             uses.push(Use { resource: network, may: false });
+        }
+        uses.push(Use { resource: ids.time[&node], may: false });
+        if let (true, Some(&asked)) = (fit.stages[id].asked_ns > 0, ids.asked.get(&node)) {
+            uses.push(Use { resource: asked, may: false });
         }
         ids.stage.insert(id, tad.stages.len());
         tad.stages.push(model::Stage {
@@ -238,6 +277,20 @@ pub(crate) fn visits(found: &Architecture, stage: usize) -> u64 {
     direct.max(passed)
 }
 
+/// Requests that came to a stage, with those that woke no thread because all were at work.
+pub(crate) fn all_visits(trace: &Trace, found: &Architecture, stage: usize) -> f64 {
+    let threads = f64::from(found.stages.stages[stage].most.max(1));
+    let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
+    let busy = (fit::working(found, stage, counted_ns) / threads).clamp(0.0, 1.0);
+    let asleep = (1.0 - busy.powf(threads)).max(0.05);
+    let each = |arrow: &crate::infer::arrows::Arrow| match arrow.by {
+        By::Wake | By::Ready => arrow.n as f64 / asleep,
+        _ => arrow.n as f64,
+    };
+    let passed: f64 = found.arrows.iter().filter(|arrow| arrow.feeds(stage)).map(each).sum();
+    passed.max(visits(found, stage) as f64)
+}
+
 /// Each thread reads the requests of one connection, and no queue is before it.
 fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
     let connections = found.connections.get(&stage).copied().unwrap_or(0);
@@ -250,19 +303,17 @@ fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
     connections >= 2 && connections.abs_diff(threads) * 10 <= threads && !queue
 }
 
-fn locks(found: &Architecture, tad: &mut Tad, ids: &Ids) {
-    for lock in &found.locks {
-        let node = tad.processes[lock.place].node;
+/// Locks and permits as resources.
+fn held(fit: &Fit, tad: &mut Tad, ids: &mut Ids) {
+    for (at, each) in fit.held.iter().enumerate() {
+        let node = tad.processes[each.place].node;
         let resources = tad.resources.iter().filter(|resource| resource.node == node).count();
-        if resources >= RESOURCES_MAX {
-            continue;
-        }
         let users: Vec<usize> =
-            lock.waits.keys().filter_map(|stage| ids.stage.get(stage).copied()).collect();
-        if users.is_empty() {
+            each.users.iter().filter_map(|(stage, _)| ids.stage.get(stage).copied()).collect();
+        if resources >= RESOURCES_MAX || users.is_empty() {
             continue;
         }
-        let base = word(&lock.name);
+        let base = word(&each.name);
         let mut name = base.clone();
         let mut number = 2;
         while tad.resource(node, &name).is_some() {
@@ -270,13 +321,14 @@ fn locks(found: &Architecture, tad: &mut Tad, ids: &Ids) {
             number += 1;
         }
         let resource = tad.resources.len();
+        ids.held.insert(at, resource);
         tad.resources.push(Resource {
             name,
-            title: lock.name.clone(),
+            title: each.name.clone(),
             kind: ResourceKind::Lock,
             node,
             rate_per_s: 1e9,
-            parallelism: lock.count.clamp(1, 1_000_000) as u32,
+            parallelism: each.parallelism.clamp(1, UNLIMITED - 1),
             discipline: Discipline::Fifo,
             device: Device::Plain,
         });

@@ -12,10 +12,12 @@
 //! a rule that may err; "guess" rests on too little.
 
 pub mod arrows;
+mod draft;
 mod executor;
 mod frames;
 pub mod locks;
 pub mod names;
+mod newborn;
 pub mod sockets;
 pub mod stages;
 mod trie;
@@ -24,9 +26,11 @@ pub mod waits;
 use crate::hints::Hints;
 use crate::trace::Trace;
 use arrows::Arrow;
-use locks::Lock;
+use locks::{Lock, Permits};
 use stages::Stages;
 use waits::Kind;
+
+pub use sockets::Pace;
 
 /// Stages, and what passes between them.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +41,21 @@ pub struct Architecture {
     pub arrows: Vec<Arrow>,
     /// Locks that threads waited for.
     pub locks: Vec<Lock>,
+    /// What threads of one stage waited for until another of them gave it back.
+    pub permits: Vec<Permits>,
+    /// Processors of the machine.
+    pub processors: u32,
     /// What each stage did and used.
     pub facts: Vec<Facts>,
     /// Requests that came from outside, and where: messages by stage.
     pub requests: Vec<(usize, u64)>,
     /// Connections of clients that are not recorded, by stage.
     pub connections: std::collections::BTreeMap<usize, usize>,
+    /// Times between transfers, by stage at which clients come in: of answers, and of clients from
+    /// an answer to the next request. Number and sum.
+    pub paces: std::collections::BTreeMap<usize, Pace>,
+    /// Answers of servers that are not recorded, by the stage that waits for them: number and time.
+    pub asked: std::collections::BTreeMap<usize, (u64, u64)>,
     /// What could not be seen, in words.
     pub unseen: Vec<String>,
 }
@@ -56,6 +69,17 @@ pub struct Facts {
     pub sleeps: [u64; Kind::ALL.len()],
     /// Time of these.
     pub asleep_ns: [u64; Kind::ALL.len()],
+    /// Time in which its threads were ready, and no processor was free.
+    pub queued_ns: u64,
+    /// Waits of its threads for one another, not at its queue: number and time.
+    pub own: (u64, u64),
+    /// Waits for answers of other stages: number and time.
+    pub answers: (u64, u64),
+    /// Wake-ups by others, and the time from these until the threads ran.
+    pub wakes: (u64, u64),
+    /// Time of its shortest waits for a device: the first quarter. The others waited for one
+    /// another, too.
+    pub device_ns: u64,
     /// Requests to block devices and their bytes.
     pub bios: u64,
     /// See there.
@@ -74,16 +98,23 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let sites = waits::Sites::of(trace);
     let links = waits::links(trace, &stages, &sites);
     let sockets = sockets::links(trace, &stages);
-    let arrows = arrows::find(trace, &stages, &links, &sockets);
+    let (arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
     let locks = locks::find(trace, &stages, &links, &sites);
-    let facts = facts(trace, &stages, &links, &sockets);
+    let mut facts = facts(trace, &stages, &links, &sockets);
+    own_waits(&links, &homes, &mut facts);
+    let permits = locks::permits(&stages, &links, &homes);
+    devices(trace, &stages, &sites, &mut facts);
     let mut architecture = Architecture {
         unseen: trace.head.missing.clone(),
         requests: sockets.requests.clone(),
         connections: sockets.clients.clone(),
+        paces: sockets.paces.clone(),
+        asked: sockets.asked.clone(),
         stages,
         arrows,
         locks,
+        permits,
+        processors: trace.head.processors.max(1),
         facts,
     };
     unseen(trace, &mut architecture);
@@ -100,6 +131,7 @@ fn facts(
     for unit in trace.units.values() {
         let Some(&stage) = stages.of.get(&unit.unit) else { continue };
         facts[stage].cpu_ns += unit.run_ns;
+        facts[stage].queued_ns += unit.queued_ns;
         facts[stage].bios += unit.bios[0] + unit.bios[2];
         facts[stage].bio_bytes += unit.bios[1] + unit.bios[3];
     }
@@ -118,6 +150,67 @@ fn facts(
         facts[stage].outside_bytes = *outside;
     }
     facts
+}
+
+/// Waits within a stage, and how long its threads wait for a processor once they are woken.
+fn own_waits(links: &waits::Links, homes: &[arrows::Home], facts: &mut [Facts]) {
+    for link in &links.all {
+        let facts = &mut facts[link.wakee];
+        match link.kind {
+            Kind::Handover | Kind::Ready | Kind::Socket => {
+                facts.wakes.0 += link.n;
+                facts.wakes.1 += link.queued_ns;
+            }
+            _ => {}
+        }
+        let within = link.waker == Some(link.wakee);
+        let home = homes[link.wakee].contains(link.kind, link.object);
+        if home || link.waker.is_none() {
+            continue;
+        }
+        let sum = match link.kind {
+            Kind::Handover | Kind::Signal if within => &mut facts.own,
+            Kind::Handover | Kind::Ready | Kind::Signal if !within => &mut facts.answers,
+            _ => continue,
+        };
+        sum.0 += link.n;
+        sum.1 += link.off_ns;
+    }
+}
+
+/// The time of a device alone: that of the shortest waits for it.
+fn devices(trace: &Trace, stages: &Stages, sites: &waits::Sites, facts: &mut [Facts]) {
+    let mut histograms: Vec<Vec<u64>> = vec![Vec::new(); facts.len()];
+    for wait in &trace.waits {
+        let Some(&stage) = stages.of.get(&wait.wakee) else { continue };
+        if waits::kind(trace, sites, wait) == Kind::Device {
+            let sum = &mut histograms[stage];
+            sum.resize(sum.len().max(wait.histogram.len()), 0);
+            sum.iter_mut().zip(&wait.histogram).for_each(|(sum, n)| *sum += u64::from(*n));
+        }
+    }
+    let device = Kind::ALL.iter().position(|kind| *kind == Kind::Device).unwrap_or(0);
+    for (facts, histogram) in facts.iter_mut().zip(histograms) {
+        let mean = facts.asleep_ns[device].checked_div(facts.sleeps[device]).unwrap_or(0);
+        facts.device_ns = quantile(&histogram, 0.25).map_or(mean, |ns| ns.min(mean));
+    }
+}
+
+/// A quantile of a histogram by powers of two of 1,024 ns, within its bucket by proportion.
+fn quantile(histogram: &[u64], part: f64) -> Option<u64> {
+    let all: u64 = histogram.iter().sum();
+    let mut before = 0.0;
+    for (at, &n) in histogram.iter().enumerate() {
+        let wanted = part * all as f64;
+        if n > 0 && before + n as f64 >= wanted {
+            let within = ((wanted - before) / n as f64).clamp(0.0, 1.0);
+            let low = if at == 0 { 0.0 } else { 1_024.0 * f64::from(1u32 << at) };
+            let high = 1_024.0 * f64::from(2u32 << at);
+            return Some((low + within * (high - low)) as u64);
+        }
+        before += n as f64;
+    }
+    None
 }
 
 /// Names what the rules cannot see, so that it is not silently absent.
@@ -143,6 +236,17 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     }
     for call in &trace.head.missing {
         debug_assert!(found.unseen.contains(call));
+    }
+    let mut incomplete: Vec<&str> = Vec::new();
+    for stage in &found.stages.stages {
+        let lost = |unit: &u32| trace.units.get(unit).is_some_and(|unit| unit.lost > 0);
+        if stage.units.iter().any(lost) {
+            incomplete.push(&stage.name);
+        }
+    }
+    if !incomplete.is_empty() {
+        let names = incomplete.join(", ");
+        found.unseen.push(format!("all of {names}: a table was full, and they are incomplete"));
     }
     for loss in &trace.losses {
         found.unseen.push(format!("{} of {}", loss.n, loss.what));

@@ -9,9 +9,12 @@
 //! place.
 
 pub mod capture;
+pub mod diff;
 pub mod draw;
+pub mod flame;
 pub mod hints;
 pub mod infer;
+pub mod limits;
 pub mod report;
 pub mod trace;
 mod unwind;

@@ -1,6 +1,6 @@
 //! What a recording saw, what it could not see, and how sure it is.
 
-use crate::draw::{Drawn, NULL_SHARE};
+use crate::draw::{Drawn, Match, NULL_SHARE};
 use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::waits::Kind;
@@ -30,6 +30,8 @@ pub struct Report {
     pub locks: Vec<Lock>,
     /// Requests of clients, by stage.
     pub requests: Vec<(String, u64)>,
+    /// Loads: as they were recorded, and as they are simulated.
+    pub loads: Vec<Match>,
     /// What could not be seen.
     pub unseen: Vec<String>,
     /// Stages that were left out of the diagram, as they did nothing.
@@ -69,6 +71,7 @@ pub struct Arrow {
     pub share: f64,
     pub mean_us: f64,
     pub confidence: &'static str,
+    pub confirmed: Option<bool>,
 }
 
 /// A lock.
@@ -110,6 +113,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
                 share: arrow.share,
                 mean_us: arrow.off_ns as f64 / 1e3 / arrow.n.max(1) as f64,
                 confidence: arrow.sure.name(),
+                confirmed: arrow.confirmed,
             })
             .collect(),
         locks: found
@@ -133,6 +137,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
             .iter()
             .map(|(stage, n)| (found.stages.stages[*stage].name.clone(), *n))
             .collect(),
+        loads: drawn.loads.clone(),
         unseen: found.unseen.clone(),
         left_out: drawn.left_out.clone(),
         null_share: (null_share > NULL_SHARE).then_some(null_share),

@@ -45,6 +45,10 @@ pub struct Head {
     pub own: f64,
     /// Context switches of the machine a second, while events were counted.
     pub switches_per_s: f64,
+    /// Processors that programs of this machine took which are not recorded and send to those that
+    /// are: clients.
+    #[serde(default)]
+    pub clients_cpu: f64,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
 }
@@ -134,6 +138,12 @@ pub struct Unit {
     pub argument: Option<String>,
     /// Name of a thread of it that ended.
     pub name: String,
+    /// All its threads have that name.
+    #[serde(default)]
+    pub named: bool,
+    /// Sleeps and transfers of it that were lost.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// How a sleep ended.
@@ -228,6 +238,13 @@ pub struct Socket {
     pub bytes: u64,
     /// Receives that followed a send, or were the first: messages that were answered.
     pub turns: u64,
+    /// Changes of direction, and the time since the transfer before. Of sends that is the time
+    /// that an answer took, of receives the time that the other end took.
+    #[serde(default)]
+    pub after: u64,
+    /// See there.
+    #[serde(default)]
+    pub after_ns: u64,
 }
 
 /// Calls of a lock's or condition's function, from a short window of probes.
@@ -240,6 +257,36 @@ pub struct Call {
     /// Address that it was given.
     pub object: u64,
     /// Calls.
+    pub n: u64,
+}
+
+/// What stops of one stage's threads did to the waits of another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Injection {
+    /// Units that wait.
+    pub waiters: Vec<u32>,
+    /// Units that were stopped.
+    pub stopped: Vec<u32>,
+    /// Waits of the first for the second without stops: number and time.
+    pub before: (u64, u64),
+    /// And with stops.
+    pub during: (u64, u64),
+    /// Time for which the threads stood still.
+    pub stood_ns: u64,
+}
+
+/// Hand-overs between threads of a virtual machine, counted by the agent in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handed {
+    /// Process.
+    pub pid: u32,
+    /// Name of the threads that gave, with # for numbers.
+    pub from: String,
+    /// And of those that took.
+    pub to: String,
+    /// `pool`, `queue` or `virtual thread`.
+    pub over: String,
+    /// Number.
     pub n: u64,
 }
 
@@ -265,6 +312,8 @@ pub enum Record {
     Stack(Stack),
     Socket(Socket),
     Call(Call),
+    Injection(Injection),
+    Handed(Handed),
     Loss(Loss),
 }
 
@@ -287,6 +336,10 @@ pub struct Trace {
     pub sockets: Vec<Socket>,
     /// Calls of locks.
     pub calls: Vec<Call>,
+    /// What stops of threads did.
+    pub injections: Vec<Injection>,
+    /// Hand-overs that an agent counted.
+    pub handed: Vec<Handed>,
     /// What was lost.
     pub losses: Vec<Loss>,
 }
@@ -344,6 +397,8 @@ impl Trace {
             .chain(self.stacks.iter().cloned().map(Record::Stack))
             .chain(self.sockets.iter().cloned().map(Record::Socket))
             .chain(self.calls.iter().cloned().map(Record::Call))
+            .chain(self.injections.iter().cloned().map(Record::Injection))
+            .chain(self.handed.iter().cloned().map(Record::Handed))
             .chain(self.losses.iter().cloned().map(Record::Loss))
     }
 
@@ -382,6 +437,8 @@ impl Trace {
                 Record::Stack(stack) => trace.stacks.push(stack),
                 Record::Socket(socket) => trace.sockets.push(socket),
                 Record::Call(call) => trace.calls.push(call),
+                Record::Injection(injection) => trace.injections.push(injection),
+                Record::Handed(handed) => trace.handed.push(handed),
                 Record::Loss(loss) => trace.losses.push(loss),
             }
         }

@@ -145,6 +145,9 @@ pub enum Device {
     },
 }
 
+/// With this many servers a resource is nothing that a request ever waits for: only time passes.
+pub const UNLIMITED: u32 = 1_000_000;
+
 /// A limited resource of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
@@ -164,6 +167,13 @@ pub struct Resource {
     pub discipline: Discipline,
     /// Behaviour beyond a fixed rate.
     pub device: Device,
+}
+
+impl Resource {
+    /// Whether requests ever wait for it. Else nothing about it can be scheduled.
+    pub fn limited(&self) -> bool {
+        self.parallelism < UNLIMITED
+    }
 }
 
 /// How many threads a stage has.

@@ -15,6 +15,12 @@ pub enum Arrivals {
         /// Time between an answer and the next request.
         think_ns: u64,
     },
+    /// Threads of the client's first closed loop issue this request instead, for this part of
+    /// their requests, drawn at random.
+    Part {
+        /// From 0 to 1.
+        part: f64,
+    },
     /// Open loop: requests come at this rate, at random (exponential gaps), whatever happens.
     Open {
         /// Requests a second.

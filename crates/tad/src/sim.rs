@@ -41,4 +41,4 @@ pub use plan::SimError;
 pub const CLIENTS: usize = 16;
 
 /// Most resources of one kind of node.
-pub const RESOURCES: usize = 6;
+pub const RESOURCES: usize = 12;

@@ -3,8 +3,9 @@
 //! `jcmd` attaches to the virtual machine, which writes a file and runs on. A machine that refuses
 //! is recorded without: its threads then have the 15 characters that the kernel keeps.
 
+use crate::trace::Handed;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,15 +34,60 @@ pub fn compiled(pid: u32) -> Option<String> {
     map
 }
 
+/// Has the agent count hand-overs in a virtual machine. The file comes when it is done.
+pub fn count(agent: &Path, pid: u32, time: Duration, file: &Path) -> bool {
+    let mut command = Command::new("java");
+    command.arg("-jar").arg(agent).arg(pid.to_string()).arg(time.as_secs_f64().to_string());
+    finished(command.arg(file)).is_some()
+}
+
+/// What the agent wrote: pairs of threads' names, and what was lost. Waits a moment for it.
+pub fn counted(pid: u32, file: &Path) -> Option<(Vec<Handed>, u64)> {
+    let inside = PathBuf::from(format!("/proc/{pid}/root{}", file.display()));
+    let until = Instant::now() + PATIENCE;
+    let text = loop {
+        // The file is there whole or not at all.
+        if let Ok(text) = std::fs::read_to_string(&inside) {
+            break text;
+        }
+        if Instant::now() > until {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let _ = std::fs::remove_file(&inside);
+    Some(handed(pid, &text))
+}
+
+fn handed(pid: u32, text: &str) -> (Vec<Handed>, u64) {
+    let (mut found, mut lost) = (Vec::new(), 0);
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let [from, to, over, n] = words[..] else { continue };
+        let Ok(n) = n.parse() else { continue };
+        match (from, to) {
+            ("lost", "") => lost += n,
+            ("left", "") => {}
+            _ => found.push(Handed {
+                pid,
+                from: from.to_owned(),
+                to: to.to_owned(),
+                over: over.to_owned(),
+                n,
+            }),
+        }
+    }
+    (found, lost)
+}
+
 fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
-    let mut child = Command::new("jcmd")
-        .arg(pid.to_string())
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
+    finished(Command::new("jcmd").arg(pid.to_string()).args(words))
+}
+
+/// What a command says, if it succeeds and takes no longer than [`PATIENCE`].
+fn finished(command: &mut Command) -> Option<String> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut out = child.stdout.take()?;
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -85,6 +131,15 @@ fn threads(print: &str) -> BTreeMap<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_agent_counted_is_read() {
+        let text = "giver-#\tworker-#\tpool\t120\nlost\t\t\t3\nleft\t\t\t1\nhalf a li";
+        let (found, lost) = handed(7, text);
+        assert_eq!(lost, 3);
+        assert_eq!(found.len(), 1);
+        assert_eq!((&*found[0].from, &*found[0].to, found[0].n), ("giver-#", "worker-#", 120));
+    }
 
     #[test]
     fn names_are_read_from_both_kinds_of_print() {

@@ -3,13 +3,14 @@
 //! Everything hangs on this process's descriptors. If it is killed, the kernel removes programs,
 //! maps and links.
 
-use super::layout::{Control, Edge, EdgeKey, Group, LOSSES, SocketKey, Traffic, UNITS};
+use super::layout::{Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS};
 use anyhow::{Context, Result, anyhow, bail};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Program};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/recorder.bpf.o");
 
@@ -36,6 +37,7 @@ pub struct Kernel {
     processes: HashMap<MapData, u32, u32>,
     members: HashMap<MapData, u32, u32>,
     ring: RingBuf<MapData>,
+    events: RingBuf<MapData>,
     links: Vec<(&'static str, BtfTracePointLinkId)>,
     /// Events of windows that this kernel has.
     windowed: Vec<&'static str>,
@@ -83,6 +85,7 @@ impl Kernel {
         let processes = HashMap::try_from(take(&mut ebpf, "processes")?)?;
         let members = HashMap::try_from(take(&mut ebpf, "members")?)?;
         let ring = RingBuf::try_from(take(&mut ebpf, "stacks")?)?;
+        let events = RingBuf::try_from(take(&mut ebpf, "events")?)?;
         let statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime).ok();
         Ok(Kernel {
             ebpf,
@@ -90,6 +93,7 @@ impl Kernel {
             processes,
             members,
             ring,
+            events,
             links: Vec::new(),
             windowed,
             lacking,
@@ -98,9 +102,10 @@ impl Kernel {
     }
 
     /// Begins to note births and ends of threads.
-    pub fn begin(&mut self, follow: bool, start_offset: u32) -> Result<()> {
+    pub fn begin(&mut self, follow: bool, events: bool, start_offset: u32) -> Result<()> {
         self.change(|control| {
             control.follow = u32::from(follow);
+            control.events = u32::from(events);
             control.start_offset = start_offset;
         })?;
         for (name, event) in LASTING {
@@ -116,27 +121,30 @@ impl Kernel {
         Ok(program.try_into()?)
     }
 
-    /// Opens a window: events count from here. `stacks` are copied for each unit and object.
-    pub fn open(&mut self, stacks: u32) -> Result<()> {
+    /// Opens a window: events count from the time that it returns. `stacks` are copied for each
+    /// unit and object.
+    pub fn open(&mut self, stacks: u32) -> Result<Instant> {
         self.change(|control| {
             control.epoch += 1;
             control.stacks = stacks;
-            control.on = 1;
         })?;
         for name in self.windowed.clone() {
             let link = self.program(name)?.attach()?;
             self.links.push((name, link));
         }
-        Ok(())
+        self.change(|control| control.on = 1)?;
+        Ok(Instant::now())
     }
 
-    /// Closes the window. Between windows nothing costs anything: the programs are detached.
-    pub fn close(&mut self) -> Result<()> {
+    /// Closes the window at the time that it returns. Between windows nothing costs anything: the
+    /// programs are detached.
+    pub fn close(&mut self) -> Result<Instant> {
         self.change(|control| control.on = 0)?;
+        let closed = Instant::now();
         for (name, link) in std::mem::take(&mut self.links) {
             self.program(name)?.detach(link)?;
         }
-        Ok(())
+        Ok(closed)
     }
 
     /// Changes the settings, which the kernel's side only reads.
@@ -150,6 +158,12 @@ impl Kernel {
     /// Records a process.
     pub fn watch(&mut self, pid: u32) -> Result<()> {
         self.processes.insert(pid, 1, 0).context("too many processes")
+    }
+
+    /// Records a process that ended no longer: its number may come again.
+    pub fn forget(&mut self, pid: u32) {
+        // One that is not there is forgotten already.
+        let _ = self.processes.remove(&pid);
     }
 
     /// Processes that are recorded, children included.
@@ -177,6 +191,20 @@ impl Kernel {
         while let Some(item) = self.ring.next() {
             each(&item);
         }
+    }
+
+    /// Entries of the time line since the last call.
+    pub fn events(&mut self, mut each: impl FnMut(Event)) {
+        while let Some(item) = self.events.next() {
+            if let Some(event) = Event::of(&item) {
+                each(event);
+            }
+        }
+    }
+
+    /// Processes that are not recorded and send to those that are.
+    pub fn peers(&self) -> Result<Vec<u32>> {
+        Ok(self.table::<u32, u64>("peers")?.into_iter().map(|(pid, _)| pid).collect())
     }
 
     /// What the programs took until now.
@@ -216,7 +244,7 @@ impl Kernel {
         let map: Array<_, Group> = Array::try_from(map)?;
         Ok((0..UNITS)
             .filter_map(|unit| Some((unit, map.get(&unit, 0).ok()?)))
-            .filter(|(_, group)| group.voluntary + group.involuntary + group.births > 0)
+            .filter(|(_, group)| [group.voluntary, group.involuntary, group.births] != [0; 3])
             .collect())
     }
 

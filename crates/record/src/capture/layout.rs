@@ -9,13 +9,14 @@ pub const UNITS: u32 = 8192;
 /// Bytes of a copied stack.
 pub const STACK_BYTES: usize = 16384;
 /// What the kernel's side counts as lost, in its order.
-pub const LOSSES: [&str; 6] = [
+pub const LOSSES: [&str; 7] = [
     "kinds of waits (the table was full)",
     "stacks (the ring was full)",
     "sleeps of threads without state (no memory)",
     "connections (the table was full)",
     "objects of waits (counted as many)",
     "births of threads (the table was full)",
+    "entries of the time line (the ring was full)",
 ];
 
 #[repr(C)]
@@ -27,6 +28,8 @@ pub struct Control {
     pub stacks: u32,
     pub follow: u32,
     pub start_offset: u32,
+    pub events: u32,
+    pub pad: u32,
 }
 
 #[repr(C)]
@@ -78,6 +81,10 @@ pub struct Group {
     pub start: u64,
     pub vtable: u64,
     pub name: [u8; 16],
+    pub began: [u8; 16],
+    pub parent: u32,
+    pub names: u32,
+    pub lost: u64,
 }
 
 #[repr(C)]
@@ -101,6 +108,29 @@ pub struct Traffic {
     pub n: u64,
     pub bytes: u64,
     pub turns: u64,
+    pub after: u64,
+    pub after_ns: u64,
+}
+
+/// A thread that runs again, and what it did before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Event {
+    pub off: u64,
+    pub woken: u64,
+    pub on: u64,
+    pub object: u64,
+    pub tid: u32,
+    pub tgid: u32,
+    pub group: u32,
+    pub waker: u32,
+    pub waker_tid: u32,
+    pub cpu: u32,
+    pub sleep_nr: i16,
+    pub wake_nr: i16,
+    pub sleep_op: u16,
+    pub how: u8,
+    pub blocked: u8,
 }
 
 /// A copied stack without its bytes, which follow.
@@ -134,6 +164,18 @@ unsafe impl Pod for SocketKey {}
 unsafe impl Pod for Traffic {}
 // SAFETY: as above.
 unsafe impl Pod for StackHead {}
+// SAFETY: as above.
+unsafe impl Pod for Event {}
+
+impl Event {
+    /// A record of the ring of events.
+    pub fn of(record: &[u8]) -> Option<Event> {
+        let bytes = record.get(..size_of::<Event>())?;
+        // SAFETY: `bytes` has as many bytes as an Event, for which all bytes are valid; the read
+        // needs no alignment.
+        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<Event>()) })
+    }
+}
 
 impl StackHead {
     /// The head and the copied bytes of a record of the ring.

@@ -4,6 +4,7 @@ use crate::trace::Process;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// A process and all that descend from it.
 pub fn tree(root: u32) -> Vec<u32> {
@@ -101,18 +102,32 @@ pub fn used(pid: u32, tid: u32) -> Used {
     }
 }
 
+/// Processor time of a process and of its threads that ended.
+pub fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks: u64 = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
+    // SAFETY: it has no preconditions.
+    let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    Some(Duration::from_nanos(ticks * 1_000_000_000 / per_s))
+}
+
+/// Base name of a process's program.
+pub fn program(pid: u32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.file_name()?.to_string_lossy().replace(" (deleted)", ""))
+}
+
 /// A process, if it is there.
 pub fn process(pid: u32) -> Option<Process> {
-    let program = fs::read_link(format!("/proc/{pid}/exe"))
-        .ok()
-        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let program = program(pid);
     let name = name(pid, pid)?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     Some(Process {
         pid,
         parent: parent(pid).unwrap_or(0),
-        program: program.unwrap_or_else(|| name.clone()).replace(" (deleted)", ""),
+        program: program.unwrap_or_else(|| name.clone()),
         name,
         title: title(&line),
         java: maps.contains("/libjvm.so"),
@@ -187,6 +202,12 @@ pub fn asleep_in(pid: u32, tid: u32) -> Option<(i16, u64, u64, u64, u64)> {
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     let [number, first, second, .., sp, ip] = words[..] else { return None };
     Some((number.parse().ok()?, hex(first)?, hex(second)?, hex(sp)?, hex(ip)?))
+}
+
+/// The system call that a thread is in; none while it runs outside of one.
+pub fn call_of(pid: u32, tid: u32) -> Option<i64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Bytes of another process's memory; fewer if less is mapped.

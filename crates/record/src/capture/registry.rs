@@ -20,6 +20,8 @@ pub struct Registry {
     pub threads: BTreeMap<u32, Seen>,
     /// Most threads of a unit at one time.
     pub alive_max: BTreeMap<u32, u32>,
+    /// Threads that found no room in the kernel's table.
+    pub homeless: u64,
     next: u32,
     shared: HashMap<(u32, String), u32>,
 }
@@ -42,7 +44,7 @@ pub trait Units {
 
 impl Registry {
     /// Looks at all threads of these processes. Returns whether any changed its unit.
-    pub fn scan(&mut self, pids: &[u32], units: &mut impl Units) -> anyhow::Result<bool> {
+    pub fn scan(&mut self, pids: &[u32], units: &mut impl Units) -> bool {
         let now = Instant::now();
         let mut changed = false;
         let mut alive: BTreeMap<u32, u32> = BTreeMap::new();
@@ -54,7 +56,7 @@ impl Registry {
             }
             for tid in procfs::threads(pid) {
                 let Some(name) = procfs::name(pid, tid) else { continue };
-                changed |= self.see(pid, tid, name, now, units)?;
+                changed |= self.see(pid, tid, name, now, units);
                 if let Some(seen) = self.threads.get(&tid) {
                     *alive.entry(seen.thread.unit).or_default() += 1;
                 }
@@ -64,7 +66,22 @@ impl Registry {
             let most = self.alive_max.entry(unit).or_default();
             *most = (*most).max(count);
         }
-        Ok(changed)
+        changed
+    }
+
+    /// Processes that run another program than when they were first seen.
+    pub fn replaced(&mut self, pids: &[u32]) -> Vec<u32> {
+        let mut replaced = Vec::new();
+        for &pid in pids {
+            let Some(known) = self.processes.get_mut(&pid) else { continue };
+            if procfs::program(pid).is_some_and(|program| program != known.program)
+                && let Some(process) = procfs::process(pid)
+            {
+                *known = process;
+                replaced.push(pid);
+            }
+        }
+        replaced
     }
 
     fn see(
@@ -74,34 +91,39 @@ impl Registry {
         name: String,
         now: Instant,
         units: &mut impl Units,
-    ) -> anyhow::Result<bool> {
+    ) -> bool {
         if let Some(seen) = self.threads.get_mut(&tid) {
             seen.last = now;
             if !seen.thread.names.contains(&name) && seen.thread.names.len() < 8 {
                 seen.thread.names.push(name);
             }
             let young = seen.thread.unit >= BORN_FIRST;
+            // It may have got a name meanwhile, and with it another unit.
+            if let (true, Some(unit)) = (young, units.known(tid)) {
+                seen.thread.unit = unit;
+            }
             if !young || now.duration_since(seen.first) < GROWN_UP {
-                return Ok(false);
+                return false;
             }
             let shared = seen.thread.names[0].clone();
             let unit = self.new_unit(pid, &shared);
             if let Some(seen) = self.threads.get_mut(&tid) {
                 seen.thread.unit = unit;
             }
-            units.put(tid, unit)?;
-            return Ok(true);
+            // Without room it is counted where it was.
+            self.homeless += u64::from(units.put(tid, unit).is_err());
+            return true;
         }
         let born = units.known(tid).unwrap_or(0);
         let unit = if born > 0 { born } else { self.new_unit(pid, &name) };
-        if born == 0 {
-            units.put(tid, unit)?;
+        if born == 0 && units.put(tid, unit).is_err() {
+            self.homeless += 1;
         }
         // A thread that was born meanwhile used nothing before.
         let before = if born > 0 { Used::default() } else { procfs::used(pid, tid) };
         let thread = Thread { tid, pid, unit, born, names: vec![name], ..Thread::default() };
         self.threads.insert(tid, Seen { thread, first: now, before, last: now });
-        Ok(born == 0)
+        born == 0
     }
 
     /// A number for one thread, or for those of a process with the same name if there are many.
@@ -167,7 +189,7 @@ mod tests {
         let now = Instant::now();
         for tid in 1..=9_000 {
             let name = format!("worker-{tid}");
-            registry.see(1, tid, name, now, &mut Nothing).unwrap();
+            registry.see(1, tid, name, now, &mut Nothing);
         }
         let last = &registry.threads[&9_000].thread;
         assert_eq!(registry.threads[&8_999].thread.unit, last.unit);
@@ -180,7 +202,7 @@ mod tests {
         let mut registry = Registry::default();
         let now = Instant::now();
         for name in ["idle", "reads", "idle"] {
-            registry.see(1, 7, name.to_owned(), now, &mut Nothing).unwrap();
+            registry.see(1, 7, name.to_owned(), now, &mut Nothing);
         }
         assert_eq!(registry.threads[&7].thread.names, ["idle", "reads"]);
     }

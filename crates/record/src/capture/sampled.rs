@@ -50,7 +50,7 @@ pub fn record(
         if pids.is_empty() {
             break;
         }
-        registry.scan(&pids, &mut numbers)?;
+        registry.scan(&pids, &mut numbers);
         looks += 1;
         for (&tid, seen) in &registry.threads {
             let (pid, unit) = (seen.thread.pid, seen.thread.unit);
@@ -124,6 +124,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         taken: 0.0,
         own: (own_cpu() - own).as_secs_f64() / seconds.max(1e-9) / f64::from(processors()),
         switches_per_s: 0.0,
+        clients_cpu: 0.0,
         missing: vec![
             format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
             format!(

@@ -1,16 +1,22 @@
 //! A recording by eBPF: learn the threads, then count in windows.
 
+mod trial;
+
 use super::budget::Budget;
+use super::clients::Clients;
 use super::kernel::{Cost, Kernel};
-use super::layout::{EdgeKey, Group, SocketKey, StackHead, Traffic};
+use super::layout::{EdgeKey, Group, StackHead};
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
+use super::sums::{Splits, add_unit, add_wait, socket_of, wait_of};
+use super::timeline::TimeLine;
 use super::{Options, Progress, java, machine, own_cpu, processors, procfs, unix_time, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Head, How, Loss, SCHEMA, Socket, Trace, Unit, Wait};
+use crate::trace::{Handed, Head, Injection, Loss, SCHEMA, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -41,6 +47,9 @@ struct Session<'o> {
     stacks: Stacks,
     /// Units that became part of another.
     joined: HashMap<u32, u32>,
+    clients: Clients,
+    injections: Vec<Injection>,
+    timeline: Option<TimeLine>,
     begun: Instant,
     scanned: Instant,
     scan_took: Duration,
@@ -49,6 +58,9 @@ struct Session<'o> {
     own_before: Duration,
     missing: Vec<String>,
     asked: Vec<u32>,
+    /// Virtual machines in which the agent counts, and the files that it writes.
+    agents: Vec<(u32, PathBuf)>,
+    handed: Vec<Handed>,
     full_names: BTreeMap<u32, String>,
 }
 
@@ -66,6 +78,9 @@ pub fn record(
         registry: Registry::default(),
         stacks: Stacks::default(),
         joined: HashMap::new(),
+        clients: Clients::default(),
+        injections: Vec::new(),
+        timeline: None,
         begun: now,
         scanned: now,
         scan_took: Duration::ZERO,
@@ -74,10 +89,15 @@ pub fn record(
         own_before: own_cpu(),
         missing: Vec::new(),
         asked: Vec::new(),
+        agents: Vec::new(),
+        handed: Vec::new(),
         full_names: BTreeMap::new(),
     };
     session.begin()?;
     session.run(progress)?;
+    if options.inject {
+        session.inject()?;
+    }
     session.finish()
 }
 
@@ -95,7 +115,11 @@ impl Session<'_> {
         self.missing.dedup();
         let offset = procfs::start_offset().unwrap_or(0);
         // Births are noted from here, so that no thread falls between this and the first look.
-        self.kernel.begin(self.options.follow, offset)?;
+        let timed = self.options.timeline.is_some();
+        if let Some((path, limit)) = self.options.timeline {
+            self.timeline = Some(TimeLine::create(path, limit)?);
+        }
+        self.kernel.begin(self.options.follow, timed, offset)?;
         self.look()
     }
 
@@ -108,16 +132,36 @@ impl Session<'_> {
             pids.sort_unstable();
             pids.dedup();
         }
-        for &pid in &pids {
-            self.kernel.watch(pid)?;
+        let full = pids.iter().any(|&pid| self.kernel.watch(pid).is_err());
+        if full {
+            self.say_once("some processes: there are too many for the table of 16384".to_owned());
         }
-        if self.registry.scan(&pids, &mut self.kernel)? {
+        for pid in self.kernel.watched() {
+            if !procfs::alive(pid) {
+                self.kernel.forget(pid);
+            }
+        }
+        for pid in self.registry.replaced(&pids) {
+            self.stacks.forget(pid);
+            self.say_once(format!(
+                "process {pid} before it became {}: names are those of the later program",
+                self.registry.processes[&pid].program
+            ));
+        }
+        if self.registry.scan(&pids, &mut self.kernel) {
             self.kernel.regroup()?;
         }
         self.ask_virtual_machines();
+        self.clients.look(self.kernel.peers()?);
         self.scanned = Instant::now();
         self.scan_took = start.elapsed();
         Ok(())
+    }
+
+    fn say_once(&mut self, what: String) {
+        if !self.missing.contains(&what) {
+            self.missing.push(what);
+        }
     }
 
     /// Once for each.
@@ -137,6 +181,7 @@ impl Session<'_> {
                 ));
                 continue;
             }
+            self.send_agent(pid);
             match java::names(pid) {
                 Some(names) => self.full_names.extend(names),
                 None => self.missing.push(format!(
@@ -148,6 +193,34 @@ impl Session<'_> {
                 None => self.missing.push(format!(
                     "methods of the virtual machine {pid}: it has no Compiler.perfmap (JDK 17)"
                 )),
+            }
+        }
+    }
+
+    fn send_agent(&mut self, pid: u32) {
+        let Some(agent) = self.options.agent else { return };
+        let file = PathBuf::from(format!("/tmp/headworks-handed-{pid}-{}", std::process::id()));
+        let left = self.options.length.saturating_sub(self.begun.elapsed());
+        if java::count(agent, pid, left, &file) {
+            self.agents.push((pid, file));
+        } else {
+            self.say_once(format!(
+                "hand-overs in the virtual machine {pid}: it refused the agent (java -jar {} {pid} 1 \
+                 FILE says why)",
+                agent.display()
+            ));
+        }
+    }
+
+    fn ask_agents(&mut self) {
+        for (pid, file) in std::mem::take(&mut self.agents) {
+            match java::counted(pid, &file) {
+                Some((handed, 0)) => self.handed.extend(handed),
+                Some((handed, lost)) => {
+                    self.handed.extend(handed);
+                    self.say_once(format!("{lost} hand-overs in the virtual machine {pid}"));
+                }
+                None => self.say_once(format!("hand-overs in the virtual machine {pid}: it ended")),
             }
         }
     }
@@ -166,14 +239,16 @@ impl Session<'_> {
             let cost = self.kernel.cost();
             let learning = self.counted < LEARN;
             // Later, too: a wait that is rare has its stack copied when it comes.
-            self.kernel.open(if learning || windows.is_multiple_of(4) { STACKS } else { 0 })?;
-            let opened = Instant::now();
+            let stacks = if learning || windows.is_multiple_of(4) { STACKS } else { 0 };
+            let opened = self.kernel.open(stacks)?;
             self.wait(opened + budget.window());
-            self.kernel.close()?;
-            let window = opened.elapsed();
+            let window = self.kernel.close()?.duration_since(opened);
             self.counted += window;
             windows += 1;
             self.drain();
+            if let Some(timeline) = &mut self.timeline {
+                timeline.pause();
+            }
             let pause = budget.pause(window, self.kernel.cost().ns - cost.ns);
             if self.scanned.elapsed() > self.scan_took * SCAN_SHARE {
                 self.look()?;
@@ -202,6 +277,17 @@ impl Session<'_> {
                 stacks.add(&head, bytes);
             }
         });
+        let Some(timeline) = &mut self.timeline else { return };
+        let mut error = None;
+        self.kernel.events(|event| {
+            if let (None, Err(failed)) = (&error, timeline.add(&event)) {
+                error = Some(failed);
+            }
+        });
+        if let Some(error) = error {
+            self.timeline = None;
+            self.say_once(format!("the time line: it cannot be written: {error}"));
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -250,23 +336,50 @@ impl Session<'_> {
     }
 
     fn finish(mut self) -> Result<Trace> {
+        let alive = self.registry.processes.keys().any(|pid| procfs::alive(*pid));
+        if !alive && self.begun.elapsed() < self.options.length {
+            let seconds = self.begun.elapsed().as_secs_f64();
+            self.say_once(format!("what came later: all processes ended after {seconds:.1} s"));
+        }
         self.look()?;
         self.drain();
         self.registry.settle();
+        self.end_timeline();
+        self.ask_agents();
         self.trace()
+    }
+
+    fn end_timeline(&mut self) {
+        let Some(timeline) = self.timeline.take() else { return };
+        let threads = self.registry.threads.iter();
+        let name = |(tid, seen): (&u32, &super::registry::Seen)| {
+            let own = self.full_names.get(tid).or(seen.thread.names.last());
+            ((seen.thread.pid, *tid), own.cloned().unwrap_or_default())
+        };
+        match timeline.finish(&threads.map(name).collect()) {
+            Ok(0) => {}
+            Ok(n) => self.say_once(format!("{n} entries of the time line: the file is full")),
+            Err(error) => self.say_once(format!("the end of the time line: {error}")),
+        }
     }
 
     fn trace(&mut self) -> Result<Trace> {
         let mut trace = Trace { head: self.head(), ..Trace::default() };
         trace.processes = self.registry.processes.clone();
+        let groups = self.kernel.groups()?;
+        let splits = Splits::of(&groups);
+        // What newborn threads did before they had their names.
+        self.joined.extend(splits.nameless.iter().map(|(from, to)| (*from, *to)));
         for (tid, seen) in &self.registry.threads {
             let mut thread = seen.thread.clone();
+            thread.unit = self.unit(splits.unit(thread.unit, &thread.names));
+            thread.born = self.unit(splits.unit(thread.born, &thread.names));
             if let Some(name) = self.full_names.get(tid) {
                 thread.names.insert(0, name.clone());
             }
             trace.threads.insert(*tid, thread);
         }
-        for (number, group) in self.kernel.groups()? {
+        for (number, group) in groups {
             let number = self.unit(number);
             let unit = self.described(number, &group);
             add_unit(&mut trace.units, unit);
@@ -290,8 +403,14 @@ impl Session<'_> {
         trace.sockets.sort_by(|a, b| {
             (a.unit, &a.local, &a.remote, a.sends).cmp(&(b.unit, &b.local, &b.remote, b.sends))
         });
+        trace.injections = self.injections.clone();
+        trace.handed = self.handed.clone();
         for (what, n) in self.kernel.losses()? {
             trace.losses.push(Loss { what: what.to_owned(), n });
+        }
+        if self.registry.homeless > 0 {
+            let what = "threads (the table was full)".to_owned();
+            trace.losses.push(Loss { what, n: self.registry.homeless });
         }
         if self.stacks.lost > 0 {
             let what = "stacks (too many different ones)".to_owned();
@@ -302,7 +421,15 @@ impl Session<'_> {
 
     /// The unit under which a unit's events are given.
     fn unit(&self, unit: u32) -> u32 {
-        self.joined.get(&unit).copied().unwrap_or(unit)
+        let mut unit = unit;
+        // A nameless unit may have become part of one that became part of a crowd.
+        for _ in 0..4 {
+            match self.joined.get(&unit) {
+                Some(&next) if next != unit => unit = next,
+                _ => break,
+            }
+        }
+        unit
     }
 
     fn described(&mut self, number: u32, group: &Group) -> Unit {
@@ -321,7 +448,8 @@ impl Session<'_> {
             asleep_ns: group.asleep_ns,
             sleeps: group.voluntary,
             preempted: group.involuntary,
-            births: group.births,
+            // Threads that were split from it are not its own.
+            births: u64::try_from(group.births as i64).unwrap_or(0),
             deaths: group.deaths,
             alive_max: self.registry.alive_max.get(&number).copied().unwrap_or(0),
             dead_cpu_ns: group.dead_cpu_ns,
@@ -331,6 +459,8 @@ impl Session<'_> {
             start: self.stacks.function(pid, group.start),
             argument: self.stacks.datum(pid, group.vtable),
             name: String::from_utf8_lossy(&group.name[..end]).into_owned(),
+            named: group.parent > 0,
+            lost: group.lost,
         }
     }
 
@@ -362,81 +492,8 @@ impl Session<'_> {
             taken: self.taken(),
             own: own / seconds.max(1e-9) / f64::from(processors()),
             switches_per_s: switches as f64 / counted_s.max(1e-9),
+            clients_cpu: self.clients.processors(),
             missing,
         }
-    }
-}
-
-fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
-    let Some(all) = units.get_mut(&unit.unit) else {
-        units.insert(unit.unit, unit);
-        return;
-    };
-    all.run_ns += unit.run_ns;
-    all.queued_ns += unit.queued_ns;
-    all.asleep_ns += unit.asleep_ns;
-    all.sleeps += unit.sleeps;
-    all.preempted += unit.preempted;
-    all.births += unit.births;
-    all.deaths += unit.deaths;
-    all.dead_cpu_ns += unit.dead_cpu_ns;
-    all.cache_misses += unit.cache_misses;
-    for (sum, more) in all.bios.iter_mut().zip(unit.bios) {
-        *sum += more;
-    }
-}
-
-fn wait_of(key: &EdgeKey, edge: &super::layout::Edge) -> Wait {
-    Wait {
-        waker: key.waker,
-        wakee: key.wakee,
-        object: key.object,
-        sleep: key.sleep_nr,
-        op: key.sleep_op,
-        wake: key.wake_nr,
-        how: match key.how {
-            1 => How::Futex,
-            2 => How::Ready,
-            3 => How::Signal,
-            4 => How::Exit,
-            5 => How::Device,
-            6 => How::Timer,
-            _ => How::None,
-        },
-        all: key.all != 0,
-        n: edge.n,
-        off_ns: edge.off_ns,
-        queued_ns: edge.queued_ns,
-        max_ns: edge.max_ns,
-        histogram: edge.histogram.to_vec(),
-    }
-}
-
-fn add_wait(all: &mut Wait, wait: &Wait) {
-    all.n += wait.n;
-    all.off_ns += wait.off_ns;
-    all.queued_ns += wait.queued_ns;
-    all.max_ns = all.max_ns.max(wait.max_ns);
-    for (sum, more) in all.histogram.iter_mut().zip(&wait.histogram) {
-        *sum += more;
-    }
-}
-
-fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
-    let end = |address: u32, port: u16, number: u64| {
-        if key.family == libc::AF_UNIX as u16 {
-            return format!("unix:{number:x}");
-        }
-        let address = std::net::Ipv4Addr::from(u32::from_be(address));
-        format!("{address}:{port}")
-    };
-    Socket {
-        unit,
-        sends: key.sends != 0,
-        local: end(key.local, key.local_port, key.own),
-        remote: end(key.remote, key.remote_port, key.peer),
-        n: traffic.n,
-        bytes: traffic.bytes,
-        turns: traffic.turns,
     }
 }

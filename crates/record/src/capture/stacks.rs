@@ -29,6 +29,12 @@ impl Stacks {
         self.processes.remove(&pid);
     }
 
+    /// The process runs another program: its files are other ones.
+    pub fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.compiled.remove(&pid);
+    }
+
     fn process(&mut self, pid: u32, address: u64) -> &mut Unwind {
         let now = Instant::now();
         let stale = match self.processes.get(&pid) {

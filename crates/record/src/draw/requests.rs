@@ -1,87 +1,137 @@
-//! A request for each stage at which clients come in, with what it consumes: means over all.
+//! Requests for each stage at which clients come in, with the mean of what they consume.
 //!
 //! A step is done once for each request, so a stage's consumption is divided by the requests that
-//! came in, not by how often the stage was woken: who is awake needs no wake-up. Where several
-//! entries reach a stage, its consumption is divided among them by their requests.
+//! come to it, not by how often it was woken: who is awake needs no wake-up. Where several entries
+//! reach a stage, its consumption is divided among them by their requests.
 //!
-//! Where only some requests need the disk, there are two kinds: with and without.
+//! Where only some requests need the disk, or go a certain way, there are two kinds: with and
+//! without.
 
-use super::Ids;
+use super::calibrate::Match;
+use super::fit::{Fit, Totals};
+use super::{CLIENTS_SHARE, Drawn, Ids};
 use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::trace::Trace;
-use headworks_tad::model::{Consumption, Place, Quantity, RequestType, Step, Tad};
+use headworks_tad::model::{
+    self, Confidence, Consumption, Flow, FlowKind, Place, Policy, Process, Quantity, Queue,
+    RequestType, ResourceKind, Stage, Step, Tad, Threads, Use,
+};
 use headworks_tad::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECOND: u64 = 1_000_000_000;
-/// A unit of what is not worth a step's amount.
+/// A step's least work: a request that consumes nothing cannot be simulated.
 const CPU_NS_MIN: u64 = 1_000;
+/// A way that fewer requests go is one that only some go.
+const ALWAYS: f64 = 0.85;
+/// Entries that are drawn with requests, the busiest first: the simulator has 16 clients.
+const ENTRIES_MAX: usize = 12;
+/// So many more requests are handed over than connections show: they have several at a time.
+const SEVERAL: f64 = 1.2;
 
-/// Adds requests to the diagram. Returns a load like the recorded one.
-pub fn add(trace: &Trace, found: &Architecture, tad: &mut Tad, ids: &Ids) -> Option<Scenario> {
-    let entries: Vec<(usize, u64)> = found
-        .requests
-        .iter()
-        .copied()
-        .filter(|(stage, n)| *n >= 10 && ids.stage.contains_key(stage))
-        .collect();
-    let reach: Vec<BTreeMap<usize, usize>> =
-        entries.iter().map(|(stage, _)| tree(found, ids, *stage)).collect();
-    let mut loads = Vec::new();
-    for (at, &(entry, n)) in entries.iter().enumerate() {
-        // Of all requests that reach a stage.
-        let reached = |stage: usize| -> u64 {
-            let reaching = entries.iter().zip(&reach);
-            reaching
-                .filter(|((entry, _), tree)| *entry == stage || tree.contains_key(&stage))
-                .map(|((_, n), _)| *n)
-                .sum::<u64>()
-                .max(1)
+/// A kind of request that comes in at one stage.
+struct Kind {
+    entry: usize,
+    /// Stages that it reaches, each with the stage before it.
+    parents: BTreeMap<usize, usize>,
+    /// Requests.
+    n: f64,
+    /// Part of its entry's requests.
+    part: f64,
+    /// It is of those that need the disk, where only some do.
+    disk: bool,
+    suffix: &'static str,
+}
+
+/// Adds requests to the diagram, and a load like the recorded one.
+pub fn add(trace: &Trace, found: &Architecture, fit: &Fit, ids: &Ids, mut drawn: Drawn) -> Drawn {
+    let kinds = kinds(trace, found, &drawn.tad, ids);
+    for kind in &kinds {
+        let reached = |stage: usize| -> f64 {
+            let reaches = |kind: &&Kind| kind.entry == stage || kind.parents.contains_key(&stage);
+            kinds.iter().filter(reaches).map(|kind| kind.n).sum::<f64>().max(1.0)
         };
-        let clients = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
-        for (disk, part) in disk_parts(found, tad, ids, entry, &reach[at]) {
-            let mut request = request(found, tad, ids, entry, &reach[at], &|stage| Share {
-                requests: reached(stage),
-                disk,
-                part,
+        let request = request(found, fit, &drawn.tad, ids, kind, &reached);
+        let id = drawn.tad.requests.len();
+        for (step, at) in stages_of(kind).into_iter().enumerate() {
+            let (n, ns) = fit.stages[at].wakes;
+            // The time until the entry's thread runs is part of the clients' time.
+            let first = if at == kind.entry { reached(at) } else { 0.0 };
+            let part = if n == 0 { 0.0 } else { (1.0 - first / n as f64).max(0.0) };
+            drawn.wakes.push((id, step, (ns as f64 * part / reached(at)) as u64));
+        }
+        drawn.tad.requests.push(request);
+    }
+    if !kinds.is_empty() {
+        scenario(trace, found, &kinds, ids, &mut drawn);
+    }
+    drawn
+}
+
+fn kinds(trace: &Trace, found: &Architecture, tad: &Tad, ids: &Ids) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    let entries =
+        found.requests.iter().filter(|(entry, n)| *n >= 10 && ids.stage.contains_key(entry));
+    for &(entry, n) in entries.take(ENTRIES_MAX) {
+        let n = several(trace, found, entry).map_or(n as f64, |(n, _)| n);
+        let parents = tree(found, ids, entry);
+        let kind = |part: f64, disk, parents: &BTreeMap<usize, usize>, suffix| Kind {
+            entry,
+            parents: parents.clone(),
+            n: n * part,
+            part,
+            disk,
+            suffix,
+        };
+        let disk = disk_part(found, tad, ids, entry, &parents);
+        let (some, part) = some_ways(trace, found, entry, n, &parents);
+        if let Some(part) = disk {
+            kinds.push(kind(1.0 - part, false, &parents, ""));
+            kinds.push(kind(part, true, &parents, "-disk"));
+        } else if let Some(part) = part {
+            let mut without = parents.clone();
+            without.retain(|stage, _| {
+                !some.iter().any(|of| of == stage || descends(&parents, *stage, *of))
             });
-            if disk && part < 1.0 {
-                request.name += "-disk";
-            }
-            let id = tad.requests.len();
-            tad.requests.push(request);
-            let clients = ((f64::from(clients) * part).round() as u32).max(1);
-            loads.push((id, clients, (n as f64 * part) as u64));
+            kinds.push(kind(1.0 - part, true, &without, ""));
+            kinds.push(kind(part, true, &parents, "-further"));
+        } else {
+            kinds.push(kind(1.0, true, &parents, ""));
         }
     }
-    scenario(trace, tad, &loads)
+    kinds
 }
 
-/// What of a stage's consumption a request has.
-#[derive(Clone, Copy)]
-struct Share {
-    /// Requests that reached the stage.
-    requests: u64,
-    /// It is of the kind that needs the disk where only some do.
-    disk: bool,
-    /// Part of the requests that are of its kind.
-    part: f64,
+/// Requests, and how many are under way, of an entry whose connections have several at a time.
+/// The stage to which it hands them over tells.
+fn several(trace: &Trace, found: &Architecture, entry: usize) -> Option<(f64, f64)> {
+    let turns = found.requests.iter().find(|(stage, _)| *stage == entry)?.1 as f64;
+    let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
+    let next = found.arrows.iter().filter_map(|arrow| match (arrow.from, arrow.to) {
+        (End::Stage(from), End::Stage(to)) if from == entry && arrow.feeds(to) => Some(to),
+        _ => None,
+    });
+    let next = next.filter(|&stage| !found.stages.stages[stage].on_demand);
+    let counted = next.map(|stage| {
+        let visits = super::all_visits(trace, found, stage);
+        (visits, super::fit::working(found, stage, counted_ns))
+    });
+    let most = counted.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (most.0 > SEVERAL * turns).then_some(most)
 }
 
-/// Kinds of requests by their use of the disk, with their parts.
-fn disk_parts(
+/// Part of the requests that need the disk, if only some do.
+fn disk_part(
     found: &Architecture,
     tad: &Tad,
     ids: &Ids,
     entry: usize,
     parents: &BTreeMap<usize, usize>,
-) -> Vec<(bool, f64)> {
+) -> Option<f64> {
     let sometimes = |stage: &&usize| {
         let stage = &tad.stages[ids.stage[*stage]];
-        let io = |used: &headworks_tad::model::Use| {
-            tad.resources[used.resource].kind == headworks_tad::model::ResourceKind::Io
-        };
+        let io = |used: &Use| tad.resources[used.resource].kind == ResourceKind::Io;
         stage.uses.iter().any(|used| used.may && io(used))
     };
     let part = std::iter::once(&entry)
@@ -89,11 +139,31 @@ fn disk_parts(
         .filter(sometimes)
         .map(|&stage| super::disk(found, stage) as f64 / super::visits(found, stage).max(1) as f64)
         .fold(0.0, f64::max);
-    if part == 0.0 {
-        return vec![(true, 1.0)];
+    (part > 0.0).then(|| part.clamp(0.02, 0.98))
+}
+
+/// Stages to which only some requests go, and which part of them does. What goes several such ways
+/// is not known: these are taken to be the same requests.
+fn some_ways(
+    trace: &Trace,
+    found: &Architecture,
+    entry: usize,
+    n: f64,
+    parents: &BTreeMap<usize, usize>,
+) -> (Vec<usize>, Option<f64>) {
+    let visits =
+        |stage: usize| if stage == entry { n } else { super::all_visits(trace, found, stage) };
+    let mut some = Vec::new();
+    let mut most: f64 = 0.0;
+    for (&stage, &parent) in parents {
+        let part = visits(stage) / visits(parent).max(1.0);
+        if part < ALWAYS {
+            some.push(stage);
+            most = most.max(visits(stage) / n);
+        }
     }
-    let part = part.clamp(0.02, 0.98);
-    vec![(false, 1.0 - part), (true, part)]
+    let any = !some.is_empty() && most > 0.02;
+    (some, any.then(|| most.min(0.98)))
 }
 
 /// Stages that requests reach from an entry, each with the stage before it. Only arrows that are
@@ -107,7 +177,7 @@ fn tree(found: &Architecture, ids: &Ids, entry: usize) -> BTreeMap<usize, usize>
             let follows = a == from
                 && arrow.meaning == Meaning::Data
                 && arrow.by != By::Nothing
-                && arrow.sure > headworks_tad::model::Confidence::Guess;
+                && arrow.sure > Confidence::Guess;
             if follows && b != entry && !parents.contains_key(&b) && ids.stage.contains_key(&b) {
                 parents.insert(b, a);
                 queue.push_back(b);
@@ -117,15 +187,20 @@ fn tree(found: &Architecture, ids: &Ids, entry: usize) -> BTreeMap<usize, usize>
     parents
 }
 
+/// The entry, then the others: step by step.
+fn stages_of(kind: &Kind) -> Vec<usize> {
+    std::iter::once(kind.entry).chain(kind.parents.keys().copied()).collect()
+}
+
 fn request(
     found: &Architecture,
+    fit: &Fit,
     tad: &Tad,
     ids: &Ids,
-    entry: usize,
-    parents: &BTreeMap<usize, usize>,
-    share: &dyn Fn(usize) -> Share,
+    kind: &Kind,
+    reached: &dyn Fn(usize) -> f64,
 ) -> RequestType {
-    let stages: Vec<usize> = std::iter::once(entry).chain(parents.keys().copied()).collect();
+    let stages = stages_of(kind);
     let step_of = |stage: usize| stages.iter().position(|known| *known == stage);
     let blocked: BTreeSet<(usize, usize)> = found
         .arrows
@@ -142,7 +217,7 @@ fn request(
             name: tad.stages[ids.stage[&stage]].name.clone(),
             stage: ids.stage[&stage],
             place: Place::Same,
-            uses: uses(found, tad, ids, stage, share(stage)),
+            uses: uses(&fit.stages[stage], fit, tad, ids, stage, (kind, reached(stage))),
             cache: None,
             submits: Vec::new(),
             waits: Vec::new(),
@@ -151,25 +226,34 @@ fn request(
             then: Vec::new(),
         })
         .collect();
-    submit(parents, &blocked, &step_of, &mut steps);
-    let replies: Vec<usize> = found
-        .arrows
-        .iter()
-        .filter(|arrow| arrow.to == End::Clients)
-        .filter_map(|arrow| match arrow.from {
-            End::Stage(stage) => step_of(stage),
-            End::Clients => None,
-        })
-        .collect();
-    let answered_by = vec![replies.first().copied().unwrap_or(0)];
+    submit(&kind.parents, &blocked, &step_of, &mut steps);
     RequestType {
-        name: tad.stages[ids.stage[&entry]].name.clone(),
+        name: tad.stages[ids.stage[&kind.entry]].name.clone() + kind.suffix,
         about: "The mean of all that was recorded.".to_owned(),
         parameters: Vec::new(),
         steps,
         first: 0,
-        answered_by,
+        answered_by: answered_by(found, &step_of),
     }
+}
+
+/// Stages that answer clients. If several do, the last one to be done does.
+fn answered_by(found: &Architecture, step_of: &dyn Fn(usize) -> Option<usize>) -> Vec<usize> {
+    /// A stage that answers a smaller part does so by the way.
+    const PART: u64 = 10;
+    let replies: Vec<(usize, u64)> = found
+        .arrows
+        .iter()
+        .filter(|arrow| arrow.to == End::Clients)
+        .filter_map(|arrow| match arrow.from {
+            End::Stage(stage) => Some((step_of(stage)?, arrow.n)),
+            End::Clients => None,
+        })
+        .collect();
+    let most = replies.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    let answers: Vec<usize> =
+        replies.into_iter().filter(|(_, n)| n * PART >= most).map(|(step, _)| step).collect();
+    if answers.is_empty() { vec![0] } else { answers }
 }
 
 /// Who submits whom, and waits for whom.
@@ -217,69 +301,161 @@ fn descends(parents: &BTreeMap<usize, usize>, stage: usize, over: usize) -> bool
 }
 
 fn uses(
-    found: &Architecture,
+    totals: &Totals,
+    fit: &Fit,
     tad: &Tad,
     ids: &Ids,
     stage: usize,
-    share: Share,
+    (kind, requests): (&Kind, f64),
 ) -> Vec<Consumption> {
-    let facts = &found.facts[stage];
     let node = tad.node_of(ids.stage[&stage]);
     let declared = |resource: usize| {
         tad.stages[ids.stage[&stage]].uses.iter().find(|used| used.resource == resource)
     };
     let mut uses = Vec::new();
-    let mut add = |resource: Option<&usize>, amount: u64| {
+    let mut add = |resource: Option<&usize>, total: f64, least: f64| {
         let Some(used) = resource.and_then(|&resource| declared(resource)) else { return };
         // Only some requests use it: then these use all of it.
-        let amount = match (used.may, share.disk) {
-            (true, false) => 0,
-            (true, true) => ((amount as f64 / share.part) as u64).max(1),
-            (false, _) => amount,
+        let amount = match (used.may, kind.disk) {
+            (true, false) => 0.0,
+            (true, true) => (total / requests / kind.part).max(1.0),
+            (false, _) => (total / requests).max(least),
         };
-        if amount > 0 {
-            let amount = Quantity::Fixed(amount);
+        if amount >= 1.0 {
+            let amount = Quantity::Fixed(amount as u64);
             uses.push(Consumption { resource: used.resource, amount });
         }
     };
-    add(ids.cpu.get(&node), (facts.cpu_ns / share.requests).max(CPU_NS_MIN));
-    add(ids.io.get(&node), facts.bio_bytes / share.requests);
-    add(ids.network.get(&node), facts.outside_bytes / share.requests);
+    let device_bytes = totals.device_ns as f64 / 1e9 * fit.disk.rate_per_s;
+    add(ids.cpu.get(&node), totals.cpu_ns as f64, CPU_NS_MIN as f64);
+    for &(held, ns) in &totals.held_ns {
+        add(ids.held.get(&held), ns as f64, 0.0);
+    }
+    add(ids.io.get(&node), device_bytes, 0.0);
+    add(ids.network.get(&node), totals.network_bytes as f64, 0.0);
+    add(ids.asked.get(&node), totals.asked_ns as f64, 0.0);
+    add(ids.time.get(&node), totals.time_ns as f64, 0.0);
     uses
 }
 
-fn scenario(trace: &Trace, tad: &Tad, loads: &[(usize, u32, u64)]) -> Option<Scenario> {
-    let (most, ..) = loads.iter().max_by_key(|(_, _, n)| *n)?;
-    let counted_s = trace.head.counted_s.max(1e-9);
-    let load = |request: usize, threads: u32, n: u64| {
-        // The time that clients think is what their number and the throughput leave.
-        let each_s = f64::from(threads) * counted_s / n.max(1) as f64;
-        let think_ns = if n == 0 { 0 } else { (each_s * 0.5 * 1e9) as u64 };
-        Load {
-            request,
-            arrivals: Arrivals::Closed { threads, think_ns },
-            parameters: Vec::new(),
-            entry: Entry::Any,
-            keys: Keys::Uniform,
-            name: tad.requests[request].name.clone(),
-            patience: None,
-        }
+/// Clients' programs on this machine take processors, too: a stage of their own, at which each
+/// request begins. Returns their processor time for a request.
+fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
+    let used = trace.head.clients_cpu;
+    let (node, Some(&cpu)) = (0, ids.cpu.get(&0)) else { return 0 };
+    if used < CLIENTS_SHARE * f64::from(trace.head.processors.max(1)) || per_s <= 0.0 {
+        return 0;
+    }
+    let cpu_ns = (used / per_s * 1e9) as u64;
+    let process = tad.processes.len();
+    let title = "clients on this machine".to_owned();
+    tad.processes.push(Process { name: "clients-here".to_owned(), title, node });
+    let stage = tad.stages.len();
+    tad.stages.push(Stage {
+        name: "clients-here".to_owned(),
+        title: "clients on this machine".to_owned(),
+        process,
+        threads: Threads::OnDemand,
+        threads_label: None,
+        queue: Queue {
+            explicit: false,
+            pluggable: false,
+            ordered: false,
+            ordered_per_client: false,
+            policy: Policy::Fifo,
+        },
+        uses: vec![Use { resource: cpu, may: false }],
+        instances: 1,
+        asynchronous: false,
+        confidence: Confidence::Guess,
+    });
+    let flow = |from, to| Flow {
+        from,
+        to,
+        kind: FlowKind::Data,
+        label: String::new(),
+        remote: false,
+        confidence: Confidence::Guess,
     };
-    let clients = loads
-        .iter()
-        .enumerate()
-        .map(|(at, &(request, threads, n))| Client {
-            name: format!("C{}", at + 1),
-            weight: 1.0,
-            loads: vec![load(request, threads, n)],
-        })
-        .collect();
-    Some(Scenario {
-        name: format!("{}-load", tad.name),
-        about: format!(
-            "As many clients as were connected. Most requests came to {}.",
-            tad.requests[*most].name
-        ),
+    tad.flows.push(flow(model::End::Clients, model::End::Stage(stage)));
+    for request in &mut tad.requests {
+        let first = request.first;
+        request.first = request.steps.len();
+        request.steps.push(Step {
+            name: "clients-here".to_owned(),
+            stage,
+            place: Place::Same,
+            uses: vec![Consumption { resource: cpu, amount: Quantity::Fixed(cpu_ns.max(1)) }],
+            cache: None,
+            submits: Vec::new(),
+            waits: Vec::new(),
+            enough: None,
+            uses_after: Vec::new(),
+            then: vec![first],
+        });
+        let entry = model::End::Stage(request.steps[first].stage);
+        if !tad.flows.iter().any(|f| (f.from, f.to) == (model::End::Stage(stage), entry)) {
+            tad.flows.push(flow(model::End::Stage(stage), entry));
+        }
+    }
+    cpu_ns
+}
+
+fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, drawn: &mut Drawn) {
+    let counted_s = trace.head.counted_s.max(1e-9);
+    let all_per_s = kinds.iter().map(|kind| kind.n).sum::<f64>() / counted_s;
+    let client_ns = clients_here(trace, all_per_s, ids, &mut drawn.tad);
+    let mut clients: Vec<Client> = Vec::new();
+    let entries: BTreeSet<usize> = kinds.iter().map(|kind| kind.entry).collect();
+    for entry in entries {
+        let own = || kinds.iter().enumerate().filter(|(_, kind)| kind.entry == entry);
+        let n: f64 = own().map(|(_, kind)| kind.n).sum();
+        let mut threads = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
+        let mut pace = found.paces.get(&entry).copied();
+        if let Some((_, under_way)) = several(trace, found, entry) {
+            // Answers and requests of one connection are not in turns: their times tell nothing.
+            threads = threads.max(under_way.round() as u32);
+            let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+            pace = Some(crate::infer::Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
+        }
+        let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+        let think_ns = match pace.as_ref().and_then(crate::infer::Pace::think_ns) {
+            Some(ns) => ns.saturating_sub(client_ns),
+            // Not recorded: half of the time that their number and the throughput leave.
+            None => (each_ns * 0.5) as u64,
+        };
+        let most = own().max_by(|a, b| a.1.part.total_cmp(&b.1.part)).map(|(id, _)| id);
+        let loads = own()
+            .map(|(request, kind)| Load {
+                request,
+                arrivals: if Some(request) == most {
+                    Arrivals::Closed { threads, think_ns }
+                } else {
+                    Arrivals::Part { part: kind.part }
+                },
+                parameters: Vec::new(),
+                entry: Entry::Any,
+                keys: Keys::Uniform,
+                name: drawn.tad.requests[request].name.clone(),
+                patience: None,
+            })
+            .collect();
+        drawn.loads.push(Match {
+            name: drawn.tad.stages[ids.stage[&entry]].name.clone(),
+            threads,
+            per_s: n / counted_s,
+            answer_ms: pace.and_then(|pace| pace.answer_ns()).map(|ns| ns as f64 / 1e6),
+            client_ms: client_ns as f64 / 1e6,
+            simulated: None,
+        });
+        clients.push(Client { name: format!("C{}", clients.len() + 1), weight: 1.0, loads });
+    }
+    let busiest = kinds.iter().max_by(|a, b| a.n.total_cmp(&b.n));
+    let busiest =
+        busiest.map_or(String::new(), |kind| drawn.tad.stages[ids.stage[&kind.entry]].name.clone());
+    drawn.scenario = Some(Scenario {
+        name: format!("{}-load", drawn.tad.name),
+        about: format!("As many clients as were connected. Most requests came to {busiest}."),
         clients,
         changes: Vec::new(),
         duration_ns: 10 * SECOND,
@@ -288,5 +464,5 @@ fn scenario(trace: &Trace, tad: &Tad, loads: &[(usize, u32, u64)]) -> Option<Sce
         policy: None,
         jitter: 0.1,
         switch_ns: 0,
-    })
+    });
 }

@@ -48,6 +48,8 @@ pub struct Arrow {
     pub off_ns: u64,
     /// How sure it is.
     pub sure: Confidence,
+    /// Stops of the other stage's threads made the waits longer, or did not.
+    pub confirmed: Option<bool>,
 }
 
 /// What showed an arrow.
@@ -79,9 +81,20 @@ const EVENTS_MIN: u64 = 3;
 /// And a smaller part of a stage's wake-ups.
 pub const SHARE_MIN: f64 = 0.02;
 
+/// The queues of a stage.
+#[derive(Clone, Debug, Default)]
+pub struct Home(BTreeSet<Way>);
+
+impl Home {
+    /// Whether an object is a queue of the stage.
+    pub fn contains(&self, kind: Kind, object: Object) -> bool {
+        self.0.contains(&Way::Object(kind, object))
+    }
+}
+
 /// How a stage's queue is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Home {
+enum Way {
     Object(Kind, Object),
     Socket,
     Birth,
@@ -92,7 +105,7 @@ struct Search<'l> {
     links: Vec<&'l Link>,
     /// Wake-ups of each stage by others.
     woken: Vec<u64>,
-    home: Vec<BTreeSet<Home>>,
+    home: Vec<Home>,
     seen: Vec<bool>,
     parent: Vec<Option<usize>>,
     queue: VecDeque<usize>,
@@ -101,8 +114,13 @@ struct Search<'l> {
     born: BTreeMap<(usize, usize), u64>,
 }
 
-/// Finds arrows.
-pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) -> Vec<Arrow> {
+/// Finds arrows, and each stage's queues.
+pub fn find(
+    trace: &Trace,
+    stages: &Stages,
+    links: &Links,
+    sockets: &Sockets,
+) -> (Vec<Arrow>, Vec<Home>) {
     let count = stages.stages.len();
     let between: Vec<&Link> = links
         .all
@@ -118,7 +136,7 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
         stages,
         links: between,
         woken,
-        home: vec![BTreeSet::new(); count],
+        home: vec![Home::default(); count],
         seen: vec![false; count],
         parent: vec![None; count],
         queue: VecDeque::new(),
@@ -144,6 +162,7 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
                 share: 1.0,
                 off_ns: 0,
                 sure,
+                confirmed: None,
             });
         }
     }
@@ -158,8 +177,10 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sockets: &Sockets) ->
         }
     }
     outside_wakes(stages, links, &mut arrows);
+    confirm(trace, stages, &mut arrows);
+    handed(trace, stages, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
-    arrows
+    (arrows, search.home)
 }
 
 /// Collectors and compilers of a virtual machine are woken by each thread that allocates: that is
@@ -214,6 +235,7 @@ fn from_clients(stages: &Stages, stage: usize, n: u64) -> Arrow {
         share: 1.0,
         off_ns: 0,
         sure: judge(n, 1.0, true, &[stages.stages[stage].sure]),
+        confirmed: None,
     }
 }
 
@@ -228,6 +250,7 @@ fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n: u6
         share: 1.0,
         off_ns: 0,
         sure: judge(n, 1.0, true, &ends),
+        confirmed: None,
     }
 }
 
@@ -243,6 +266,61 @@ fn outside_wakes(stages: &Stages, links: &Links, arrows: &mut Vec<Arrow>) {
             arrow.sure = arrow.sure.min(Confidence::Likely);
             arrow.off_ns = link.off_ns;
             arrows.push(arrow);
+        }
+    }
+}
+
+/// Hand-overs that an agent counted: of an arrow that was seen, all of them; and arrows to threads
+/// that were never asleep.
+fn handed(trace: &Trace, stages: &Stages, arrows: &mut Vec<Arrow>) {
+    let stage = |pid: u32, name: &str| {
+        let place = stages.place_of.get(&pid)?;
+        let name = super::names::normalised(name);
+        stages.stages.iter().position(|stage| stage.place == *place && stage.title == name)
+    };
+    for handed in &trace.handed {
+        let ends = (stage(handed.pid, &handed.from), stage(handed.pid, &handed.to));
+        let (Some(from), Some(to)) = ends else { continue };
+        if from == to || handed.n < EVENTS_MIN {
+            continue;
+        }
+        let same = arrows.iter_mut().find(|arrow| {
+            arrow.meaning == Meaning::Data
+                && (arrow.from, arrow.to) == (End::Stage(from), End::Stage(to))
+        });
+        match same {
+            Some(arrow) => arrow.n = arrow.n.max(handed.n),
+            None => arrows.push(Arrow {
+                by: By::Probe,
+                ..socket_arrow(stages, from, to, Meaning::Data, handed.n)
+            }),
+        }
+    }
+}
+
+/// A stage whose waits became longer while another stood still is blocked by it.
+fn confirm(trace: &Trace, stages: &Stages, arrows: &mut [Arrow]) {
+    /// A wait is longer by so much, or by this part, if that is more.
+    const LONGER_NS: f64 = 150_000.0;
+    const PART: f64 = 0.1;
+    for injection in &trace.injections {
+        let stage = |units: &[u32]| units.iter().find_map(|unit| stages.of.get(unit)).copied();
+        let (Some(waits), Some(stopped)) = (stage(&injection.waiters), stage(&injection.stopped))
+        else {
+            continue;
+        };
+        let mean = |(n, ns): (u64, u64)| ns as f64 / n.max(1) as f64;
+        let (before, during) = (mean(injection.before), mean(injection.during));
+        let longer = during > before + LONGER_NS.max(PART * before);
+        let blocked = |arrow: &&mut Arrow| {
+            arrow.meaning == Meaning::Blocking
+                && (arrow.from, arrow.to) == (End::Stage(waits), End::Stage(stopped))
+        };
+        for arrow in arrows.iter_mut().filter(blocked) {
+            arrow.confirmed = Some(longer);
+            if longer && arrow.sure == Confidence::Guess {
+                arrow.sure = Confidence::Likely;
+            }
         }
     }
 }
@@ -273,12 +351,12 @@ impl Search<'_> {
         for root in roots {
             let accepts = sockets.requests.iter().any(|(stage, _)| *stage == root);
             if !self.seen[root] && (accepts || !servers.contains(&root)) {
-                self.home[root].insert(Home::Socket);
+                self.home[root].0.insert(Way::Socket);
                 self.come_to(root, None);
             }
         }
         for (&(from, to), &n) in &self.born.clone() {
-            self.home[to].insert(Home::Birth);
+            self.home[to].0.insert(Way::Birth);
             self.add_data(from, to, By::Birth, n, 0, true);
         }
         self.visit_all(sockets);
@@ -343,21 +421,21 @@ impl Search<'_> {
         }
         for (&(a, b), &n) in &sockets.passed {
             if a == from && n >= EVENTS_MIN {
-                self.home[b].insert(Home::Socket);
+                self.home[b].0.insert(Way::Socket);
                 self.come_to(b, Some(a));
             }
         }
     }
 
     fn follow(&mut self, from: usize, to: usize, link: &Link) {
-        let home = Home::Object(link.kind, link.object);
+        let home = Way::Object(link.kind, link.object);
         let by = if link.kind == Kind::Ready { By::Ready } else { By::Wake };
-        let first = !self.seen[to] && self.home[to].is_empty();
+        let first = !self.seen[to] && self.home[to].0.is_empty();
         if first && link.object != Object::Many {
-            self.home[to].insert(home);
+            self.home[to].0.insert(home);
             self.come_to(to, Some(from));
             self.add_data(from, to, by, link.n, link.off_ns, link.seen);
-        } else if self.home[to].contains(&home) && !self.descends(from, to) {
+        } else if self.home[to].0.contains(&home) && !self.descends(from, to) {
             self.come_to(to, Some(from));
             self.add_data(from, to, by, link.n, link.off_ns, link.seen);
         } else {
@@ -408,6 +486,7 @@ impl Search<'_> {
                     share,
                     off_ns,
                     sure: judge(n, share, seen, &ends),
+                    confirmed: None,
                 });
             }
         }

@@ -154,7 +154,8 @@ pub fn site(frames: &[String]) -> Option<Site> {
 }
 
 /// Functions between the application and the wait.
-const PLUMBING: [&str; 16] = [
+const PLUMBING: [&str; 17] = [
+    "std::sync::",
     "PlatformEvent",
     "Unsafe",
     "LockSupport",

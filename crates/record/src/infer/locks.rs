@@ -1,8 +1,8 @@
 //! Locks, which no annotation declared: futexes on which threads waited for one another.
 
-use super::arrows::SHARE_MIN;
+use super::arrows::{Home, SHARE_MIN};
 use super::stages::Stages;
-use super::waits::{Kind, Links, NEAR, Sites};
+use super::waits::{Kind, Links, NEAR, Object, Sites};
 use crate::trace::{MANY, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,8 @@ pub struct Lock {
     pub address: u64,
     /// Stages that waited, with the number and time of their waits.
     pub waits: BTreeMap<usize, (u64, u64)>,
+    /// Time of these in which the lock was free again, and the thread waited for a processor.
+    pub ready_ns: u64,
     /// Longest wait.
     pub max_ns: u64,
     /// Number of locks that were put together, as the same functions wait for them.
@@ -33,6 +35,40 @@ impl Lock {
     pub fn n(&self) -> u64 {
         self.waits.values().map(|(n, _)| n).sum()
     }
+}
+
+/// What only some threads of a stage have at a time: a semaphore's permits, or connections of a
+/// pool. A thread that waits for one is woken by another of its stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Permits {
+    /// Stage.
+    pub stage: usize,
+    /// Address of the semaphore or condition.
+    pub address: u64,
+    /// Waits and their time, without that in which the thread was ready.
+    pub n: u64,
+    /// See there.
+    pub off_ns: u64,
+}
+
+/// Finds permits, those with the longest waits first.
+pub fn permits(stages: &Stages, links: &Links, homes: &[Home]) -> Vec<Permits> {
+    let mut found: BTreeMap<(usize, u64), Permits> = BTreeMap::new();
+    for link in links.all.iter().filter(|link| link.kind == Kind::Handover) {
+        let (stage, Object::Shared(address)) = (link.wakee, link.object) else { continue };
+        let one = stages.stages[stage].most <= 1;
+        if one || link.waker != Some(stage) || homes[stage].contains(link.kind, link.object) {
+            continue;
+        }
+        let entry = found.entry((stage, address));
+        let permits = entry.or_insert(Permits { stage, address, n: 0, off_ns: 0 });
+        permits.n += link.n;
+        permits.off_ns += link.off_ns.saturating_sub(link.queued_ns);
+    }
+    let mut found: Vec<Permits> =
+        found.into_values().filter(|permits| permits.n >= WAITS_MIN).collect();
+    found.sort_by_key(|permits| (std::cmp::Reverse(permits.off_ns), permits.stage));
+    found
 }
 
 /// Locks of which no stack with a function's name was seen.
@@ -78,25 +114,30 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
             let named = function != "?" && function != UNNAMED;
             let name = if named { super::names::short(&function) } else { UNNAMED.to_owned() };
             let key = (stage.place, name);
-            addresses.entry(key.clone()).or_default().insert(link.address);
+            // A thread that parks has an address of its own, whatever lock it waits for.
+            if link.mutex {
+                addresses.entry(key.clone()).or_default().insert(link.address);
+            }
             let lock = by_name.entry(key).or_insert_with_key(|(place, name)| Lock {
                 name: name.clone(),
                 place: *place,
                 address: link.address,
                 waits: BTreeMap::new(),
+                ready_ns: 0,
                 max_ns: 0,
                 count: 0,
             });
             let waits = lock.waits.entry(link.wakee).or_default();
             waits.0 += (link.n as f64 * part).round() as u64;
             waits.1 += (link.off_ns as f64 * part) as u64;
+            lock.ready_ns += (link.queued_ns as f64 * part) as u64;
             lock.max_ns = lock.max_ns.max(link.max_ns);
         }
     }
     let mut locks: Vec<Lock> = by_name
         .into_iter()
         .map(|(key, mut lock)| {
-            lock.count = addresses.get(&key).map_or(1, BTreeSet::len);
+            lock.count = addresses.get(&key).map_or(1, BTreeSet::len).max(1);
             lock.waits.retain(|stage, (n, off_ns)| {
                 let often = *n as f64 >= SHARE_MIN * sleeps[*stage] as f64;
                 let long = *off_ns as f64 >= TIME_MIN * trace.head.counted_s * 1e9;

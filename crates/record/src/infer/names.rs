@@ -11,6 +11,10 @@ pub fn normalised(name: &str) -> String {
             end = end.min(at);
         }
     }
+    // The kernel keeps 15 characters of a name: it may end there.
+    for mark in [" for", " at", " from", " to", ":"] {
+        end = end.min(name[..end].strip_suffix(mark).map_or(end, str::len));
+    }
     let mut out = String::new();
     for c in name[..end].chars() {
         if c.is_ascii_digit() {
@@ -80,6 +84,7 @@ mod tests {
             ("regionserver/127.0.0.1:16020.logRoller", "regionserver/#.logRoller"),
             ("PacketResponder: BP-1-127.0.0.1:blk_1, type=LAST", "PacketResponder"),
             ("worker", "worker"),
+            ("DataXceiver for", "DataXceiver"),
             ("12", "#"),
         ] {
             assert_eq!(normalised(name), alike);

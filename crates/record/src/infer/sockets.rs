@@ -4,6 +4,27 @@ use super::stages::Stages;
 use crate::trace::{Socket, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How quickly requests follow one another on the connections of a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// From a request to its answer: number and sum.
+    pub answers: (u64, u64),
+    /// From an answer to the next request.
+    pub thinks: (u64, u64),
+}
+
+impl Pace {
+    /// Mean time of an answer.
+    pub fn answer_ns(&self) -> Option<u64> {
+        self.answers.1.checked_div(self.answers.0)
+    }
+
+    /// Mean time from an answer to the next request.
+    pub fn think_ns(&self) -> Option<u64> {
+        self.thinks.1.checked_div(self.thinks.0)
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
@@ -19,6 +40,10 @@ pub struct Sockets {
     pub clients: BTreeMap<usize, usize>,
     /// Stages that use a server that is not recorded: its port and messages.
     pub servers: BTreeMap<(usize, String), u64>,
+    /// Times between transfers on the connections of clients.
+    pub paces: BTreeMap<usize, Pace>,
+    /// Answers of servers that are not recorded, by stage that asked: number and time.
+    pub asked: BTreeMap<usize, (u64, u64)>,
     /// Stages that send by sockets.
     pub sends: BTreeSet<usize>,
     /// Bytes by stage: all, and those to and from what is not recorded.
@@ -31,6 +56,7 @@ struct Way {
     senders: BTreeMap<usize, u64>,
     receivers: BTreeMap<usize, u64>,
     turns: u64,
+    pace: Pace,
     accepted: bool,
 }
 
@@ -53,6 +79,9 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         let way = own.entry((&socket.local, &socket.remote)).or_default();
         way.accepted = accepted(socket, stages.stages[stage].place, &listening);
         way.turns += socket.turns;
+        let times = if socket.sends { &mut way.pace.answers } else { &mut way.pace.thinks };
+        times.0 += socket.after;
+        times.1 += socket.after_ns;
         let side = if socket.sends { &mut way.senders } else { &mut way.receivers };
         *side.entry(stage).or_default() += socket.n;
     }
@@ -65,6 +94,12 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
                 let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
                 for (&stage, &n) in &way.senders {
                     *found.servers.entry((stage, port.clone())).or_default() += n;
+                }
+                // Who reads the answer waits for it.
+                if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
+                    let asked = found.asked.entry(stage).or_default();
+                    asked.0 += way.pace.thinks.0;
+                    asked.1 += way.pace.thinks.1;
                 }
             }
         }
@@ -98,6 +133,15 @@ fn outside(found: &mut Sockets, way: &Way) {
         match found.requests.iter_mut().find(|(known, _)| *known == stage) {
             Some((_, sum)) => *sum += messages,
             None => found.requests.push((stage, messages)),
+        }
+    }
+    if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
+        let pace = found.paces.entry(stage).or_default();
+        for (sum, more) in
+            [(&mut pace.answers, way.pace.answers), (&mut pace.thinks, way.pace.thinks)]
+        {
+            sum.0 += more.0;
+            sum.1 += more.1;
         }
     }
     for (&stage, &n) in &way.senders {

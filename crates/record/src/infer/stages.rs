@@ -1,47 +1,17 @@
 //! Threads that do the same.
 
+use super::draft::{Draft, Known, known};
 use super::executor;
-use super::frames::{is_generic, is_machine};
-use super::names::{normalised, short, word};
+use super::frames::is_generic;
+use super::names::{short, word};
+use super::newborn::{doubt_the_newborn, place_the_rest};
 use super::trie;
 use crate::hints::Hints;
-use crate::trace::{OUTSIDE, Stack, Trace, Unit};
+use crate::trace::{Stack, Trace};
 use headworks_tad::model::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What tells a stage's threads from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// A name that they were given.
-    Name,
-    /// Their loop function.
-    Loop,
-    /// The title of their process.
-    Title,
-    /// The function that they begin with, and who creates them.
-    Birth,
-    /// What they wait on: a generic executor runs several stages.
-    Object,
-    /// A hint of the user.
-    Hint,
-    /// Nothing but the process.
-    Nothing,
-}
-
-impl Basis {
-    /// In words, after "by".
-    pub fn words(self) -> &'static str {
-        match self {
-            Basis::Name => "its threads' name",
-            Basis::Loop => "its loop function",
-            Basis::Title => "its process's title",
-            Basis::Birth => "who creates its threads",
-            Basis::Object => "what its threads wait on",
-            Basis::Hint => "a hint",
-            Basis::Nothing => "nothing but its process",
-        }
-    }
-}
+pub use super::draft::{Basis, MACHINE};
 
 /// A stage.
 #[derive(Clone, Debug)]
@@ -70,9 +40,6 @@ pub struct Stage {
     pub null: bool,
 }
 
-/// Stage of the threads that a Java virtual machine has for itself.
-pub const MACHINE: &str = "JVM";
-
 /// Processes that are one in the picture: a server and those that it forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -99,28 +66,6 @@ pub struct Stages {
     pub place_of: BTreeMap<u32, usize>,
 }
 
-/// What is known of a unit before stages are.
-struct Known<'t> {
-    unit: &'t Unit,
-    place: usize,
-    /// Trusted name.
-    given: Option<String>,
-    title: Option<String>,
-    threads: Vec<u32>,
-    birth: Option<(u32, Option<&'t str>, Option<&'t str>)>,
-}
-
-/// A stage in the making.
-struct Draft {
-    place: usize,
-    title: String,
-    units: Vec<u32>,
-    basis: Basis,
-    sure: Confidence,
-    /// First function of the application, if it was seen.
-    first: Option<String>,
-}
-
 /// Finds stages.
 pub fn find(trace: &Trace, hints: &Hints) -> Stages {
     let (places, place_of) = places(trace);
@@ -134,6 +79,7 @@ pub fn find(trace: &Trace, hints: &Hints) -> Stages {
         .collect();
     drafts.extend(unnamed(trace, &places, &rest));
     place_the_rest(&known, &mut drafts);
+    doubt_the_newborn(&known, &mut drafts);
     for draft in &mut drafts {
         if let Some(name) = hints.name(&draft.title) {
             draft.title = name.to_owned();
@@ -171,73 +117,6 @@ fn places(trace: &Trace) -> (Vec<Place>, BTreeMap<u32, usize>) {
     (places, of)
 }
 
-fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<u32, Known<'t>> {
-    let mut threads: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for thread in trace.threads.values() {
-        threads.entry(thread.unit).or_default().push(thread.tid);
-    }
-    let mut known = BTreeMap::new();
-    for (&number, unit) in &trace.units {
-        if number <= OUTSIDE {
-            continue;
-        }
-        let own = threads.remove(&number).unwrap_or_default();
-        let pid = own.first().map_or(unit.pid, |tid| trace.threads[tid].pid);
-        let Some(&place) = place_of.get(&pid) else { continue };
-        let born = own
-            .first()
-            .and_then(|tid| trace.units.get(&trace.threads[tid].born))
-            .or((unit.births > 0).then_some(unit));
-        let birth =
-            born.map(|born| (born.creator, born.start.as_deref(), born.argument.as_deref()));
-        let given = given_name(trace, unit, &own, pid);
-        let title = title_of(trace, pid);
-        known.insert(number, Known { unit, place, given, title, threads: own, birth });
-    }
-    known
-}
-
-/// A name is given if it is not that of the process, and if the thread did not change it at work.
-fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<String> {
-    let process = trace.processes.get(&pid)?;
-    let own = normalised(&process.name);
-    // A thread's first name is that of its creator until it has its own, except where a virtual
-    // machine was asked. Of threads that ended, the name at their end is known.
-    let name = |tid: &u32| {
-        let names = &trace.threads[tid].names;
-        if process.java { names.first() } else { names.last() }
-    };
-    let of_dead = (!unit.name.is_empty()).then_some(&unit.name);
-    let mut names = of_dead.into_iter().chain(threads.iter().filter_map(name));
-    let changes = threads.iter().any(|tid| {
-        let names: BTreeSet<String> = trace.threads[tid]
-            .names
-            .iter()
-            .map(|name| normalised(name))
-            .filter(|name| *name != own)
-            .collect();
-        names.len() > 2 && !process.java
-    });
-    let name = names.find_map(|name| {
-        let name = normalised(name);
-        (name != own && !name.is_empty()).then_some(name)
-    })?;
-    // Java's `Thread-7` says nothing, nor do the numbered threads of a pool.
-    if process.java && is_machine(&name) {
-        return Some(MACHINE.to_owned());
-    }
-    let empty = ["Thread-#", "pool-#-thread-#", "ForkJoinPool-#-worker-#", "java", "#"];
-    (!changes && !empty.contains(&name.as_str())).then_some(name)
-}
-
-/// A title that the process wrote: `postgres: walwriter`.
-fn title_of(trace: &Trace, pid: u32) -> Option<String> {
-    let process = trace.processes.get(&pid)?;
-    let (_, title) = process.title.split_once(": ")?;
-    let title = normalised(title.trim());
-    (!title.is_empty()).then_some(title)
-}
-
 fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
     let mut by: BTreeMap<(usize, &str), Vec<u32>> = BTreeMap::new();
     for (&number, unit) in known {
@@ -266,7 +145,7 @@ fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
 /// same function are counted together, and only at their end they are known by their names.
 fn mixed(known: &BTreeMap<u32, Known>) -> BTreeSet<u32> {
     let mut names: BTreeMap<_, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
-    for (&number, unit) in known {
+    for (&number, unit) in known.iter().filter(|(_, known)| !known.unit.named) {
         let (Some((creator, start, _)), Some(name)) = (unit.birth, &unit.given) else { continue };
         let by = known.get(&creator).and_then(|creator| creator.given.as_deref());
         let of = names.entry((unit.place, by, start)).or_default();
@@ -301,6 +180,7 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
                 sure: Confidence::Certain,
             })
             .collect();
+        join_same_functions(&mut found);
         join_split_pools(trace, &mut found);
         let of: BTreeMap<u32, usize> = found
             .iter()
@@ -329,6 +209,24 @@ fn title_for(branch: &trie::Branch, own: &BTreeMap<u32, &Known>) -> String {
         return (*title).clone();
     }
     short(branch.function.as_deref().unwrap_or("?"))
+}
+
+/// Threads of one function of which each was seen to go one way alone may be of one stage. Whether
+/// they are, what they wait on tells.
+fn join_same_functions(drafts: &mut Vec<Draft>) {
+    let mut at = 0;
+    while at < drafts.len() {
+        let same = (0..at).find(|&other| {
+            (&drafts[other].title, &drafts[other].first) == (&drafts[at].title, &drafts[at].first)
+        });
+        match same {
+            Some(other) => {
+                let more = drafts.remove(at);
+                drafts[other].units.extend(more.units);
+            }
+            None => at += 1,
+        }
+    }
 }
 
 /// Threads of one pool, of which each was seen in one place alone, may look like two stages. They
@@ -372,61 +270,6 @@ fn split_by_object(trace: &Trace, draft: Draft, of: &BTreeMap<u32, usize>) -> Ve
         first: draft.first.clone(),
     });
     titled.collect()
-}
-
-/// How a unit's threads began: the stage that creates them, or the unit whose stage is not known,
-/// and the function or type.
-type Beginning = (Result<usize, u32>, String);
-
-/// Units without a stack: by their births, by their process's title, or by nothing.
-fn place_the_rest(known: &BTreeMap<u32, Known>, drafts: &mut Vec<Draft>) {
-    let mut of: BTreeMap<u32, usize> = BTreeMap::new();
-    for (at, draft) in drafts.iter().enumerate() {
-        of.extend(draft.units.iter().map(|unit| (*unit, at)));
-    }
-    // Creators have lower numbers than those that they create, which may create others.
-    let left: Vec<u32> = known.keys().copied().filter(|unit| !of.contains_key(unit)).collect();
-    for number in left {
-        let unit = &known[&number];
-        let own = beginning(unit, &of);
-        let alike = own.as_ref().and_then(|own| {
-            let same = |(other, _): &(&u32, &usize)| {
-                known.get(other).and_then(|other| beginning(other, &of)).as_ref() == Some(own)
-            };
-            of.iter().find(same).map(|(_, at)| *at)
-        });
-        let at = alike.unwrap_or_else(|| {
-            let (basis, title) = match (&own, &unit.title) {
-                (Some((_, start)), _) => (Basis::Birth, begin_name(start)),
-                (None, Some(title)) => (Basis::Title, title.clone()),
-                (None, None) => (Basis::Nothing, "unknown threads".to_owned()),
-            };
-            let sure = match basis {
-                Basis::Title => Confidence::Certain,
-                Basis::Birth => Confidence::Likely,
-                _ => Confidence::Guess,
-            };
-            let (place, units) = (unit.place, Vec::new());
-            drafts.push(Draft { place, title, units, basis, sure, first: None });
-            drafts.len() - 1
-        });
-        drafts[at].units.push(number);
-        of.insert(number, at);
-    }
-}
-
-fn beginning(unit: &Known, of: &BTreeMap<u32, usize>) -> Option<Beginning> {
-    let (creator, start, argument) = unit.birth?;
-    let named = argument.filter(|name| name.contains("vtable for")).or(start)?;
-    Some((of.get(&creator).copied().ok_or(creator), named.to_owned()))
-}
-
-/// What a thread begins with, for people: the type in a virtual table, or the function.
-fn begin_name(start: &str) -> String {
-    let inner = start.rsplit("_Invoker<std::tuple<").next().unwrap_or(start);
-    let inner = inner.trim_end_matches(['>', ' ', ':']);
-    let name = short(inner.split(['(', ',']).next().unwrap_or(inner));
-    if is_generic(&name) { format!("started by {name}") } else { name }
 }
 
 fn finish(

@@ -94,6 +94,8 @@ pub struct Link {
     pub n: u64,
     /// Time asleep.
     pub off_ns: u64,
+    /// Part of that in which the sleeper was ready, and waited for a processor.
+    pub queued_ns: u64,
     /// Longest sleep.
     pub max_ns: u64,
     /// The sleeper's functions are known.
@@ -167,8 +169,24 @@ impl Sites {
     }
 }
 
+/// System calls that sleep for a device alone.
+const FILE_CALLS: [i64; 12] = [
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_msync,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_fallocate,
+    libc::SYS_ftruncate,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+];
+
 /// The kind of a wait.
-fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
+pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
     match wait.how {
         How::Futex => {
             // glibc's mutexes: also inside pthread_cond_wait, whose functions are around them then.
@@ -191,6 +209,8 @@ fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
         How::Exit => Kind::Join,
         How::Device => Kind::Device,
         How::Timer => Kind::Timer,
+        // A journal's thread ends it, which is of the kernel.
+        How::None if FILE_CALLS.contains(&i64::from(wait.sleep)) => Kind::Device,
         How::None => match sites.site(trace, wait) {
             Some(Site::Time) => Kind::Timer,
             _ => Kind::Idle,
@@ -221,12 +241,14 @@ pub fn links(trace: &Trace, stages: &Stages, sites: &Sites) -> Links {
             address: wait.object,
             n: 0,
             off_ns: 0,
+            queued_ns: 0,
             max_ns: 0,
             seen: false,
             mutex: wait.sleep == FUTEX && wait.op == WAIT_PRIVATE,
         });
         link.n += wait.n;
         link.off_ns += wait.off_ns;
+        link.queued_ns += wait.queued_ns;
         link.max_ns = link.max_ns.max(wait.max_ns);
         link.seen |= seen;
     }

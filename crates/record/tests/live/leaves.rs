@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-fn recorder() -> Command {
+pub fn recorder() -> Command {
     Command::new(env!("CARGO_BIN_EXE_headworks-record"))
 }
 
-fn scratch(name: &str) -> PathBuf {
+pub fn scratch(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("headworks-record-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     folder.join(name)
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&text).into_owned()
 }

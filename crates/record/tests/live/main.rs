@@ -1,6 +1,11 @@
 //! The recorder on real programs. It takes the right to load eBPF: without, the tests skip.
 
+mod agent;
+mod conserve;
+mod inputs;
 mod leaves;
+mod limits;
 mod object;
 mod random;
 mod server;
+mod simulated;

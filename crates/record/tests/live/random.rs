@@ -1,6 +1,6 @@
 //! Random systems with known truth, in three dresses.
 
-use crate::server::{Clients, Server};
+use crate::server::{Clients, Server, Truth};
 use headworks_record::capture::{self, Options};
 use headworks_record::hints::Hints;
 use headworks_record::infer::arrows::{By, End, Meaning};
@@ -77,7 +77,10 @@ fn record(pid: u32, length: Duration) -> Trace {
         length,
         budget: 1.0,
         attach: false,
+        agent: None,
         plain: false,
+        inject: false,
+        timeline: None,
         stop: &stop,
     };
     capture::record(&options, &mut |_| {}).expect("a recording")
@@ -97,7 +100,7 @@ fn compare(seed: u64, words: &[&str], score: &mut Score) -> bool {
         let file = format!("{folder}/{seed}-{}.ndjson", words.join("-"));
         trace.write(&mut std::fs::File::create(file).expect("a file"), u64::MAX).expect("written");
         let file = format!("{folder}/{seed}-{}.truth", words.join("-"));
-        std::fs::write(file, format!("{:?}\n{threads:?}", server.truth)).expect("written");
+        std::fs::write(file, truth_of(&server.truth, &threads)).expect("written");
     }
     if answered < 100 {
         println!("seed {seed} {words:?}: {answered} requests are too few to judge");
@@ -107,12 +110,49 @@ fn compare(seed: u64, words: &[&str], score: &mut Score) -> bool {
     true
 }
 
+fn truth_of(truth: &Truth, threads: &BTreeMap<u32, usize>) -> String {
+    let stages: Vec<_> = truth.stages.iter().collect();
+    serde_json::json!({ "stages": stages, "arrows": truth.arrows, "threads": threads }).to_string()
+}
+
+/// Scores recordings that `HEADWORKS_RECORDINGS` kept earlier: rules can be tried without recording
+/// again. `HEADWORKS_KEPT=folder cargo test -p headworks-record --test live -- --ignored --nocapture
+/// kept_systems`.
+#[test]
+#[ignore = "needs kept recordings: an experiment"]
+fn kept_systems() {
+    let folder = std::env::var("HEADWORKS_KEPT").expect("HEADWORKS_KEPT names a folder");
+    let mut scores: BTreeMap<String, (usize, Score)> = BTreeMap::new();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|e| e == "truth")) {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let (seed, dress) = name.split_once('-').expect("SEED-DRESS");
+        let text = std::fs::read_to_string(path).expect("a truth");
+        let file = std::fs::File::open(path.with_extension("ndjson")).expect("a recording");
+        let trace = Trace::read(std::io::BufReader::new(file)).expect("a recording");
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let threads: BTreeMap<u32, usize> =
+            serde_json::from_value(json["threads"].clone()).expect("threads");
+        let found = infer(&trace, &Hints::default());
+        let (judged, score) = scores.entry(dress.to_owned()).or_default();
+        *judged += 1;
+        let words: Vec<&str> = dress.split('-').collect();
+        let seed = seed.parse().expect("a number");
+        count(seed, &words, &trace, &found, &crate::server::read(&text), &threads, score);
+    }
+    for (dress, (judged, score)) in &scores {
+        tell(&format!("{dress}, {judged} systems"), score);
+    }
+}
+
 fn count(
     seed: u64,
     words: &[&str],
     trace: &Trace,
     found: &Architecture,
-    truth: &crate::server::Truth,
+    truth: &Truth,
     threads: &BTreeMap<u32, usize>,
     score: &mut Score,
 ) {
@@ -162,7 +202,7 @@ fn count(
 }
 
 /// Stages whose threads are made for single requests.
-fn on_demand(truth: &crate::server::Truth) -> Vec<usize> {
+fn on_demand(truth: &Truth) -> Vec<usize> {
     truth
         .stages
         .iter()
@@ -175,7 +215,7 @@ fn on_demand(truth: &crate::server::Truth) -> Vec<usize> {
 /// stage that makes such threads.
 fn names(
     found: &Architecture,
-    truth: &crate::server::Truth,
+    truth: &Truth,
     of: &BTreeMap<usize, BTreeMap<usize, usize>>,
     on_demand: &[usize],
 ) -> BTreeMap<usize, usize> {

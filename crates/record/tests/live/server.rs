@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,8 +31,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(seed: u64, words: &[&str]) -> Server {
-        let program = program();
-        let mut child = Command::new(&program)
+        Server::start_program(&program(), seed, words)
+    }
+
+    pub fn start_program(program: &Path, seed: u64, words: &[&str]) -> Server {
+        let mut child = Command::new(program)
             .arg(seed.to_string())
             .args(words)
             .stdout(Stdio::piped())
@@ -78,7 +81,7 @@ fn note(threads: &Mutex<BTreeMap<u32, usize>>, tid: &str, stage: &str) {
     threads.lock().expect("no panic").insert(tid, stage);
 }
 
-fn read(json: &str) -> Truth {
+pub fn read(json: &str) -> Truth {
     let value: Value = serde_json::from_str(json).expect("JSON");
     let number = |value: &Value| value.as_u64().expect("a number") as usize;
     let list = |key: &str| value[key].as_array().expect("a list").clone();

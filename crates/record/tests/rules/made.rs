@@ -62,7 +62,8 @@ fn requests(trace: &mut Trace, unit: u32, n: u64) {
     for sends in [false, true] {
         let (local, remote) = (local.clone(), remote.clone());
         let turns = if sends { 0 } else { n };
-        trace.sockets.push(Socket { unit, sends, local, remote, n, bytes: n, turns });
+        let socket = Socket { unit, sends, local, remote, n, bytes: n, turns, ..Socket::default() };
+        trace.sockets.push(socket);
     }
     trace.waits.push(Wait {
         waker: OUTSIDE,
@@ -212,4 +213,164 @@ fn what_is_not_certain_does_not_enter_the_checks_silently() {
         assert_eq!(finding.confidence, Confidence::Likely, "{finding:?}");
         assert!(report.unsure.contains('B') && !report.problems.contains('B'));
     }
+}
+
+/// A unit of threads that are made again and again.
+fn newborn(trace: &mut Trace, unit: u32, creator: u32, start: &str, births: u64) {
+    let start = Some(start.to_owned());
+    let made = Unit { unit, pid: 1, births, creator, start, run_ns: 1_000_000, ..Unit::default() };
+    trace.units.insert(unit, made);
+}
+
+#[test]
+fn nameless_threads_that_are_made_for_requests_are_at_most_likely() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    newborn(&mut trace, 7_000, 2, "run", 400);
+    // It was seen in a function of its own, many times: two stages would look the same.
+    let frames = ["libc.so.6!1", "work", "run", "start_thread"].map(str::to_owned).to_vec();
+    trace.stacks.push(Stack { unit: 7_000, whole: true, frames, n: 9, ..Stack::default() });
+    let found = found(&trace);
+    let stage = found.stages.of[&7_000];
+    assert_eq!(found.stages.stages[stage].sure, Confidence::Likely);
+    let arrow = found.arrows.iter().find(|arrow| arrow.to == End::Stage(stage)).expect("births");
+    assert_eq!(arrow.sure, Confidence::Likely, "{arrow:?}");
+}
+
+#[test]
+fn threads_that_begin_with_a_function_of_their_own_are_one_stage_whoever_makes_them() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    newborn(&mut trace, 7_000, 2, "clean_up", 400);
+    newborn(&mut trace, 7_001, 3, "clean_up", 300);
+    let of = found(&trace).stages.of;
+    assert_eq!(of[&7_000], of[&7_001]);
+}
+
+#[test]
+fn a_function_that_begins_pools_too_says_nothing_so_creators_tell_stages_apart() {
+    let mut trace = named(&["reader", "worker", "server"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    wakes(&mut trace, 3, 4, 0x2000, 400);
+    let frames = ["libc.so.6!1", "pool_loop", "run", "start_thread"].map(str::to_owned).to_vec();
+    trace.stacks.push(Stack { unit: 4, whole: true, frames, n: 9, ..Stack::default() });
+    newborn(&mut trace, 7_000, 2, "run", 400);
+    newborn(&mut trace, 7_001, 3, "run", 300);
+    let of = found(&trace).stages.of;
+    assert_ne!(of[&7_000], of[&7_001]);
+    assert_ne!(of[&7_000], of[&4]);
+}
+
+#[test]
+fn newborn_threads_that_the_kernels_side_told_apart_by_name_are_certain() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    for (unit, name) in [(7_000, "sender"), (7_001, "cleaner")] {
+        newborn(&mut trace, unit, 2, "run", 400);
+        let unit = trace.units.get_mut(&unit).expect("made");
+        (unit.name, unit.named) = (name.to_owned(), true);
+    }
+    let found = found(&trace);
+    for (unit, name) in [(7_000, "sender"), (7_001, "cleaner")] {
+        let stage = &found.stages.stages[found.stages.of[&unit]];
+        assert_eq!((&*stage.name, stage.sure), (name, Confidence::Certain));
+    }
+}
+
+#[test]
+fn stops_confirm_blocking_or_do_not() {
+    let mut trace = named(&["reader", "worker", "logger"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    wakes(&mut trace, 3, 4, 0x2000, 300);
+    wakes(&mut trace, 4, 3, 0x3000, 300);
+    let mut injection = headworks_record::trace::Injection {
+        waiters: vec![3],
+        stopped: vec![4],
+        before: (100, 100 * 160_000),
+        during: (100, 100 * 900_000),
+        stood_ns: 100_000_000,
+    };
+    let confirmed = |trace: &Trace| {
+        let found = found(trace);
+        let blocking = found.arrows.iter().find(|arrow| arrow.meaning == Meaning::Blocking);
+        blocking.expect("an arrow").confirmed
+    };
+    assert_eq!(confirmed(&trace), None);
+    trace.injections.push(injection.clone());
+    assert_eq!(confirmed(&trace), Some(true));
+    injection.during = injection.before;
+    trace.injections = vec![injection];
+    assert_eq!(confirmed(&trace), Some(false));
+}
+
+/// A lock for which nearly all threads wait.
+fn contended() -> Trace {
+    let mut trace = named(&["reader"; 8]);
+    for unit in 2..10 {
+        requests(&mut trace, unit, 300);
+        trace.waits.push(Wait {
+            waker: 2 + unit % 8,
+            wakee: unit,
+            object: 0x9000,
+            sleep: FUTEX,
+            op: 128,
+            how: How::Futex,
+            n: 290,
+            off_ns: 850_000_000,
+            ..Wait::default()
+        });
+    }
+    // Each connection is another one.
+    for (at, socket) in trace.sockets.iter_mut().enumerate() {
+        socket.remote = format!("127.0.0.1:{}", 40_000 + at / 2);
+        socket.after = 300;
+        // An answer takes 3.3 ms, and a client 33 us.
+        socket.after_ns = if socket.sends { 300 * 3_300_000 } else { 300 * 33_000 };
+    }
+    trace
+}
+
+#[test]
+fn a_lock_for_which_all_wait_limits_and_splitting_it_gains() {
+    let trace = contended();
+    let found = found(&trace);
+    let mut drawn = draw::draw(&trace, &found, "made");
+    drawn.calibrate();
+    let load = &drawn.loads[0];
+    let (simulated, _) = load.simulated.expect("a simulation");
+    // 2,400 requests in one counted second.
+    assert!((simulated / load.per_s - 1.0).abs() < 0.15, "{load:?}");
+    let scenario = drawn.scenario.expect("a load");
+    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &mut |_| {});
+    let limits = limits.expect("a simulation");
+    let first = limits.limits.first().expect("a limit");
+    assert_eq!(first.kind, headworks_record::limits::Kind::Lock, "{limits:?}");
+    assert!(first.gain > 0.6, "{limits:?}");
+}
+
+/// Threads of one function that were each seen in one place alone, by what they wait on.
+#[test]
+fn one_function_that_serves_two_queues_is_two_stages() {
+    let mut trace = named(&["reader", "server", "server", "server", "server"]);
+    requests(&mut trace, 2, 500);
+    for (unit, object, way) in [
+        (3, 0x1000, "libc.so.6!epoll_wait"),
+        (4, 0x1000, "libc.so.6!epoll_wait"),
+        (5, 0x2000, "libc.so.6!90d00"),
+        (6, 0x2000, "libc.so.6!90d00"),
+    ] {
+        wakes(&mut trace, 2, unit, object, 200);
+        let frames = [way, "pop", "execute", "run", "start_thread"].map(str::to_owned).to_vec();
+        let stack = Stack { unit, object, whole: true, frames, n: 9, ..Stack::default() };
+        trace.stacks.push(Stack { sleep: FUTEX, op: CONDITION, ..stack });
+    }
+    let found = found(&trace);
+    let of = &found.stages.of;
+    assert_eq!((of[&3], of[&5]), (of[&4], of[&6]));
+    assert_ne!(of[&3], of[&5]);
+    assert_eq!(found.stages.stages[of[&3]].sure, Confidence::Likely);
 }

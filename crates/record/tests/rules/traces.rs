@@ -61,7 +61,10 @@ fn any_trace() -> impl Strategy<Value = Trace> {
             trace.waits = waits.into_iter().map(wait_of).collect();
             for (unit, sends, a, b, n) in sockets {
                 let (local, remote) = (format!("127.0.0.1:{a}"), format!("127.0.0.1:{b}"));
-                let socket = Socket { unit, sends, local, remote, n, bytes: n * 10, turns: n };
+                let (after, after_ns) = (n / 2, n * 50_000);
+                let bytes = n * 10;
+                let socket =
+                    Socket { unit, sends, local, remote, n, bytes, turns: n, after, after_ns };
                 trace.sockets.push(socket);
             }
             trace.stacks = stacks.into_iter().map(stack_of).collect();

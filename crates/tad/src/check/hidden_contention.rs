@@ -13,7 +13,8 @@ const PROBLEM: Problem = Problem::HiddenContention;
 type Group = Vec<StageId>;
 
 pub(super) fn find(tad: &Tad) -> Vec<Finding> {
-    (0..tad.resources.len()).filter_map(|resource| judge(tad, resource)).collect()
+    let limited = (0..tad.resources.len()).filter(|&id| tad.resources[id].limited());
+    limited.filter_map(|resource| judge(tad, resource)).collect()
 }
 
 fn judge(tad: &Tad, resource: ResourceId) -> Option<Finding> {

@@ -57,7 +57,10 @@ impl Source<'_> {
 /// The resources of a stage that have a limit, in its order.
 pub(super) fn limited(tad: &Tad, stage: StageId) -> Vec<ResourceId> {
     let uses = tad.stages[stage].uses.iter().map(|u| u.resource);
-    uses.filter(|&id| tad.resources[id].kind != ResourceKind::Delay).collect()
+    let waits = |id: ResourceId| {
+        tad.resources[id].kind != ResourceKind::Delay && tad.resources[id].limited()
+    };
+    uses.filter(|&id| waits(id)).collect()
 }
 
 /// Whether a stage uses a resource.

@@ -129,6 +129,19 @@ fn read_loads(
         }
         loads.push(load);
     }
+    let part = |load: &Load| match load.arrivals {
+        Arrivals::Part { part } => part,
+        _ => 0.0,
+    };
+    let parts: f64 = loads.iter().map(part).sum();
+    let threads = loads.iter().any(|load| matches!(load.arrivals, Arrivals::Closed { .. }));
+    if parts > 1.0 || parts > 0.0 && !threads {
+        report.error(
+            &section.at,
+            "`part` is a part of the requests of another load with `threads`, and all parts are at most 1",
+            "Add a load with `threads = …`, or write smaller parts.",
+        );
+    }
     loads
 }
 
@@ -216,7 +229,7 @@ fn read_patience(section: &mut Section, report: &mut Report) -> Option<Patience>
 }
 
 fn read_arrivals(section: &mut Section, report: &mut Report) -> Option<Arrivals> {
-    let ways = ["threads", "rate", "burst"];
+    let ways = ["threads", "part", "rate", "burst"];
     let given: Vec<&str> = ways.into_iter().filter(|key| section.has(key)).collect();
     if given.len() != 1 {
         report.error(
@@ -226,7 +239,7 @@ fn read_arrivals(section: &mut Section, report: &mut Report) -> Option<Arrivals>
             } else {
                 format!("the load says {} ways in which its requests come", given.len())
             },
-            "Write one of `threads = 40` (closed loop), `rate = 1000` (a second, open loop) or `burst = { count = 100, every = \"1 s\" }`.",
+            "Write one of `threads = 40` (closed loop), `part = 0.3` (of another load's requests), `rate = 1000` (a second, open loop) or `burst = { count = 100, every = \"1 s\" }`.",
         );
     }
     let think_ns = time(section, report, "think", 0);
@@ -238,6 +251,18 @@ fn read_arrivals(section: &mut Section, report: &mut Report) -> Option<Arrivals>
         );
     }
     let threads = section.count(report, "threads");
+    if section.has("part") {
+        let part = section.number(report, "part")?;
+        if !(0.0..=1.0).contains(&part) {
+            report.error(
+                &section.at("part"),
+                format!("{part} is no part of the requests"),
+                "Write a number from 0 to 1.",
+            );
+            return None;
+        }
+        return Some(Arrivals::Part { part });
+    }
     let rate = section.number(report, "rate");
     let burst = section.tables(report, "burst", "`burst`").into_iter().next();
     if let Some(mut burst) = burst {

@@ -320,6 +320,7 @@ fn write_load(out: &mut Out, tad: &Tad, head: &str, load: &Load) {
                 out.pair("think", time(think_ns));
             }
         }
+        Arrivals::Part { part } => out.pair("part", format!("{part:?}")),
         Arrivals::Open { rate_per_s } => out.pair("rate", format!("{rate_per_s:?}")),
         Arrivals::Burst { count, every_ns } => {
             out.pair("burst", format!("{{ count = {count}, every = {} }}", time(every_ns)));

@@ -149,6 +149,7 @@ fn mixed(tad: &Tad, scenario: &Scenario, steady: &[&str]) -> Scenario {
 pub(crate) fn times(load: &mut Load, factor: u32) {
     match &mut load.arrivals {
         Arrivals::Closed { threads, .. } => *threads = threads.saturating_mul(factor),
+        Arrivals::Part { .. } => {}
         Arrivals::Open { rate_per_s } => *rate_per_s *= f64::from(factor),
         Arrivals::Burst { count, .. } => *count = count.saturating_mul(factor),
     }

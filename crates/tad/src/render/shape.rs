@@ -184,10 +184,9 @@ fn stage(tad: &Tad, index: usize, marks: Vec<Mark>, h_min: f64) -> StageShape {
     let resources: Vec<(ResourceKind, bool, String)> = stage
         .uses
         .iter()
-        .map(|used| {
-            let resource = &tad.resources[used.resource];
-            (resource.kind, used.may, one_line(&resource.title))
-        })
+        .map(|used| (used, &tad.resources[used.resource]))
+        .filter(|(_, resource)| resource.limited())
+        .map(|(used, resource)| (resource.kind, used.may, one_line(&resource.title)))
         .collect();
     let squares: f64 = resources.iter().map(|(_, may, _)| square_w(*may) + SQUARE_GAP).sum();
     let letters = marks.len() as f64 * (SQUARE + SQUARE_GAP);

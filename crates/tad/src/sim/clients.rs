@@ -46,6 +46,7 @@ impl Engine<'_> {
                 }
             }
             Arrivals::Open { .. } | Arrivals::Burst { .. } => self.next_arrival(load, true),
+            Arrivals::Part { .. } => {}
         }
     }
 
@@ -88,6 +89,7 @@ impl Engine<'_> {
 
     /// A request of a load that began on a node was answered: its thread continues.
     pub(super) fn proceed(&mut self, load: u32, node: u32) {
+        let load = self.plan.loads[load as usize].threads_of.unwrap_or(load);
         let Arrivals::Closed { think_ns, .. } = self.plan.loads[load as usize].arrivals else {
             return;
         };
@@ -143,8 +145,25 @@ impl Engine<'_> {
         }
     }
 
+    /// The load of which a thread of this one issues a request.
+    fn drawn(&mut self, load: u32) -> u32 {
+        let parts = &self.plan.loads[load as usize].parts;
+        if parts.is_empty() {
+            return load;
+        }
+        let mut left = self.rng.unit();
+        for &(other, part) in parts {
+            if left < part {
+                return other;
+            }
+            left -= part;
+        }
+        load
+    }
+
     /// Issues a request, for a thread that belongs to a node if that matters.
     fn issue(&mut self, load: u32, home: Option<u32>) {
+        let load = self.drawn(load);
         self.attempt(load, home, (self.now_ns, 0));
     }
 

@@ -93,6 +93,10 @@ pub(super) struct LoadPlan {
     pub(super) entry: Entry,
     pub(super) keys: KeyPlan,
     pub(super) patience: Option<Patience>,
+    /// Loads whose requests its threads issue, each with its part.
+    pub(super) parts: Vec<(u32, f64)>,
+    /// Of such a load: the load that has the threads.
+    pub(super) threads_of: Option<u32>,
     /// Issued from the start, not after a change.
     pub(super) initial: bool,
 }
@@ -174,18 +178,38 @@ impl Plan {
         plan.add_resources(tad)?;
         plan.add_caches(tad);
         for (client, each) in scenario.clients.iter().enumerate() {
+            let first = plan.loads.len();
             for load in &each.loads {
                 plan.add_load(tad, scenario, client, load, true)?;
             }
+            plan.divide(first)?;
         }
         for (at, (_, change)) in scenario.changes.iter().enumerate() {
             let Change::Loads { client, loads } = change else { continue };
+            let first = plan.loads.len();
             for load in loads {
                 let number = plan.add_load(tad, scenario, *client, load, false)?;
                 plan.change_loads[at].push(number);
             }
+            plan.divide(first)?;
         }
         Ok(plan)
+    }
+
+    /// Gives loads that are a part of others' requests to the first closed loop of these.
+    fn divide(&mut self, first: usize) -> Result<(), SimError> {
+        let own = first..self.loads.len();
+        let closed = |load: &LoadPlan| matches!(load.arrivals, Arrivals::Closed { .. });
+        let threads = own.clone().find(|&load| closed(&self.loads[load]));
+        for load in own {
+            let Arrivals::Part { part } = self.loads[load].arrivals else { continue };
+            let Some(threads) = threads else {
+                return Err(SimError::Load(self.loads[load].name.clone()));
+            };
+            self.loads[load].threads_of = Some(threads as u32);
+            self.loads[threads].parts.push((load as u32, part));
+        }
+        Ok(())
     }
 
     fn add_stages(&mut self, tad: &Tad) {
@@ -352,6 +376,8 @@ impl Plan {
             entry: load.entry,
             keys: key_plan(load.keys, partitions),
             patience: load.patience,
+            parts: Vec::new(),
+            threads_of: None,
             initial,
         });
         Ok(self.loads.len() as u32 - 1)

@@ -20,6 +20,14 @@ pub enum RecordCommand {
     Record(Record),
     /// Make a diagram of recordings that `record --raw` kept
     Analyse(Analyse),
+    /// Find which wait limits throughput, and what a change of it would gain
+    Limits(Limits),
+    /// Tell what differs between two diagrams or recordings
+    Diff(Diff),
+    /// Draw where threads wait, by stage (off-CPU flame graph)
+    Flame(Flame),
+    /// Watch a running system: its stages, what they wait for, and what blocks what
+    Watch(Watch),
     /// Write the manual pages (what `headworks man` starts)
     #[command(hide = true)]
     Man(headworks_console::man::Man),
@@ -78,9 +86,19 @@ pub struct Record {
     /// Keep the recording, to analyse it later: sums, without data of requests
     #[arg(long, value_name = "FILE.ndjson")]
     pub raw: Option<PathBuf>,
-    /// Most bytes of that file
+    /// Most bytes of that file, and of a time line
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub limit: u64,
+    /// Agent that counts hand-overs in Java virtual machines meanwhile, and leaves again
+    #[arg(long, value_name = "FILE.jar", conflicts_with = "no_attach")]
+    pub agent: Option<PathBuf>,
+    /// Stop threads for 5 ms at a time, to confirm that other stages wait for them. It slows the
+    /// system for up to 7 s after the recording
+    #[arg(long)]
+    pub inject: bool,
+    /// The time line of each thread, for https://ui.perfetto.dev
+    #[arg(long, value_name = "FILE.json")]
+    pub timeline: Option<PathBuf>,
     /// Do not ask Java virtual machines for names of threads and methods (jcmd attaches to them)
     #[arg(long)]
     pub no_attach: bool,
@@ -108,6 +126,80 @@ pub struct Analyse {
     /// Results
     #[command(flatten)]
     pub results: Output,
+}
+
+/// Arguments of `tad limits`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad limits run.ndjson\n  \
+    headworks tad limits mine.toml --scenario load.toml --json\n\n\
+    Each pool, lock and device is made twice as good in the simulator, one at a time. What gains\n\
+    most is first. Of a recording, the load is the recorded one.")]
+pub struct Limits {
+    /// Recording, or a diagram with --scenario
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Load of a diagram
+    #[arg(long, value_name = "FILE.toml")]
+    pub scenario: Option<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tad diff`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad diff before.ndjson after.ndjson\n  \
+    headworks tad diff mine-1.toml mine-2.toml --json\n\n\
+    Exit code: 0 they are the same, 1 they differ.")]
+pub struct Diff {
+    /// Diagram or recording
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The other
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tad flame`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad flame run.ndjson -o waits.svg\n  \
+    headworks tad flame run.ndjson -o waits.folded --all")]
+pub struct Flame {
+    /// Recording
+    #[arg(value_name = "FILE.ndjson")]
+    pub file: PathBuf,
+    /// Picture (.svg), or stacks with their microseconds, a line each
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: PathBuf,
+    /// Waits for the next request and for nothing known, too
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Arguments of `tad watch`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad watch --pid $(pidof mariadbd)\n  \
+    headworks tad watch --pid 4711 --every 5s --times 1\n\n\
+    Ctrl-C ends it.")]
+pub struct Watch {
+    /// Processes to watch
+    #[arg(long, value_name = "PID", value_delimiter = ',', required = true)]
+    pub pid: Vec<u32>,
+    /// Their children, too
+    #[arg(long)]
+    pub follow: bool,
+    /// Length of a look
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = length)]
+    pub every: Duration,
+    /// Looks; without, until Ctrl-C
+    #[arg(long, value_name = "N")]
+    pub times: Option<u32>,
+    /// Part of the processors that it may take
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    pub budget: f64,
 }
 
 /// Examples of the commands that have none of their own.

@@ -1,10 +1,12 @@
-//! `headworks tad record` and `headworks tad analyse`: diagrams of running systems.
+//! `headworks tad record` and what reads its recordings: diagrams of running systems.
 
 mod analyse;
 mod cli;
+mod compare;
 mod output;
 mod record;
 mod text;
+mod watch;
 
 use anyhow::Result;
 use clap::CommandFactory;
@@ -19,6 +21,10 @@ fn run(command: &RecordCommand) -> Result<ExitCode> {
     match command {
         RecordCommand::Record(args) => record::record(args),
         RecordCommand::Analyse(args) => analyse::analyse(args),
+        RecordCommand::Limits(args) => compare::limits(args),
+        RecordCommand::Diff(args) => compare::diff(args),
+        RecordCommand::Flame(args) => compare::flame(args),
+        RecordCommand::Watch(args) => watch::watch(args),
         RecordCommand::Man(args) => {
             let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
             headworks_console::man::write(command, args, &[]).map(|()| ExitCode::SUCCESS)

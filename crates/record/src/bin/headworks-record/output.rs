@@ -55,10 +55,11 @@ pub fn write(trace: &Trace, args: &Output) -> Result<ExitCode> {
         let stem = args.output.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if stem.is_empty() { "recorded".to_owned() } else { stem }
     });
-    let drawn = draw::draw(trace, &found, &name);
+    let mut drawn = draw::draw(trace, &found, &name);
     if drawn.tad.stages.is_empty() {
         bail!("no stage did anything: give the system its load while you record");
     }
+    drawn.calibrate();
     let system = file::write_tad(&drawn.tad);
     // What is written can be read: else it is our fault, and not found out by the user later.
     if let Err(errors) = file::read_tad(&name, &system) {

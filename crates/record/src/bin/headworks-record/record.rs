@@ -10,10 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Ctrl-C was pressed: what was seen until then is written.
-static STOP: AtomicBool = AtomicBool::new(false);
+pub static STOP: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn stopped(_signal: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
+}
+
+/// Ctrl-C ends the recording, and a second one the program.
+pub fn stop_on_signals() {
+    // SAFETY: the handler stores to an atomic, which is allowed in a signal handler. The second
+    // signal has its default action again.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = stopped as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
+        libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut());
+    }
 }
 
 /// A command that is recorded ends with the recording.
@@ -48,15 +61,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     let started = Started(start(&args.command)?);
     let mut pids = args.pid.clone();
     pids.extend(started.0.as_ref().map(Child::id));
-    // SAFETY: the handler stores to an atomic, which is allowed in a signal handler. The second
-    // signal has its default action again.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = stopped as *const () as usize;
-        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
-        libc::sigaction(libc::SIGINT, &raw const action, std::ptr::null_mut());
-        libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut());
-    }
+    stop_on_signals();
     let options = Options {
         pids,
         follow: args.follow || !args.command.is_empty(),
@@ -64,7 +69,10 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         length: args.length,
         budget: args.budget,
         attach: !args.no_attach,
+        agent: args.agent.as_deref(),
         plain: args.proc,
+        inject: args.inject,
+        timeline: args.timeline.as_deref().map(|path| (path, args.limit)),
         stop: &STOP,
     };
     let mut shown = Shown { due: Instant::now() + Duration::from_secs(1) };

@@ -1,6 +1,8 @@
 //! The report for people.
 
-use headworks_console::{Column, Ink, Table, count, duration, terminal_width};
+use headworks_console::{
+    Column, Ink, Table, count, duration, maybe_duration, rate, terminal_width,
+};
 use headworks_record::report::{Arrow, Report};
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
@@ -31,6 +33,10 @@ pub fn text(report: &Report, file: &Path) -> String {
         let _ = writeln!(out, "\n{}", ink.bold("Locks"));
         out += &locks(report).render(terminal_width(), ink);
     }
+    if !report.loads.is_empty() {
+        let _ = writeln!(out, "\n{}", ink.bold("Load"));
+        out += &loads(report).render(terminal_width(), ink);
+    }
     if let Some(share) = report.null_share {
         let _ = writeln!(
             out,
@@ -51,6 +57,7 @@ pub fn text(report: &Report, file: &Path) -> String {
     let file = file.display();
     let _ = writeln!(out, "\nlook at it:   headworks tad render {file} -o {file}.svg");
     let _ = writeln!(out, "its problems: headworks tad check {file}");
+    let _ = writeln!(out, "its limits:   headworks tad limits {file} --scenario …");
     out
 }
 
@@ -100,7 +107,34 @@ fn arrows(report: &Report) -> Table {
             count(arrow.n),
             if arrow.mean_us > 0.0 { duration(arrow.mean_us / 1e3) } else { String::new() },
             arrow.by.to_owned(),
-            arrow.confidence.to_owned(),
+            match arrow.confirmed {
+                Some(true) => format!("{}, confirmed", arrow.confidence),
+                Some(false) => format!("{}, not confirmed", arrow.confidence),
+                None => arrow.confidence.to_owned(),
+            },
+        ]);
+    }
+    table
+}
+
+/// As recorded and as simulated: how far the simulation can be trusted at this load.
+fn loads(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("COMES TO"),
+        Column::right("CLIENTS"),
+        Column::right("REQUESTS/S"),
+        Column::right("SIMULATED"),
+        Column::right("ANSWER"),
+        Column::right("SIMULATED"),
+    ]);
+    for load in report.loads.iter().take(ROWS) {
+        table.row(vec![
+            load.name.clone(),
+            load.threads.to_string(),
+            rate(load.per_s),
+            load.simulated.map_or("-".to_owned(), |(per_s, _)| rate(per_s)),
+            maybe_duration(load.answer_ms),
+            maybe_duration(load.simulated.map(|(_, ms)| ms)),
         ]);
     }
     table

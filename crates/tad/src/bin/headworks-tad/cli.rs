@@ -52,6 +52,18 @@ pub enum TadCommand {
     /// Make a diagram of a recording (the program headworks-record)
     #[command(after_help = "Examples:\n  headworks tad analyse mine.ndjson -o mine.toml")]
     Analyse,
+    /// Find which wait limits throughput (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad limits mine.ndjson")]
+    Limits,
+    /// Tell what differs between two diagrams or recordings (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad diff before.ndjson after.ndjson")]
+    Diff,
+    /// Draw where threads wait, by stage (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad flame mine.ndjson -o waits.svg")]
+    Flame,
+    /// Watch a running system's stages and waits (the program headworks-record)
+    #[command(after_help = "Examples:\n  headworks tad watch --pid 4711")]
+    Watch,
     /// Write the manual pages (what `headworks man` starts)
     #[command(hide = true)]
     Man(headworks_console::man::Man),

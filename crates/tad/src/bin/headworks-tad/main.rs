@@ -24,12 +24,14 @@ const BAD: u8 = 2;
 
 /// The program that records. It needs rights that the others do not, so it is apart.
 const RECORDER: &str = "headworks-record";
+/// Its commands.
+const RECORDS: [&str; 6] = ["record", "analyse", "limits", "diff", "flame", "watch"];
 
 fn main() -> ExitCode {
     headworks_console::main(|| {
         let words: Vec<_> = std::env::args_os().skip(1).collect();
         if let Some(name) = words.iter().find(|word| *word != "help").and_then(|word| word.to_str())
-            && ["record", "analyse"].contains(&name)
+            && RECORDS.contains(&name)
         {
             let command = format!("headworks tad {name}");
             match headworks_console::become_program(RECORDER, &command, &words)? {}
@@ -49,7 +51,12 @@ fn run(command: &TadCommand) -> Result<ExitCode> {
         TadCommand::Simulate(args) => simulate::simulate(args),
         TadCommand::Fix(args) => fix::fix(args),
         TadCommand::SearchGaps(args) => gaps::search(args),
-        TadCommand::Record | TadCommand::Analyse => {
+        TadCommand::Record
+        | TadCommand::Analyse
+        | TadCommand::Limits
+        | TadCommand::Diff
+        | TadCommand::Flame
+        | TadCommand::Watch => {
             match headworks_console::become_program(RECORDER, "headworks tad record", &[])? {}
         }
         TadCommand::Man(args) => manuals(args),
@@ -66,7 +73,7 @@ fn run(command: &TadCommand) -> Result<ExitCode> {
 /// Writes the manual pages, and has the recorder write its own.
 fn manuals(args: &headworks_console::man::Man) -> Result<ExitCode> {
     let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
-    headworks_console::man::write(command, args, &["record", "analyse"])?;
+    headworks_console::man::write(command, args, &RECORDS)?;
     match headworks_console::program(RECORDER, "headworks tad record") {
         Ok(mut recorder) => {
             if !recorder.arg("man").arg(&args.dir).status()?.success() {

@@ -1,0 +1,126 @@
+//! From the kernel's tables to lines of a recording.
+
+use super::layout::{Edge, EdgeKey, Group, SocketKey, Traffic};
+use crate::trace::{How, Socket, Unit, Wait};
+use std::collections::{BTreeMap, HashMap};
+
+/// Units of newborn threads that the kernel's side split by their names.
+#[derive(Default)]
+pub struct Splits {
+    named: HashMap<(u32, Vec<u8>), u32>,
+    /// Units whose threads all got names, and the largest unit of these.
+    pub nameless: HashMap<u32, u32>,
+}
+
+impl Splits {
+    /// From what the kernel's side has.
+    pub fn of(groups: &[(u32, Group)]) -> Splits {
+        let mut splits = Splits::default();
+        let mut largest: HashMap<u32, (u64, u32)> = HashMap::new();
+        for (number, group) in groups.iter().filter(|(_, group)| group.parent > 0) {
+            let name = group.name.iter().copied().take_while(|&byte| byte != 0).collect();
+            splits.named.insert((group.parent, name), *number);
+            let most = largest.entry(group.parent).or_default();
+            *most = (*most).max((group.births, *number));
+        }
+        let emptied = groups.iter().filter(|(_, group)| group.births as i64 <= 0);
+        splits.nameless =
+            emptied.filter_map(|(number, _)| Some((*number, largest.get(number)?.1))).collect();
+        splits
+    }
+
+    /// The unit of a thread that was seen before it had its name, and ended.
+    pub fn unit(&self, unit: u32, names: &[String]) -> u32 {
+        let digit = |byte: u8| if byte.is_ascii_digit() { b'#' } else { byte };
+        let found = names.iter().rev().find_map(|name| {
+            let name: Vec<u8> = name.bytes().map(digit).collect();
+            self.named.get(&(unit, name))
+        });
+        found.copied().unwrap_or(unit)
+    }
+}
+
+/// Adds to a unit what became a part of it.
+pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
+    let Some(all) = units.get_mut(&unit.unit) else {
+        units.insert(unit.unit, unit);
+        return;
+    };
+    all.run_ns += unit.run_ns;
+    all.queued_ns += unit.queued_ns;
+    all.asleep_ns += unit.asleep_ns;
+    all.sleeps += unit.sleeps;
+    all.preempted += unit.preempted;
+    all.births += unit.births;
+    all.deaths += unit.deaths;
+    all.dead_cpu_ns += unit.dead_cpu_ns;
+    all.cache_misses += unit.cache_misses;
+    all.named |= unit.named;
+    all.lost += unit.lost;
+    if all.name.is_empty() {
+        all.name = unit.name;
+    }
+    for (sum, more) in all.bios.iter_mut().zip(unit.bios) {
+        *sum += more;
+    }
+}
+
+/// A line of the recording.
+pub fn wait_of(key: &EdgeKey, edge: &Edge) -> Wait {
+    Wait {
+        waker: key.waker,
+        wakee: key.wakee,
+        object: key.object,
+        sleep: key.sleep_nr,
+        op: key.sleep_op,
+        wake: key.wake_nr,
+        how: match key.how {
+            1 => How::Futex,
+            2 => How::Ready,
+            3 => How::Signal,
+            4 => How::Exit,
+            5 => How::Device,
+            6 => How::Timer,
+            _ => How::None,
+        },
+        all: key.all != 0,
+        n: edge.n,
+        off_ns: edge.off_ns,
+        queued_ns: edge.queued_ns,
+        max_ns: edge.max_ns,
+        histogram: edge.histogram.to_vec(),
+    }
+}
+
+/// Adds waits of the same kind.
+pub fn add_wait(all: &mut Wait, wait: &Wait) {
+    all.n += wait.n;
+    all.off_ns += wait.off_ns;
+    all.queued_ns += wait.queued_ns;
+    all.max_ns = all.max_ns.max(wait.max_ns);
+    for (sum, more) in all.histogram.iter_mut().zip(&wait.histogram) {
+        *sum += more;
+    }
+}
+
+/// A line of the recording.
+pub fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
+    let end = |address: u32, port: u16, number: u64| {
+        if key.family == libc::AF_UNIX as u16 {
+            return format!("unix:{number:x}");
+        }
+        let address = std::net::Ipv4Addr::from(u32::from_be(address));
+        format!("{address}:{port}")
+    };
+    Socket {
+        unit,
+        sends: key.sends != 0,
+        local: end(key.local, key.local_port, key.own),
+        remote: end(key.remote, key.remote_port, key.peer),
+        n: traffic.n,
+        bytes: traffic.bytes,
+        turns: traffic.turns,
+        after: traffic.after,
+        after_ns: traffic.after_ns,
+    }
+}

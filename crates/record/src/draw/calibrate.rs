@@ -1,0 +1,126 @@
+//! What the recording leaves open is set so that a simulation of the recorded load answers as
+//! quickly as the system did.
+//!
+//! One thing is open: how long a thread waits for a processor after it was woken. It is recorded
+//! with the time for which all processors were busy, which the simulation has by itself. So a part
+//! of it is added to the steps, the same part for all, which a search finds.
+
+use super::{Drawn, TIME};
+use headworks_tad::model::{Consumption, Quantity, Tad};
+use headworks_tad::scenario::Scenario;
+use headworks_tad::sim;
+
+const SECOND: u64 = 1_000_000_000;
+/// Simulated time of a trial. Few requests need more of it.
+const TRIAL: u64 = 2 * SECOND;
+const REQUESTS: f64 = 3_000.0;
+/// More than all of the recorded time is never added.
+const PART_MAX: f64 = 1.5;
+const TRIALS: usize = 7;
+
+/// What was recorded of a load, and what a simulation of it gives.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Match {
+    /// The stage at which it comes in.
+    pub name: String,
+    /// Clients.
+    pub threads: u32,
+    /// Requests a second.
+    pub per_s: f64,
+    /// Time of an answer, if it was seen.
+    pub answer_ms: Option<f64>,
+    /// Processor time of the client for a request, where clients are on the same machine.
+    pub client_ms: f64,
+    /// Requests a second and time of an answer in the simulation.
+    pub simulated: Option<(f64, f64)>,
+}
+
+/// See the module.
+pub fn calibrate(drawn: &mut Drawn) {
+    let Some(scenario) = trial_of(drawn) else { return };
+    let wanted = weighted(drawn, |load| load.answer_ms.map(|ms| ms + load.client_ms));
+    let plain = drawn.tad.clone();
+    let with = |part: f64| {
+        let mut tad = plain.clone();
+        add(&mut tad, &drawn.wakes, part);
+        tad
+    };
+    let mut part = 0.0;
+    if let Some(wanted) = wanted {
+        let (mut low, mut high) = (0.0, PART_MAX);
+        for _ in 0..TRIALS {
+            let middle = f64::midpoint(low, high);
+            match answer_ms(&with(middle), &scenario, drawn) {
+                Some(ms) if ms < wanted => low = middle,
+                _ => high = middle,
+            }
+        }
+        part = low;
+    }
+    drawn.tad = with(part);
+    if let Ok(outcome) = sim::run(&drawn.tad, &scenario, 1, &mut |_| {}) {
+        for (load, client) in drawn.loads.iter_mut().zip(&outcome.clients) {
+            let ms = mean_ms(client) - load.client_ms;
+            load.simulated = Some((client.throughput_per_s, ms.max(0.0)));
+        }
+    }
+}
+
+/// A short scenario of the recorded load.
+fn trial_of(drawn: &Drawn) -> Option<Scenario> {
+    let mut scenario = drawn.scenario.clone()?;
+    let per_s: f64 = drawn.loads.iter().map(|load| load.per_s).sum();
+    let length_s = (REQUESTS / per_s.max(1.0)).clamp(0.2, 60.0);
+    scenario.duration_ns = ((length_s * 1e9) as u64).min(10 * TRIAL);
+    scenario.warmup_ns = scenario.duration_ns / 5;
+    scenario.sample_ns = scenario.duration_ns;
+    Some(scenario)
+}
+
+/// A mean over the loads by their requests.
+fn weighted(drawn: &Drawn, of: impl Fn(&Match) -> Option<f64>) -> Option<f64> {
+    let (mut sum, mut n) = (0.0, 0.0);
+    for load in &drawn.loads {
+        if let Some(value) = of(load) {
+            sum += value * load.per_s;
+            n += load.per_s;
+        }
+    }
+    (n > 0.0).then(|| sum / n)
+}
+
+fn mean_ms(client: &sim::ClientOutcome) -> f64 {
+    let answered: u64 = client.loads.iter().map(|load| load.answered).sum();
+    let sum: f64 =
+        client.loads.iter().map(|load| load.latency_ms_mean * load.answered as f64).sum();
+    sum / answered.max(1) as f64
+}
+
+/// Mean time of an answer of the loads whose answers were seen.
+fn answer_ms(tad: &Tad, scenario: &Scenario, drawn: &Drawn) -> Option<f64> {
+    let outcome = sim::run(tad, scenario, 1, &mut |_| {}).ok()?;
+    let (mut sum, mut n) = (0.0, 0.0);
+    for (load, client) in drawn.loads.iter().zip(&outcome.clients) {
+        if load.answer_ms.is_some() {
+            sum += mean_ms(client) * load.per_s;
+            n += load.per_s;
+        }
+    }
+    (n > 0.0).then(|| sum / n)
+}
+
+/// Adds a part of the time between wake-ups and work to the steps.
+fn add(tad: &mut Tad, wakes: &[(usize, usize, u64)], part: f64) {
+    for &(request, step, ns) in wakes {
+        let more = (ns as f64 * part) as u64;
+        let stage = tad.requests[request].steps[step].stage;
+        let time = tad.stages[stage].uses.iter().map(|used| used.resource);
+        let mut time = time.filter(|&resource| tad.resources[resource].name == TIME);
+        let (Some(resource), true) = (time.next(), more > 0) else { continue };
+        let uses = &mut tad.requests[request].steps[step].uses;
+        match uses.iter_mut().find(|each| each.resource == resource) {
+            Some(Consumption { amount: Quantity::Fixed(ns), .. }) => *ns += more,
+            _ => uses.push(Consumption { resource, amount: Quantity::Fixed(more) }),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What is known of units before stages are, and stages in the making.
+
+use super::frames::is_machine;
+use super::names::normalised;
+use crate::trace::{OUTSIDE, Trace, Unit};
+use headworks_tad::model::Confidence;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What tells a stage's threads from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// A name that they were given.
+    Name,
+    /// Their loop function.
+    Loop,
+    /// The title of their process.
+    Title,
+    /// The function that they begin with, and who creates them.
+    Birth,
+    /// What they wait on: a generic executor runs several stages.
+    Object,
+    /// A hint of the user.
+    Hint,
+    /// Nothing but the process.
+    Nothing,
+}
+
+impl Basis {
+    /// In words, after "by".
+    pub fn words(self) -> &'static str {
+        match self {
+            Basis::Name => "its threads' name",
+            Basis::Loop => "its loop function",
+            Basis::Title => "its process's title",
+            Basis::Birth => "who creates its threads",
+            Basis::Object => "what its threads wait on",
+            Basis::Hint => "a hint",
+            Basis::Nothing => "nothing but its process",
+        }
+    }
+}
+
+/// Stage of the threads that a Java virtual machine has for itself.
+pub const MACHINE: &str = "JVM";
+
+/// What is known of a unit before stages are.
+pub struct Known<'t> {
+    pub unit: &'t Unit,
+    pub place: usize,
+    /// Trusted name.
+    pub given: Option<String>,
+    pub title: Option<String>,
+    pub threads: Vec<u32>,
+    pub birth: Option<(u32, Option<&'t str>, Option<&'t str>)>,
+}
+
+/// A stage in the making.
+pub struct Draft {
+    pub place: usize,
+    pub title: String,
+    pub units: Vec<u32>,
+    pub basis: Basis,
+    pub sure: Confidence,
+    /// First function of the application, if it was seen.
+    pub first: Option<String>,
+}
+
+/// All units, by number.
+pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<u32, Known<'t>> {
+    let mut threads: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for thread in trace.threads.values() {
+        threads.entry(thread.unit).or_default().push(thread.tid);
+    }
+    let mut known = BTreeMap::new();
+    for (&number, unit) in &trace.units {
+        if number <= OUTSIDE {
+            continue;
+        }
+        let own = threads.remove(&number).unwrap_or_default();
+        let pid = own.first().map_or(unit.pid, |tid| trace.threads[tid].pid);
+        let Some(&place) = place_of.get(&pid) else { continue };
+        let born = own
+            .first()
+            .and_then(|tid| trace.units.get(&trace.threads[tid].born))
+            .or((unit.births > 0).then_some(unit));
+        let birth =
+            born.map(|born| (born.creator, born.start.as_deref(), born.argument.as_deref()));
+        let given = given_name(trace, unit, &own, pid);
+        let title = title_of(trace, pid);
+        known.insert(number, Known { unit, place, given, title, threads: own, birth });
+    }
+    known
+}
+
+/// A name is given if it is not that of the process, and if the thread did not change it at work.
+fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<String> {
+    let process = trace.processes.get(&pid)?;
+    let own = normalised(&process.name);
+    // A thread's first name is that of its creator until it has its own, except where a virtual
+    // machine was asked. Of threads that ended, the name at their end is known.
+    let name = |tid: &u32| {
+        let names = &trace.threads[tid].names;
+        if process.java { names.first() } else { names.last() }
+    };
+    let of_dead = (!unit.name.is_empty()).then_some(&unit.name);
+    let mut names = of_dead.into_iter().chain(threads.iter().filter_map(name));
+    let changes = threads.iter().any(|tid| {
+        let names: BTreeSet<String> = trace.threads[tid]
+            .names
+            .iter()
+            .map(|name| normalised(name))
+            .filter(|name| *name != own)
+            .collect();
+        names.len() > 2 && !process.java
+    });
+    let name = names.find_map(|name| {
+        let name = normalised(name);
+        (name != own && !name.is_empty()).then_some(name)
+    })?;
+    // Java's `Thread-7` says nothing, nor do the numbered threads of a pool.
+    if process.java && is_machine(&name) {
+        return Some(MACHINE.to_owned());
+    }
+    let empty = ["Thread-#", "pool-#-thread-#", "ForkJoinPool-#-worker-#", "java", "#"];
+    (!changes && !empty.contains(&name.as_str())).then_some(name)
+}
+
+/// A title that the process wrote: `postgres: walwriter`.
+fn title_of(trace: &Trace, pid: u32) -> Option<String> {
+    let process = trace.processes.get(&pid)?;
+    let (_, title) = process.title.split_once(": ")?;
+    let title = normalised(title.trim());
+    (!title.is_empty()).then_some(title)
+}

@@ -1,0 +1,113 @@
+//! The agent in a Java virtual machine: whom a task comes from, and that it leaves.
+
+use crate::leaves::{recorder, said, scratch};
+use crate::random::can_record;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+struct Java {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Drop for Java {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn agent() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../agents/jvm/target");
+    let jar = folder.join("record-agent.jar");
+    if !jar.exists() || !folder.join("test-classes").exists() {
+        println!("skipped: no agent: mvn -f agents/jvm/pom.xml package");
+        return None;
+    }
+    Some(jar)
+}
+
+/// A JVM that has virtual threads.
+fn newer() -> Option<PathBuf> {
+    let all = std::fs::read_dir("/usr/lib/jvm").ok()?.flatten().map(|entry| entry.path());
+    let wanted = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| ["-21", "-25"].iter().any(|version| name.contains(version)))
+    };
+    all.filter(wanted).map(|path| path.join("bin/java")).find(|java| java.exists())
+}
+
+fn start(java: &Path, jar: &Path, words: &[&str]) -> Java {
+    let classes = jar.parent().expect("a folder").join("test-classes");
+    let mut child = Command::new(java)
+        .args(["-Xmx128m", "-XX:+EnableDynamicAgentLoading", "-cp"])
+        .arg(classes)
+        .arg("headworks.record.PoolProgram")
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("java");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    assert!(line.starts_with("ready"), "{line}");
+    Java { child, lines }
+}
+
+/// Hands-over while the recorder's agent is there: all, wrong and missed; and what was recorded.
+fn handed(java: &Path, words: &[&str]) -> Option<([u64; 3], String)> {
+    let jar = agent()?;
+    let mut program = start(java, &jar, words);
+    let raw = scratch(&format!("agent-{}.ndjson", program.child.id()));
+    let output = recorder()
+        .args(["record", "--pid", &program.child.id().to_string(), "--for", "7s", "--agent"])
+        .arg(&jar)
+        .arg("--raw")
+        .arg(&raw)
+        .arg("-o")
+        .arg(raw.with_extension("toml"))
+        .output()
+        .expect("the recorder");
+    assert!(output.status.success(), "{}", said(&output));
+    let line = program.lines.next().expect("a line").expect("text");
+    let numbers: Vec<u64> =
+        line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let numbers: [u64; 3] = numbers.try_into().expect("three numbers");
+    println!("{words:?}: {line}");
+    Some((numbers, std::fs::read_to_string(raw).expect("a recording")))
+}
+
+fn right([all, wrong, missed]: [u64; 3]) {
+    assert!(all > 1_000, "{all}");
+    assert!(wrong * 100 <= all, "{wrong} of {all}");
+    assert!(missed * 20 <= all, "{missed} of {all}");
+}
+
+#[test]
+fn tasks_of_a_pool_have_the_right_parent() {
+    if !can_record() {
+        return;
+    }
+    let Some((numbers, recorded)) = handed(Path::new("java"), &["platform", "4"]) else { return };
+    right(numbers);
+    let counted = recorded.lines().any(|line| {
+        line.contains("\"kind\":\"handed\"")
+            && line.contains("giver-#")
+            && line.contains("worker-#")
+    });
+    assert!(counted, "no hand-over was counted");
+}
+
+#[test]
+fn virtual_threads_have_the_right_parent() {
+    if !can_record() {
+        return;
+    }
+    let Some(java) = newer() else {
+        println!("skipped: no JDK 21 or later");
+        return;
+    };
+    let Some((numbers, _)) = handed(&java, &["virtual", "4"]) else { return };
+    right(numbers);
+}

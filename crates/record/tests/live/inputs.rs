@@ -1,0 +1,182 @@
+//! Programs that end, fork or become others meanwhile, and unusual ones: a clear message, and the
+//! best diagram.
+
+use crate::conserve::{Wakers, example};
+use crate::leaves::{recorder, said, scratch};
+use crate::random::can_record;
+use crate::server::{Clients, Server};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_process_that_ends_meanwhile_ends_the_recording() {
+    if !can_record() {
+        return;
+    }
+    let server = Server::start(3, &["named"]);
+    let clients = Clients::start(server.port, 2, Duration::from_millis(1));
+    let file = scratch("ends.toml");
+    let begun = Instant::now();
+    let child = recorder()
+        .args([
+            "record",
+            "--pid",
+            &server.pid().to_string(),
+            "--for",
+            "60s",
+            "--budget",
+            "50%",
+            "-o",
+        ])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the recorder");
+    std::thread::sleep(Duration::from_millis(1_500));
+    drop(server);
+    let output = child.wait_with_output().expect("it ends");
+    clients.end();
+    let said = said(&output);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{said}");
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("stage-b"), "{said}");
+    assert!(said.contains("ended"), "{said}");
+}
+
+#[test]
+fn a_program_that_forks_and_becomes_others_is_recorded() {
+    if !can_record() {
+        return;
+    }
+    let file = scratch("forks.toml");
+    let output = recorder()
+        .args(["record", "--for", "2s", "--budget", "50%", "-o"])
+        .arg(&file)
+        .args(["--", "bash", "-c"])
+        .arg("for n in $(seq 200); do /bin/true; head -c 20000 /dev/zero | md5sum; done >/dev/null; exec sleep 1")
+        .output()
+        .expect("the recorder");
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("bash") || said.contains("md5sum"), "{said}");
+}
+
+#[test]
+fn a_stripped_program_has_stages_without_functions_names() {
+    if !can_record() {
+        return;
+    }
+    let stripped = scratch("stripped-server");
+    let strip =
+        Command::new("strip").arg("-o").arg(&stripped).arg(example("random_server")).status();
+    if !strip.is_ok_and(|status| status.success()) {
+        println!("skipped: strip is missing (apt-get install binutils)");
+        return;
+    }
+    let server = Server::start_program(&stripped, 3, &["loops"]);
+    let clients = Clients::start(server.port, 2, Duration::from_millis(1));
+    let file = scratch("stripped.toml");
+    let output = recorder()
+        .args([
+            "record",
+            "--pid",
+            &server.pid().to_string(),
+            "--for",
+            "2s",
+            "--budget",
+            "50%",
+            "-o",
+        ])
+        .arg(&file)
+        .output()
+        .expect("the recorder");
+    clients.end();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("stripped-server"), "{said}");
+    assert!(said.contains("its loop function"), "{said}");
+}
+
+#[test]
+fn a_process_of_a_nested_namespace_is_recorded_from_the_machine_and_not_from_inside() {
+    if !can_record() {
+        return;
+    }
+    let inside = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(env!("CARGO_BIN_EXE_headworks-record"))
+        .args(["record", "--for", "1s", "-o"])
+        .arg(scratch("inside.toml"))
+        .args(["--", "sh", "-c", "while :; do :; done"])
+        .output();
+    let Ok(inside) = inside else {
+        println!("skipped: unshare is missing");
+        return;
+    };
+    let said_inside = said(&inside);
+    if said_inside.contains("unshare") {
+        println!("skipped: no PID namespace can be made here: {said_inside}");
+        return;
+    }
+    assert!(said_inside.contains("record from the machine"), "{said_inside}");
+    let mut child = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(example("wakers"))
+        .arg("1")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("unshare");
+    std::thread::sleep(Duration::from_millis(500));
+    let output = recorder()
+        .args(["record", "--follow", "--pid", &child.id().to_string(), "--for", "1s", "-o"])
+        .arg(scratch("outside.toml"))
+        .output()
+        .expect("the recorder");
+    let _ = child.kill();
+    let _ = child.wait();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("turns"), "{said}");
+}
+
+/// Largest resident memory of a child that has ended, in bytes.
+fn largest_child() -> u64 {
+    // SAFETY: a valid place; the call only writes there.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    usage.ru_maxrss as u64 * 1024
+}
+
+#[test]
+fn ten_thousand_threads_and_a_mapping_of_dev_zero_take_little() {
+    if !can_record() {
+        return;
+    }
+    let wakers = Wakers::start(&["2", "10000"]);
+    let begun = Instant::now();
+    let output = recorder()
+        .args([
+            "record",
+            "--pid",
+            &wakers.pid().to_string(),
+            "--for",
+            "3s",
+            "--budget",
+            "50%",
+            "-o",
+        ])
+        .arg(scratch("many.toml"))
+        .output()
+        .expect("the recorder");
+    let (took, bytes) = (begun.elapsed(), largest_child());
+    let said = said(&output);
+    println!("10,000 threads: {took:.1?}, {} MiB", bytes >> 20);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("turns"), "{said}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert!(bytes < 1 << 30, "{bytes}");
+}
