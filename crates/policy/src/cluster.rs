@@ -6,25 +6,25 @@
 //!
 //! # The primitive
 //! Each tenant has a *factor*. Its weight at every node is its own weight times the factor. Who has
-//! more in all than its share gets a smaller factor: it yields where it meets others, and keeps what
-//! no one else wants. So one number by tenant is all that nodes must be told.
+//! more in all than its share gets a smaller factor: it yields where it meets others, and keeps
+//! what no one else wants. So one number by tenant is all that nodes must be told.
 //!
-//! The factors are found here and not by trying them out on the nodes. Nodes report who is there and
-//! whether it wants more ([`Cluster::report`]). From that the decision knows what each node would
-//! give by any weights: max-min by weight. It repeats that arithmetic until shares are even
+//! The factors are found here and not by trying them out on the nodes. Nodes report who is there
+//! and whether it wants more ([`Cluster::report`]). From that the decision knows what each node
+//! would give by any weights: max-min by weight. It repeats that arithmetic until shares are even
 //! ([`Cluster::decide`]). The nodes converge as soon as they have the result.
 //!
 //! # Example
 //! Two nodes. A and B want all of node 1, A all of node 2. By equal weights A has 1.5 nodes and B
 //! 0.5. With a small factor for A, B has nearly all of node 1, and both have about one node.
 //!
-//! Source: the dissertation's section 6.3.1 (as much as possible at local schedulers); A. Shue et
-//! al., Performance isolation and fairness for multi-tenant cloud storage (Pisces: weights by node).
+//! Source: the dissertation's section 6.3.1 (as much as possible at local schedulers); D. Shue et
+//! al., Performance isolation and fairness for multi-tenant cloud storage (Pisces).
 
 /// Rounds of arithmetic in one decision.
 const ROUNDS: usize = 40;
 
-/// Smallest and largest factor: nobody is starved for what it has elsewhere.
+/// Smallest and largest factor: no tenant is starved for what it has elsewhere.
 const FACTOR: [f64; 2] = [1.0 / 64.0, 64.0];
 
 /// How far a round goes: part of the way, in logarithms.

@@ -46,9 +46,14 @@ fn they_are_listed_whether_or_not_they_are_installed() {
         let output = Command::new(&headworks).arg(help).output().unwrap();
         let said = text(&output);
         assert!(output.status.success(), "{said}");
-        for line in
-            ["\n  bench ", "\n  controller ", "\n  hbase ", "\n  store ", "\n  tad ", "Run experiments"]
-        {
+        for line in [
+            "\n  bench ",
+            "\n  controller ",
+            "\n  hbase ",
+            "\n  store ",
+            "\n  tad ",
+            "Run experiments",
+        ] {
             assert!(said.contains(line), "{line}: {said}");
         }
     }

@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 /// Puts tenants' shares into a stock HBase on HDFS
 ///
-/// HBase's and Hadoop's own jars stay as they are: the plug-in is a jar on the class path, the agent
-/// an option of the JVM. Both are files that have to be on every node. What this command changes is
-/// configuration, which has to be carried to all nodes as ever; then servers are restarted one by
-/// one.
+/// HBase's and Hadoop's own jars stay as they are: the plug-in is a jar on the class path, the
+/// agent an option of the JVM. Both are files that have to be on every node. What this command
+/// changes is configuration, which has to be carried to all nodes as ever; then servers are
+/// restarted one by one.
 #[derive(Debug, Parser)]
 #[command(name = "headworks-hbase", bin_name = "headworks hbase", version)]
 struct Cli {
