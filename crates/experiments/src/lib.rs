@@ -11,6 +11,7 @@ mod experiment;
 mod gate_mariadb;
 mod gate_postgres;
 mod gate_redis;
+mod hbase;
 mod html;
 mod index;
 mod interrupt;

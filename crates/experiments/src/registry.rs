@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::{
-    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, learn,
+    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, hbase, index, interrupt, learn,
     lruc, neighbours, split, tad,
 };
 
@@ -28,6 +28,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         lruc::EXPERIMENTS,
         split::EXPERIMENTS,
         learn::EXPERIMENTS,
+        hbase::EXPERIMENTS,
     ]
     .concat()
 });

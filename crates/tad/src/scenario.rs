@@ -39,7 +39,7 @@ impl Arrivals {
     /// Requests a second that come whatever the system does; zero for a closed loop.
     pub fn per_s(&self) -> f64 {
         match *self {
-            Arrivals::Closed { .. } => 0.0,
+            Arrivals::Closed { .. } | Arrivals::Part { .. } => 0.0,
             Arrivals::Open { rate_per_s } => rate_per_s,
             Arrivals::Burst { count, every_ns } => f64::from(count) * 1e9 / every_ns.max(1) as f64,
         }

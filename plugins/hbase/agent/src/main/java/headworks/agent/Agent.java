@@ -1,20 +1,67 @@
 package headworks.agent;
 
+import static net.bytebuddy.matcher.ElementMatchers.isBridge;
+import static net.bytebuddy.matcher.ElementMatchers.isConstructor;
 import static net.bytebuddy.matcher.ElementMatchers.named;
+import static net.bytebuddy.matcher.ElementMatchers.nameEndsWith;
+import static net.bytebuddy.matcher.ElementMatchers.not;
+import static net.bytebuddy.matcher.ElementMatchers.takesArgument;
+import static net.bytebuddy.matcher.ElementMatchers.takesArguments;
 
-import headworks.fair.Here;
+import headworks.fair.Controller;
+import headworks.fair.Parts;
+import headworks.fair.Scheduler;
+import headworks.fair.Stage;
+import headworks.fair.Status;
 import java.lang.instrument.Instrumentation;
-import java.nio.channels.FileChannel;
 import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
+import net.bytebuddy.description.method.MethodDescription;
+import net.bytebuddy.description.type.TypeDescription;
+import net.bytebuddy.dynamic.DynamicType;
+import net.bytebuddy.matcher.ElementMatcher;
 import net.bytebuddy.utility.JavaModule;
 
 /**
- * {@code -javaagent:headworks-hbase-agent-1.jar[=permits=N]}, for region servers and DataNodes. It adds
+ * {@code -javaagent:headworks-hbase-agent-1.jar[=permits=N,controller=HOST:PORT]}, for region servers and DataNodes. It adds
  * calls at the entries of stages that cannot be configured. What it cannot change it leaves as it is.
  */
 public final class Agent {
-    private static final String DATANODE = "org.apache.hadoop.hdfs.server.datanode.";
+    private static final String IPC = "org.apache.hadoop.hbase.ipc.";
+    private static final String WAL = "org.apache.hadoop.hbase.regionserver.wal.";
+    private static final String HDFS = "org.apache.hadoop.hdfs.";
+    private static final String DATANODE = HDFS + "server.datanode.";
+
+    /** A method whose entry or exit calls the scheduler. The stage: what is scheduled by that, if anything. */
+    private record Change(String type, ElementMatcher<? super MethodDescription> method, Class<?> advice, Stage stage) {}
+
+    private static final Change[] CHANGES = {
+        // Region server: stages.
+        new Change(IPC + "SimpleRpcServer$Listener", named("doRead"), Advices.Read.class, Stage.READ),
+        new Change(IPC + "SimpleRpcServerResponder", named("doRespond"), Advices.RespondSimple.class, Stage.RESPOND),
+        new Change(IPC + "NettyServerRpcConnection", named("doRespond"), Advices.RespondNetty.class, Stage.RESPOND),
+        new Change(IPC + "ServerCall", named("done").and(takesArguments(0)), Advices.Taken.class, null),
+        new Change("org.apache.hadoop.hbase.regionserver.HRegion",
+            named("batchMutate").and(takesArguments(1)).and(takesArgument(0, nameEndsWith("BatchOperation"))), Advices.Place.class, Stage.LOG),
+        new Change("org.apache.hadoop.hbase.regionserver.HRegion",
+            named("processRowsWithLocks").and(takesArguments(4)), Advices.Place.class, Stage.LOG),
+        new Change(HDFS + "DFSOutputStream", named("enqueueCurrentPacket"), Advices.Packet.class, Stage.STREAM),
+        new Change("org.apache.hadoop.hbase.io.hfile.HFileBlock$FSReaderImpl", named("readBlockData"), Advices.NeedsFile.class, null),
+        // Region server: for whom files are read and written.
+        new Change(HDFS + "client.impl.BlockReaderRemote", named("newBlockReader"), Advices.NameOfReader.class, null),
+        new Change(HDFS + "protocol.datatransfer.Sender", named("writeBlock"), Advices.NameOfWriter.class, null),
+        new Change("org.apache.hadoop.hbase.io.asyncfs.FanOutOneBlockAsyncDFSOutputHelper",
+            named("connectToDataNodes"), Advices.NameOfAsyncWriter.class, null),
+        new Change(HDFS + "DataStreamer", isConstructor(), Advices.StreamerMade.class, null),
+        new Change(HDFS + "DataStreamer", named("run"), Advices.StreamerRuns.class, null),
+        new Change(WAL + "FSHLog", named("createWriterInstance").and(not(isBridge())), Advices.LogFile.class, null),
+        new Change(WAL + "AsyncFSWAL", named("createWriterInstance").and(not(isBridge())), Advices.LogFile.class, null),
+        // DataNode.
+        new Change(DATANODE + "DataXceiver", named("readBlock"), Advices.TenantOfRead.class, null),
+        new Change(DATANODE + "DataXceiver", named("writeBlock"), Advices.TenantOfWrite.class, null),
+        new Change(DATANODE + "FileIoProvider", named("transferToSocketFully"), Advices.ReadFirst.class, Stage.XCEIVE),
+        new Change(DATANODE + "fsdataset.ReplicaOutputStreams", named("writeDataToDisk"), Advices.WritePacket.class, Stage.XCEIVE),
+    };
 
     private Agent() {}
 
@@ -22,6 +69,8 @@ public final class Agent {
         try {
             configure(arguments == null ? "" : arguments);
             install(instrumentation);
+            Status.agentIsThere();
+            Status.publish();
             System.err.println("headworks: the agent is installed");
         } catch (Throwable failed) {
             System.err.println("headworks: the agent is not installed, and the server goes on as without it: " + failed);
@@ -32,63 +81,46 @@ public final class Agent {
         for (String argument : arguments.split(",")) {
             if (argument.startsWith("permits=")) {
                 Xceiver.setPermits(Math.max(1, Integer.parseInt(argument.substring("permits=".length()))));
+            } else if (argument.startsWith("controller=")) {
+                // DataNodes only: a region server's configuration says where its controllers are.
+                Controller.talk("datanode", argument.substring("controller=".length()).replace(';', ','), System.getProperty("headworks.controller.token.file"),
+                    Boolean.getBoolean("headworks.controller.tls"));
             } else if (!argument.isBlank()) {
-                System.err.println("headworks: the agent does not know \"" + argument + "\". It knows permits=N");
+                System.err.println("headworks: the agent does not know \"" + argument + "\". It knows permits=N and controller=HOST:PORT");
             }
         }
     }
 
     private static void install(Instrumentation instrumentation) {
-        new AgentBuilder.Default()
+        AgentBuilder builder = new AgentBuilder.Default()
             .disableClassFormatChanges()
             .with(AgentBuilder.RedefinitionStrategy.RETRANSFORMATION)
-            .with(new Failures())
-            .type(named("org.apache.hadoop.hdfs.client.impl.BlockReaderRemote"))
-            .transform((builder, type, loader, module, domain) ->
-                builder.visit(Advice.to(NameOfReader.class).on(named("newBlockReader"))))
-            .type(named(DATANODE + "DataXceiver"))
-            .transform((builder, type, loader, module, domain) ->
-                builder.visit(Advice.to(TenantOfRead.class).on(named("readBlock"))))
-            .type(named(DATANODE + "FileIoProvider"))
-            .transform((builder, type, loader, module, domain) ->
-                builder.visit(Advice.to(ReadFirst.class).on(named("transferToSocketFully"))))
-            .installOn(instrumentation);
+            .with(new Told());
+        for (Change change : CHANGES) {
+            builder = builder.type(named(change.type)).transform((made, type, loader, module, domain) ->
+                made.visit(Advice.to(change.advice).on(change.method)));
+        }
+        builder.installOn(instrumentation);
     }
 
-    /** Says which class could not be changed. */
-    private static final class Failures extends AgentBuilder.Listener.Adapter {
+    /** Notes which stages are there, and says which class could not be changed. */
+    private static final class Told extends AgentBuilder.Listener.Adapter {
+        @Override
+        public void onTransformation(TypeDescription type, ClassLoader loader, JavaModule module, boolean loaded, DynamicType dynamic) {
+            for (Change change : CHANGES) {
+                if (change.advice == Advices.NeedsFile.class && change.type.equals(type.getName())) {
+                    Parts.filesAreSeen();
+                }
+                if (change.stage != null && change.type.equals(type.getName())
+                    && !type.getDeclaredMethods().filter(change.method).isEmpty()) {
+                    Scheduler.here().figures().install(change.stage);
+                }
+            }
+        }
+
         @Override
         public void onError(String name, ClassLoader loader, JavaModule module, boolean loaded, Throwable failed) {
             System.err.println("headworks: " + name + " stays as it is, and its stage is not scheduled: " + failed);
-        }
-    }
-
-    /** In the region server: the reader's client name carries the tenant. */
-    static final class NameOfReader {
-        @Advice.OnMethodEnter
-        static void enter(@Advice.Argument(value = 6, readOnly = false) String clientName) {
-            clientName = Names.mark(clientName);
-        }
-    }
-
-    /** In the DataNode: the thread works for the tenant while it serves the read. */
-    static final class TenantOfRead {
-        @Advice.OnMethodEnter
-        static void enter(@Advice.Argument(2) String clientName) {
-            Here.set(Names.tenant(clientName));
-        }
-
-        @Advice.OnMethodExit(onThrowable = Throwable.class)
-        static void exit() {
-            Here.set(null);
-        }
-    }
-
-    /** In the DataNode: a packet is read in fair order before it is sent. */
-    static final class ReadFirst {
-        @Advice.OnMethodEnter
-        static void enter(@Advice.Argument(2) FileChannel file, @Advice.Argument(3) long position, @Advice.Argument(4) int count) {
-            Xceiver.beforeSend(file, position, count);
         }
     }
 }

@@ -3,7 +3,8 @@ package headworks.agent;
 import headworks.fair.Gate;
 import headworks.fair.Here;
 import headworks.fair.Resource;
-import headworks.fair.Tenants;
+import headworks.fair.Scheduler;
+import headworks.fair.Stage;
 import headworks.fair.Tier;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -13,53 +14,74 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Data Xceiver: reads of a DataNode's disk are made in fair order, packet by packet.
+ * Data Xceiver: a DataNode reads and writes its disk in fair order, packet by packet.
  *
  * <p>A DataNode sends a packet by one call that reads the disk and writes to the network. A permit must
  * not be held for that: a client may stop reading. So the packet is read under a permit first, into the
- * page cache. The DataNode's own call finds it there.
+ * page cache. The DataNode's own call finds it there. A packet that was received needs no such detour:
+ * the DataNode writes it to the disk by a call that does nothing else.
  */
 public final class Xceiver {
     private static final int CHUNK = 1 << 16;
-    private static final Tenants TENANTS = new Tenants();
     /** As many as there are permits: a DataNode has thousands of threads, and each reads under a permit. */
     private static final Queue<ByteBuffer> BUFFERS = new ConcurrentLinkedQueue<>();
     private static final AtomicBoolean SAID = new AtomicBoolean();
 
-    private static volatile int permits = 4;
-    private static volatile Gate gate = new Gate(permits);
+    private static final Gate GATE = new Gate(Scheduler.here(), Stage.XCEIVE, 4);
 
     private Xceiver() {}
 
     /** Sets how many reads a DataNode makes at once. Before the server starts. */
     static void setPermits(int count) {
-        permits = count;
-        gate = new Gate(count);
+        GATE.setPermits(count);
     }
+
+    /** A packet that is read or written. */
+    private record Work(Gate.Waiter waiter, long since) {}
 
     /** A packet is about to be sent. Whatever goes wrong here, the DataNode goes on. */
     public static void beforeSend(FileChannel file, long position, int count) {
-        try {
-            String name = Here.name();
-            Tier tier = Names.HOUSEKEEPING.equals(name) ? Tier.BACKGROUND : Tier.USERS;
-            Gate.Waiter waiter = gate.enter(tier, TENANTS.of(name));
-            if (waiter == null) {
-                return;
-            }
-            if (SAID.compareAndSet(false, true)) {
-                System.err.println("headworks: several tenants read: their reads are ordered, " + permits + " at a time");
-            }
-            long[] cost = new long[Resource.COUNT];
-            long start = System.nanoTime();
+        Work work = begin();
+        if (work != null) {
             try {
                 read(file, position, count);
+            } catch (IOException | RuntimeException unread) {
+                // The DataNode's own call meets the same error, and reports it.
             } finally {
-                cost[Resource.DISK.ordinal()] = (System.nanoTime() - start) / permits;
-                gate.leave(waiter, cost);
+                end(work);
             }
-        } catch (IOException | RuntimeException unread) {
-            // The DataNode's own call meets the same error, and reports it.
         }
+    }
+
+    /** A packet is about to be written to the disk. */
+    public static Object beforeWrite() {
+        return begin();
+    }
+
+    public static void afterWrite(Object work) {
+        if (work != null) {
+            end((Work) work);
+        }
+    }
+
+    private static Work begin() {
+        try {
+            String name = Here.name();
+            Gate.Waiter waiter = GATE.enter(Tier.of(name), Scheduler.here().tenants().of(name));
+            if (waiter == null) {
+                return null;
+            }
+            if (SAID.compareAndSet(false, true)) {
+                System.err.println("headworks: several tenants: packets are ordered, " + GATE.permits() + " at a time");
+            }
+            return new Work(waiter, System.nanoTime());
+        } catch (RuntimeException | LinkageError failed) {
+            return null;
+        }
+    }
+
+    private static void end(Work work) {
+        GATE.leave(work.waiter, Resource.DISK, System.nanoTime() - work.since);
     }
 
     private static void read(FileChannel file, long position, int count) throws IOException {

@@ -2,7 +2,10 @@ package headworks.cluster;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.net.URL;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -15,7 +18,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * A small HBase on HDFS, each part a process: ZooKeeper, NameNode, DataNode, HMaster, HRegionServer.
+ * A small HBase on HDFS, each part a process: ZooKeeper, NameNode, DataNode, HMaster, HRegionServers.
+ * In tests one has the architecture that is the default, the other one the classic.
  *
  * <p>Ports are fixed. A network namespace of the test keeps others away: see {@code scripts/test-hbase}.
  * All files are below a temporary directory, which goes with the cluster.
@@ -28,6 +32,13 @@ final class Cluster implements AutoCloseable {
         "--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
         "--add-opens=java.base/java.nio=ALL-UNNAMED");
 
+    /** Ports of the two region servers, and of the pages that they and the DataNode have. */
+    static final int DEFAULT = 16020;
+    static final int CLASSIC = 16120;
+    static final int DEFAULT_PAGE = 16030;
+    static final int CLASSIC_PAGE = 16130;
+    static final int DATANODE_PAGE = 9864;
+
     private static final Path AGENT = Path.of("..", "agent", "target", "headworks-hbase-agent-1.jar").toAbsolutePath().normalize();
 
     private final Path directory = Files.createTempDirectory("headworks-hbase-");
@@ -35,7 +46,20 @@ final class Cluster implements AutoCloseable {
     private final List<Process> processes = new ArrayList<>();
     private final Map<String, String> hbase = new TreeMap<>();
 
-    Cluster(Map<String, String> settings) throws IOException {
+    /** A region server: where it listens, whether it has the agent, and what it sets otherwise. */
+    record Server(String name, int port, int page, boolean agent, List<String> settings) {}
+
+    static final Server BY_DEFAULT = new Server("regionserver", DEFAULT, DEFAULT_PAGE, true, List.of());
+    static final Server BY_CLASSIC = new Server("regionserver-classic", CLASSIC, CLASSIC_PAGE, true,
+        List.of("hbase.wal.provider=filesystem", "hbase.rpc.server.impl=org.apache.hadoop.hbase.ipc.SimpleRpcServer"));
+
+    private final List<Server> servers;
+    private final List<String> quick;
+
+    /** A cluster whose JVMs start quickly; for measurements they are as they come. */
+    Cluster(Map<String, String> settings, boolean measured, Server... servers) throws IOException {
+        this.servers = List.of(servers);
+        quick = measured ? List.of("-XX:+UseSerialGC") : QUICK_TO_START;
         try {
             hbase.put("hbase.rootdir", "hdfs://127.0.0.1:9000/hbase");
             hbase.put("hbase.cluster.distributed", "true");
@@ -43,7 +67,7 @@ final class Cluster implements AutoCloseable {
             hbase.put("hbase.master.hostname", "127.0.0.1");
             hbase.put("hbase.regionserver.hostname", "127.0.0.1");
             hbase.put("hbase.master.info.port", "-1");
-            hbase.put("hbase.regionserver.info.port", "-1");
+            hbase.put("hbase.regionserver.info.bindAddress", "127.0.0.1");
             hbase.put("hbase.tmp.dir", directory.resolve("tmp").toString());
             hbase.put("hbase.wal.dir", "hdfs://127.0.0.1:9000/wal");
             hbase.putAll(settings);
@@ -108,15 +132,22 @@ final class Cluster implements AutoCloseable {
         launch("namenode", 256, nameNode);
         launch("datanode", 256, "org.apache.hadoop.hdfs.server.datanode.DataNode");
         launch("master", 384, "org.apache.hadoop.hbase.master.HMaster", "start");
-        launch("regionserver", 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", "start");
+        for (Server server : servers) {
+            List<String> arguments = new ArrayList<>(List.of("-D", "hbase.regionserver.port=" + server.port,
+                "-D", "hbase.regionserver.info.port=" + server.page));
+            server.settings.forEach(each -> arguments.addAll(List.of("-D", each)));
+            arguments.add("start");
+            launch(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
+        }
         await("master", "Master has completed initialization");
     }
 
     private Process launch(String name, int heapMb, String main, String... arguments) throws IOException {
         List<String> command = new ArrayList<>(List.of(JAVA.toString(), "-Xmx" + heapMb + "m"));
-        command.addAll(QUICK_TO_START);
+        command.addAll(quick);
         command.addAll(OPENED);
-        if (name.equals("datanode") || name.equals("regionserver")) {
+        boolean withAgent = servers.stream().anyMatch(Server::agent);
+        if (withAgent && name.equals("datanode") || servers.stream().anyMatch(each -> each.agent && each.name.equals(name))) {
             command.add("-javaagent:" + AGENT);
         }
         command.addAll(List.of("-cp", conf + File.pathSeparator + System.getProperty("java.class.path"), main));
@@ -129,11 +160,16 @@ final class Cluster implements AutoCloseable {
 
     /** Waits until a server says something. Two minutes: on two busy processors a cluster needs half a minute. */
     void await(String name, String text) throws IOException {
+        await(name, text, text);
+    }
+
+    /** The same for a line that has both. */
+    void await(String name, String text, String also) throws IOException {
         long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
-        while (!Files.readString(log(name)).contains(text)) {
+        while (!says(name, text, also)) {
             boolean died = processes.stream().anyMatch(process -> !process.isAlive() && process.exitValue() != 0);
             if (died || System.nanoTime() > end) {
-                throw new IOException(name + " has not said \"" + text + "\":\n" + tail(name));
+                throw new IOException(name + " has not said \"" + text + "\" with \"" + also + "\":\n" + tail(name));
             }
             try {
                 Thread.sleep(100);
@@ -143,8 +179,22 @@ final class Cluster implements AutoCloseable {
         }
     }
 
+    private boolean says(String name, String text, String also) throws IOException {
+        try (Stream<String> lines = Files.lines(log(name))) {
+            return lines.anyMatch(line -> line.contains(text) && line.contains(also));
+        }
+    }
+
     private Path log(String name) {
         return directory.resolve(name + ".log");
+    }
+
+    /** What a server says by JMX of its scheduler. */
+    static String status(int page) throws IOException {
+        URL url = new URL("http://127.0.0.1:" + page + "/jmx?qry=headworks:type=Scheduler");
+        try (InputStream answer = url.openStream()) {
+            return new String(answer.readAllBytes(), StandardCharsets.UTF_8).replace("\\\"", "\"");
+        }
     }
 
     String tail(String name) throws IOException {

@@ -1,33 +1,21 @@
 package headworks.cluster;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
-import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.Connection;
-import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
-import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
-import org.apache.hadoop.hbase.security.User;
-import org.apache.hadoop.hbase.util.Bytes;
-import org.apache.hadoop.security.UserGroupInformation;
-import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
@@ -38,54 +26,27 @@ import org.junit.jupiter.api.Test;
  */
 class NeighboursTest {
     private static final TableName TABLE = TableName.valueOf("rows");
-    private static final byte[] FAMILY = Bytes.toBytes("f");
     private static final int SCANS = 100;
-    private static final int HANDLERS = 6;
+    private static final int HANDLERS = Site.HANDLERS;
 
     private static Cluster cluster;
-    private static Configuration conf;
-
     /** Calls of the client with many scans that have ended. */
     private final AtomicLong ended = new AtomicLong();
     private final AtomicBoolean stop = new AtomicBoolean();
 
     @BeforeAll
     static void start() throws Exception {
-        assumeTrue(System.getenv("HEADWORKS_CLUSTER") != null, "a cluster needs a network namespace: run scripts/test-hbase");
-        cluster = new Cluster(Map.of(
-            "hbase.regionserver.handler.count", "" + HANDLERS,
-            "hbase.ipc.server.callqueue.handler.factor", "0.34",
-            "hbase.ipc.server.max.callqueue.length", "1000",
-            "hbase.ipc.server.callqueue.type", "pluggable",
-            "hbase.ipc.server.callqueue.pluggable.queue.class.name", "headworks.hbase.FairCallQueue"));
-        conf = HBaseConfiguration.create();
-        conf.addResource(new Path(cluster.hbaseSite().toUri()));
-        try (Connection connection = connect("root"); Admin admin = connection.getAdmin()) {
-            admin.createTable(TableDescriptorBuilder.newBuilder(TABLE).setColumnFamily(ColumnFamilyDescriptorBuilder.of(FAMILY)).build());
-            List<Put> puts = new ArrayList<>();
-            for (int row = 0; row < 500; row++) {
-                puts.add(new Put(key(row)).addColumn(FAMILY, FAMILY, new byte[100]));
-            }
-            try (Table table = connection.getTable(TABLE)) {
-                table.put(puts);
-            }
-        }
-    }
-
-    @AfterAll
-    static void end() throws Exception {
-        if (cluster != null) {
-            cluster.close();
-        }
+        cluster = Site.start();
+        Site.table(TABLE, Cluster.DEFAULT, true, 500, 100);
     }
 
     @Test
     void aSmallClientIsServedBesideAHundredScans() throws Exception {
-        reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
+        Site.reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
         long byUser = neighbours("many", "few");
-        reload(Map.of("headworks.enabled", "false"));
+        Site.reload(Map.of("headworks.enabled", "false"));
         long off = neighbours("many", "few");
-        reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", "tenant"));
+        Site.reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", "tenant"));
         long byAttribute = neighbours("same", "same");
         String all = "calls of the other client that end during a get: " + byUser + " by user, " + off + " switched off, "
             + byAttribute + " by attribute";
@@ -97,20 +58,20 @@ class NeighboursTest {
 
     @Test
     void theDataNodeKnowsForWhomItReads() throws Exception {
-        reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
-        try (Connection root = connect("root"); Admin admin = root.getAdmin()) {
+        Site.reload(Map.of("headworks.enabled", "true", "headworks.tenant.attribute", ""));
+        try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
             admin.flush(TABLE);
             for (String user : List.of("alice", "bob", "alice")) {
-                try (Connection connection = connect(user); Table table = connection.getTable(TABLE)) {
-                    Get get = new Get(key(1));
+                try (Connection connection = Site.connect(user); Table table = connection.getTable(TABLE)) {
+                    Get get = new Get(Site.key(1));
                     assertTrue(!table.get(get.setCacheBlocks(false)).isEmpty());
                 }
             }
             cluster.await("datanode", "#t=alice");
             cluster.await("datanode", "#t=bob");
-            cluster.await("datanode", "headworks: several tenants read");
+            cluster.await("datanode", "headworks: several tenants");
             try (Table table = root.getTable(TABLE)) {
-                table.put(new Put(key(1)).addColumn(FAMILY, FAMILY, new byte[50]));
+                table.put(new Put(Site.key(1)).addColumn(Site.FAMILY, Site.FAMILY, new byte[50]));
             }
             admin.flush(TABLE);
             admin.majorCompact(TABLE);
@@ -118,21 +79,11 @@ class NeighboursTest {
         }
     }
 
-    /** Settings reach the running region server: it is not started again. */
-    private static void reload(Map<String, String> settings) throws Exception {
-        settings.forEach(cluster::set);
-        try (Connection connection = connect("root"); Admin admin = connection.getAdmin()) {
-            for (var server : admin.getRegionServers()) {
-                admin.updateConfiguration(server);
-            }
-        }
-    }
-
     /** Runs both clients. How many calls of the first end while the second makes a get: the median of 21. */
     private long neighbours(String many, String few) throws Exception {
         stop.set(false);
         List<Thread> threads = new ArrayList<>();
-        try (Connection first = connect(many); Connection second = connect(few)) {
+        try (Connection first = Site.connect(many); Connection second = Site.connect(few)) {
             for (int number = 0; number < SCANS; number++) {
                 threads.add(scanner(first, "many", ended));
             }
@@ -143,10 +94,10 @@ class NeighboursTest {
                 Thread.sleep(20);
             }
             long[] during = new long[21];
-            try (Table table = table(second, "few")) {
+            try (Table table = Site.table(second, TABLE, "few")) {
                 for (int at = 0; at < during.length; at++) {
                     long start = ended.get();
-                    assertTrue(!table.get(new Get(key(at))).isEmpty());
+                    assertTrue(!table.get(new Get(Site.key(at))).isEmpty());
                     during[at] = ended.get() - start;
                     Thread.sleep(100);
                 }
@@ -165,7 +116,7 @@ class NeighboursTest {
         return new Thread(() -> {
             Scan scan = new Scan().setCaching(1).setFilter(new SlowRows());
             while (!stop.get()) {
-                try (Table table = table(connection, tenant); ResultScanner rows = table.getScanner(scan)) {
+                try (Table table = Site.table(connection, TABLE, tenant); ResultScanner rows = table.getScanner(scan)) {
                     while (!stop.get() && rows.next() != null) {
                         count.incrementAndGet();
                     }
@@ -175,17 +126,5 @@ class NeighboursTest {
                 }
             }
         });
-    }
-
-    private static Table table(Connection connection, String tenant) {
-        return connection.getTableBuilder(TABLE, null).setRequestAttribute("tenant", tenant.getBytes(StandardCharsets.UTF_8)).build();
-    }
-
-    private static Connection connect(String user) throws Exception {
-        return ConnectionFactory.createConnection(conf, User.create(UserGroupInformation.createRemoteUser(user)));
-    }
-
-    private static byte[] key(int row) {
-        return Bytes.toBytes(String.format("%05d", row));
     }
 }

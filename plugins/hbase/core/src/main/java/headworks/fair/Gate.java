@@ -1,13 +1,11 @@
 package headworks.fair;
 
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /**
  * A stage whose threads bring their own work: each waits for a permit, in fair order, works and gives
- * it back. A permit is for one item that needs nothing else. It is never held while a network is waited
- * for: a thread that holds one permit and waits for another stops the server.
+ * it back. A permit is for one item. A thread that holds one waits for no other: else the server stops.
  *
  * <p>While one tenant was seen, no thread waits. A thread waits for {@link #LONGEST_WAIT_NS} at most.
  */
@@ -15,10 +13,13 @@ public final class Gate {
     /** After so long a thread goes on without a permit. */
     public static final long LONGEST_WAIT_NS = 5_000_000_000L;
 
-    private final Stages<Waiter> stages = new Stages<>(1, Resource.COUNT);
+    private final Scheduler scheduler;
+    private final Stage stage;
     private final AtomicInteger free;
-    private final AtomicLong passed = new AtomicLong();
+    /** Which instance is asked first when a permit is free. */
+    private final AtomicInteger turn = new AtomicInteger();
     private final long longestWaitNs;
+    private volatile int permits;
 
     /** A thread that waits, or holds a permit. */
     public static final class Waiter {
@@ -28,74 +29,115 @@ public final class Gate {
 
         private final Thread thread = Thread.currentThread();
         private final AtomicInteger state = new AtomicInteger(QUEUED);
-        private Stages.Taken<Waiter> taken;
+        private final Stages<Object> instance;
+        private final Tenants.Tenant tenant;
+        private Stages.Taken<Object> taken;
+
+        private Waiter(Stages<Object> instance, Tenants.Tenant tenant) {
+            this.instance = instance;
+            this.tenant = tenant;
+        }
     }
 
-    public Gate(int permits) {
-        this(permits, LONGEST_WAIT_NS);
+    public Gate(Scheduler scheduler, Stage stage, int permits) {
+        this(scheduler, stage, permits, LONGEST_WAIT_NS);
     }
 
-    Gate(int permits, long longestWaitNs) {
-        free = new AtomicInteger(permits);
+    Gate(Scheduler scheduler, Stage stage, int permits, long longestWaitNs) {
+        this.scheduler = scheduler;
+        this.stage = stage;
+        this.permits = permits;
         this.longestWaitNs = longestWaitNs;
+        free = new AtomicInteger(permits);
+        if (permits > 0) {
+            scheduler.figures().enforce(stage);
+        }
+    }
+
+    /** Sets the number of permits. With none, no thread waits. */
+    public synchronized void setPermits(int count) {
+        int before = permits;
+        permits = count;
+        free.addAndGet(count - before);
+        if (count > 0) {
+            scheduler.figures().enforce(stage);
+        } else {
+            scheduler.figures().release(stage, "switched off");
+        }
+        grant();
+    }
+
+    public int permits() {
+        return permits;
     }
 
     /** Waits for a permit. {@code null}: the thread goes on without one. */
     public Waiter enter(Tier tier, Tenants.Tenant tenant) {
-        if (!stages.shared(tier, tenant.number)) {
+        boolean alone = !scheduler.several() && (tenant.nameless && tier == Tier.USERS || !scheduler.any().shared(tier, tenant.number));
+        if (alone || permits == 0) {
             return null;
         }
-        Waiter waiter = new Waiter();
-        stages.add(0, tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
+        Waiter waiter = new Waiter(scheduler.any(), tenant);
+        waiter.instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
         grant();
+        if (waiter.state.get() == Waiter.QUEUED) {
+            scheduler.figures().waits(stage);
+            await(waiter);
+        }
+        return waiter.state.get() == Waiter.GRANTED ? waiter : null;
+    }
+
+    private void await(Waiter waiter) {
         long end = System.nanoTime() + longestWaitNs;
         while (waiter.state.get() == Waiter.QUEUED) {
             long left = end - System.nanoTime();
             // A server interrupts threads when it stops: they go on, and keep the mark.
             boolean over = left <= 0 || Thread.currentThread().isInterrupted();
             if (over && waiter.state.compareAndSet(Waiter.QUEUED, Waiter.GONE)) {
-                passed.incrementAndGet();
-                return null;
+                scheduler.figures().passes(stage);
+                return;
             }
             LockSupport.parkNanos(this, left);
         }
-        return waiter;
     }
 
-    /** Gives the permit back. The work cost this much, by resource. */
-    public void leave(Waiter waiter, long[] costNs) {
+    /** Gives the permit back. The work cost this much of one resource. */
+    public void leave(Waiter waiter, Resource resource, long costNs) {
         if (waiter != null) {
-            stages.done(waiter.taken, costNs);
+            long[] cost = new long[Resource.COUNT];
+            cost[resource.ordinal()] = costNs / Math.max(1, permits);
+            waiter.instance.done(waiter.taken, cost);
+            scheduler.figures().served(stage, waiter.tenant);
+            scheduler.figures().used(waiter.tenant, cost);
             free.incrementAndGet();
             grant();
         }
     }
 
-    /** Threads that went on without a permit because they had waited too long, or were interrupted. */
-    public long passed() {
-        return passed.get();
-    }
-
     /** While a permit is free and a thread waits, the next one gets it. */
     private void grant() {
-        while (stages.size(0) > 0 && reserve()) {
-            Stages.Taken<Waiter> taken = stages.poll(0);
+        int instances = scheduler.count();
+        for (int empty = 0; empty < instances && reserve(); ) {
+            Stages<Object> instance = scheduler.instance(Math.floorMod(turn.getAndIncrement(), instances));
+            Stages.Taken<Object> taken = instance.poll(stage.ordinal());
             if (taken == null) {
                 free.incrementAndGet();
+                empty++;
                 continue;
             }
-            Waiter next = taken.item;
+            empty = 0;
+            Waiter next = (Waiter) taken.item;
             next.taken = taken;
             if (next.state.compareAndSet(Waiter.QUEUED, Waiter.GRANTED)) {
                 LockSupport.unpark(next.thread);
             } else {
-                stages.done(taken, new long[Resource.COUNT]);
+                instance.done(taken, new long[Resource.COUNT]);
                 free.incrementAndGet();
             }
         }
     }
 
     private boolean reserve() {
-        return free.getAndUpdate(count -> Math.max(0, count - 1)) > 0;
+        return free.getAndUpdate(count -> count > 0 ? count - 1 : count) > 0;
     }
 }

@@ -14,4 +14,36 @@ public final class Here {
     public static void set(String name) {
         NAME.set(name);
     }
+
+    /** An attempt that ends when it needs a file. */
+    private static final class Attempt {
+        private boolean ended;
+    }
+
+    private static final ThreadLocal<Attempt> ATTEMPT = new ThreadLocal<>();
+
+    /** The thread tries a request without reading files. */
+    public static void attempt() {
+        ATTEMPT.set(new Attempt());
+    }
+
+    /** The thread is about to read a file. {@code true}: it must not, and the attempt is over. */
+    public static boolean ends() {
+        Attempt attempt = ATTEMPT.get();
+        if (attempt != null) {
+            attempt.ended = true;
+        }
+        return attempt != null;
+    }
+
+    /** Whether the attempt is over. */
+    public static boolean ended() {
+        Attempt attempt = ATTEMPT.get();
+        return attempt != null && attempt.ended;
+    }
+
+    /** The thread works as ever. */
+    public static void forget() {
+        ATTEMPT.remove();
+    }
 }

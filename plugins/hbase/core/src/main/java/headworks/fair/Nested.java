@@ -45,13 +45,49 @@ final class Nested {
 
     /** The flow had nothing at the stage, and has something. */
     void arrive(int tier, int flow, int stage) {
+        arrive(tier, flow, stage, true);
+    }
+
+    /** The same. The flow may be chosen, or is held. */
+    void arrive(int tier, int flow, int stage, boolean free) {
+        resume(tier, flow);
         if (waitsAt[tier][flow]++ == 0) {
+            waiting[tier]++;
+        }
+        if (free) {
+            lines[tier][stage].add(flow);
+        }
+    }
+
+    /** If the flow had nothing anywhere, it comes back from idleness. */
+    void resume(int tier, int flow) {
+        if (waitsAt[tier][flow] == 0) {
             tenants[tier].arrive(flow);
-            if (waiting[tier]++ == 0) {
+            if (waiting[tier] == 0) {
                 top.arrive(tier);
             }
         }
-        lines[tier][stage].add(flow);
+    }
+
+    /** The flow has something at the stage: it may not be chosen any more, or may be again. */
+    void hold(int tier, int flow, int stage, boolean held) {
+        if (held) {
+            lines[tier][stage].remove(flow);
+        } else {
+            lines[tier][stage].add(flow);
+        }
+    }
+
+    /** Whether what is next at one stage goes before what is next at another. */
+    boolean before(int stage, int other) {
+        int tier = choose(stage);
+        int flow = chosenFlow;
+        int otherTier = choose(other);
+        if (tier < 0 || otherTier < 0) {
+            return otherTier < 0;
+        }
+        return tier != otherTier ? top.dominant(tier) < top.dominant(otherTier)
+            : tenants[tier].dominant(flow) < tenants[tier].dominant(chosenFlow);
     }
 
     /** The flow had something at the stage, and has nothing any more. */
@@ -92,6 +128,11 @@ final class Nested {
         for (int stage = 0; stage < stages; stage++) {
             lines[tier][stage].later(flow);
         }
+    }
+
+    /** Whether the flow has something at some stage. */
+    boolean waits(int tier, int flow) {
+        return waitsAt[tier][flow] > 0;
     }
 
     /** Flows of all tiers that have something at some stage. */

@@ -6,7 +6,9 @@ public enum Resource {
     HANDLERS,
     CPU,
     NETWORK,
-    DISK;
+    DISK,
+    /** Places below the ordered log. */
+    LOG;
 
     public static final int COUNT = values().length;
 }

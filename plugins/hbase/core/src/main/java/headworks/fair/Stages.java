@@ -4,8 +4,10 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Predicate;
 
 /**
  * One instance of a scheduler that several stages share. Each stage has queues, by tenant.
@@ -23,6 +25,9 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class Stages<T> {
     /** An estimate moves by one eighth of the difference to each cost that is seen. */
     private static final int MEMORY = 8;
+    /** So many of a tenant's requests are looked at for one that is worth an attempt. */
+    private static final int ATTEMPTS = 32;
+    private static final int REASONS = Reason.values().length;
 
     private final int stages;
     private final int resources;
@@ -31,7 +36,7 @@ public final class Stages<T> {
     private final int[] queued;
     private final Nested order;
     private final List<List<Flow<T>>> flows = new ArrayList<>();
-    private int seen;
+    private final Seen seen;
 
     /** What was taken. It goes back to {@link #done} when its cost is known. */
     public static final class Taken<T> {
@@ -46,6 +51,11 @@ public final class Stages<T> {
             this.flow = flow;
             this.stage = stage;
             this.charged = charged;
+        }
+
+        /** Where it was taken. */
+        public Stage stage() {
+            return Stage.values()[stage];
         }
 
         /** The tenant's number. */
@@ -68,6 +78,12 @@ public final class Stages<T> {
         final long[][] usual;
         /** What was charged too much, by resource. */
         final long[] credit;
+        /** Stages at which it is held, and why, by bit. */
+        int held;
+
+        boolean isHeld(int stage) {
+            return (held >> REASONS * stage & (1 << REASONS) - 1) != 0;
+        }
 
         @SuppressWarnings({"unchecked", "rawtypes"})
         Flow(int tier, int tenant, int stages, int resources) {
@@ -80,6 +96,11 @@ public final class Stages<T> {
     }
 
     public Stages(int stages, int resources) {
+        this(stages, resources, new Seen());
+    }
+
+    Stages(int stages, int resources, Seen seen) {
+        this.seen = seen;
         this.stages = stages;
         this.resources = resources;
         filled = new Condition[stages];
@@ -93,13 +114,7 @@ public final class Stages<T> {
 
     /** Whether a second tenant was ever seen. This one counts as seen. */
     public boolean shared(Tier tier, int tenant) {
-        lock.lock();
-        try {
-            flow(tier.ordinal(), tenant);
-            return seen > 1;
-        } finally {
-            lock.unlock();
-        }
+        return seen.note(tier.ordinal(), tenant);
     }
 
     /** Puts something into a tenant's queue. Refuses if the stage has {@code limit} of them; see {@link #full}. */
@@ -109,18 +124,14 @@ public final class Stages<T> {
             Flow<T> flow = flow(tier.ordinal(), tenant);
             ArrayDeque<T> items = flow.items[stage];
             if (items == null) {
-                items = flow.items[stage] = new ArrayDeque<>();
+                items = flow.items[stage] = new ArrayDeque<>(2);
             }
             if (full(stage, items.size(), limit)) {
                 return false;
             }
             order.setWeight(flow.tier, tenant, weight);
             items.add(item);
-            queued[stage]++;
-            if (items.size() == 1) {
-                order.arrive(flow.tier, tenant, stage);
-            }
-            filled[stage].signal();
+            queued(flow, stage);
             return true;
         } finally {
             lock.unlock();
@@ -133,7 +144,7 @@ public final class Stages<T> {
      */
     private boolean full(int stage, int own, int limit) {
         int half = Math.max(1, limit / 2);
-        return queued[stage] >= limit || seen > 1 && queued[stage] >= half && own >= half / Math.max(1, order.waiting());
+        return queued[stage] >= limit || seen.several() && queued[stage] >= half && own >= half / Math.max(1, order.waiting());
     }
 
     /** Takes what is next; waits until there is something. */
@@ -199,6 +210,99 @@ public final class Stages<T> {
         }
     }
 
+    /** Takes what is next at either of two stages, or {@code null}: both wait for the same resource. */
+    public Taken<T> poll(int stage, int other) {
+        lock.lock();
+        try {
+            return next(order.before(other, stage) ? other : stage);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Takes the first request that is worth an attempt, of the tenant that is next of those that have one. */
+    public Taken<T> attempt(int stage, Predicate<T> worth) {
+        lock.lock();
+        try {
+            Flow<T> best = null;
+            T found = null;
+            for (Flow<T> flow : flows.get(Tier.USERS.ordinal())) {
+                boolean later = flow == null || flow.items[stage] == null || flow.isHeld(stage)
+                    || best != null && order.dominant(flow.tier, best.tenant) <= order.dominant(flow.tier, flow.tenant);
+                Optional<T> item = later ? Optional.empty() : flow.items[stage].stream().limit(ATTEMPTS).filter(worth).findFirst();
+                if (item.isPresent()) {
+                    best = flow;
+                    found = item.get();
+                }
+            }
+            if (best == null) {
+                return null;
+            }
+            best.items[stage].remove(found);
+            return taken(found, best, stage);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** What was taken waits again, before its tenant's others. */
+    public void putBack(Taken<T> taken) {
+        lock.lock();
+        try {
+            Flow<T> flow = taken.flow;
+            flow.items[taken.stage].addFirst(taken.item);
+            queued(flow, taken.stage);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** What was done for a tenant without a queue cost this much, by resource. */
+    public void charge(Tier tier, int tenant, int weight, Resource resource, long costNs) {
+        lock.lock();
+        try {
+            Flow<T> flow = flow(tier.ordinal(), tenant);
+            order.setWeight(flow.tier, tenant, weight);
+            order.resume(flow.tier, tenant);
+            order.served(flow.tier, tenant);
+            order.charge(flow.tier, tenant, resource.ordinal(), costNs);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Why a tenant is held. While any reason holds, it is. */
+    public enum Reason { UNREAD, LIMIT }
+
+    /** Keeps a tenant's things at a stage: others are taken. Or lets them go on. */
+    public void hold(int stage, Tier tier, int tenant, Reason reason, boolean held) {
+        lock.lock();
+        try {
+            Flow<T> flow = flow(tier.ordinal(), tenant);
+            boolean was = flow.isHeld(stage);
+            int bit = 1 << REASONS * stage + reason.ordinal();
+            flow.held = held ? flow.held | bit : flow.held & ~bit;
+            boolean is = flow.isHeld(stage);
+            if (was != is && flow.items[stage] != null && !flow.items[stage].isEmpty()) {
+                order.hold(flow.tier, tenant, stage, is);
+                filled[stage].signalAll();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Whether a tenant has something queued, at any stage. */
+    public boolean wants(Tier tier, int tenant) {
+        lock.lock();
+        try {
+            List<Flow<T>> all = flows.get(tier.ordinal());
+            return tenant < all.size() && all.get(tenant) != null && order.waits(tier.ordinal(), tenant);
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** Number of things queued at a stage. */
     public int size(int stage) {
         lock.lock();
@@ -227,17 +331,28 @@ public final class Stages<T> {
         }
     }
 
+    private void queued(Flow<T> flow, int stage) {
+        queued[stage]++;
+        if (flow.items[stage].size() == 1) {
+            order.arrive(flow.tier, flow.tenant, stage, !flow.isHeld(stage));
+        }
+        filled[stage].signal();
+    }
+
     private Taken<T> next(int stage) {
         int tier = order.choose(stage);
         if (tier < 0) {
             return null;
         }
         Flow<T> flow = flows.get(tier).get(order.chosenFlow());
-        T item = flow.items[stage].poll();
+        return taken(flow.items[stage].poll(), flow, stage);
+    }
+
+    private Taken<T> taken(T item, Flow<T> flow, int stage) {
         queued[stage]--;
-        long[] charged = seen > 1 ? charge(flow, stage) : null;
+        long[] charged = seen.several() ? charge(flow, stage) : null;
         if (flow.items[stage].isEmpty()) {
-            order.leave(tier, flow.tenant, stage);
+            order.leave(flow.tier, flow.tenant, stage);
         }
         return new Taken<>(item, flow, stage, charged);
     }
@@ -267,7 +382,7 @@ public final class Stages<T> {
             flow = new Flow<>(tier, tenant, stages, resources);
             all.set(tenant, flow);
             order.grow(tier, tenant);
-            seen++;
+            seen.note(tier, tenant);
         }
         return flow;
     }

@@ -1,8 +1,12 @@
 package headworks.fair;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 
 /** The tenants that a process has seen, by name. Their numbers are the same at each stage. */
 public final class Tenants {
@@ -13,11 +17,22 @@ public final class Tenants {
     public static final class Tenant {
         public final String name;
         public final int number;
+        /** No client's name: alone with one client, it is no second tenant. */
+        public final boolean nameless;
+        /** What it was served so far, by stage. */
+        public final AtomicLongArray served = new AtomicLongArray(Stage.COUNT);
+        /** What it used so far, by resource: nanoseconds of the whole resource. */
+        public final AtomicLongArray used = new AtomicLongArray(Resource.COUNT);
+        /** Bytes of its responses that its clients have not taken yet. */
+        public final AtomicLong unread = new AtomicLong();
+        /** Part of its gets that found all in the cache, lately. Written by few threads: an estimate. */
+        public volatile float cached = 1;
         private volatile int weight;
 
         private Tenant(String name, int number, int weight) {
             this.name = name;
             this.number = number;
+            this.nameless = name.startsWith("(");
             this.weight = weight;
         }
 
@@ -51,6 +66,13 @@ public final class Tenants {
         return others;
     }
 
+    /** All that were seen. */
+    public List<Tenant> all() {
+        List<Tenant> all = new ArrayList<>(byName.values());
+        all.add(others);
+        return all;
+    }
+
     private synchronized Tenant admit(String name) {
         Tenant known = byName.get(name);
         if (known != null) {
@@ -68,6 +90,14 @@ public final class Tenants {
         byNumber = all;
         byName.put(name, tenant);
         return tenant;
+    }
+
+    /** Sets one weight, in thousandths. It holds until {@link #setWeights}. */
+    public synchronized void setWeight(String name, int thousandths) {
+        Tenant tenant = of(name);
+        if (tenant != others) {
+            tenant.weight = thousandths;
+        }
     }
 
     /** Sets the weights, in thousandths. Who is not among them has weight one. */

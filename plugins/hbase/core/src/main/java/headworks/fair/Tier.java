@@ -9,6 +9,17 @@ public enum Tier {
 
     final int weight;
 
+    /** Names of work that has no client, as they travel to the DataNode. */
+    public static final String COMPACTION = "(compaction)";
+    public static final String REPLICATION = "(replication)";
+    public static final String FLUSH = "(flush)";
+    public static final String LOG = "(log)";
+
+    /** The tier of a name: compaction and replication are housekeeping. */
+    public static Tier of(String name) {
+        return COMPACTION.equals(name) || REPLICATION.equals(name) ? BACKGROUND : USERS;
+    }
+
     Tier(int weight) {
         this.weight = weight;
     }

@@ -11,38 +11,46 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 class GateTest {
-    private static final long[] COST = new long[Resource.COUNT];
-    private final Tenants tenants = new Tenants();
+    private final Scheduler scheduler = new Scheduler(3);
+    private final Tenants tenants = scheduler.tenants();
+
+    private Gate gate(int permits, long longestWaitNs) {
+        return new Gate(scheduler, Stage.LOG, permits, longestWaitNs);
+    }
+
+    private static void leave(Gate gate, Gate.Waiter waiter) {
+        gate.leave(waiter, Resource.LOG, 1_000);
+    }
 
     @Test
     void oneTenantNeedsNoPermit() {
-        Gate gate = new Gate(1);
+        Gate gate = gate(1, Gate.LONGEST_WAIT_NS);
         assertNull(gate.enter(Tier.USERS, tenants.of("a")));
         assertNull(gate.enter(Tier.USERS, tenants.of("a")));
         Gate.Waiter waiter = gate.enter(Tier.USERS, tenants.of("b"));
         assertNotNull(waiter);
-        gate.leave(waiter, COST);
+        leave(gate, waiter);
     }
 
     @Test
     void nobodyWaitsForEver() {
-        Gate gate = new Gate(1, 1_000_000);
+        Gate gate = gate(1, 1_000_000);
         gate.enter(Tier.USERS, tenants.of("a"));
         Gate.Waiter held = gate.enter(Tier.USERS, tenants.of("b"));
         assertNull(gate.enter(Tier.USERS, tenants.of("a")), "the only permit is held: it goes on without one");
-        assertEquals(1, gate.passed());
+        assertEquals(1, scheduler.figures().passed(Stage.LOG));
         Thread.currentThread().interrupt();
         assertNull(gate.enter(Tier.USERS, tenants.of("a")));
         assertTrue(Thread.interrupted(), "the mark of an interrupted thread is kept");
-        gate.leave(held, COST);
+        leave(gate, held);
         Gate.Waiter next = gate.enter(Tier.USERS, tenants.of("a"));
         assertNotNull(next, "who went on without a permit did not take one with it");
-        gate.leave(next, COST);
+        leave(gate, next);
     }
 
     @Test
     void neverMoreThanThePermitsAndNoneIsLost() throws Exception {
-        Gate gate = new Gate(3, Long.MAX_VALUE / 4);
+        Gate gate = gate(3, Long.MAX_VALUE / 4);
         gate.enter(Tier.USERS, tenants.of("t0"));
         gate.enter(Tier.USERS, tenants.of("t1"));
         AtomicInteger inside = new AtomicInteger();
@@ -57,7 +65,7 @@ class GateTest {
                     most.accumulateAndGet(inside.incrementAndGet(), Math::max);
                     inside.decrementAndGet();
                     served.incrementAndGet();
-                    gate.leave(waiter, COST);
+                    leave(gate, waiter);
                 }
             }));
         }
@@ -67,6 +75,38 @@ class GateTest {
         }
         assertEquals(32_000, served.get());
         assertTrue(most.get() <= 3, "inside: " + most);
-        assertEquals(0, gate.passed());
+        assertEquals(0, scheduler.figures().passed(Stage.LOG));
+    }
+
+    @Test
+    void theServersOwnWorkIsNoSecondTenant() {
+        Gate gate = gate(1, Gate.LONGEST_WAIT_NS);
+        gate.enter(Tier.USERS, tenants.of("a"));
+        assertNull(gate.enter(Tier.USERS, tenants.of(Tier.LOG)));
+        assertNull(gate.enter(Tier.USERS, tenants.others()));
+        assertTrue(!scheduler.several());
+        Gate.Waiter waiter = gate.enter(Tier.BACKGROUND, tenants.of(Tier.COMPACTION));
+        assertNotNull(waiter, "compaction is ordered behind the one client");
+        leave(gate, waiter);
+    }
+
+    @Test
+    void aGateWithoutPermitsIsOpenAndOneThatGetsSomeWakes() throws Exception {
+        Gate gate = gate(0, Long.MAX_VALUE / 4);
+        gate.enter(Tier.USERS, tenants.of("a"));
+        assertNull(gate.enter(Tier.USERS, tenants.of("b")));
+        gate.setPermits(1);
+        Gate.Waiter held = gate.enter(Tier.USERS, tenants.of("a"));
+        assertNotNull(held);
+        Thread second = new Thread(() -> leave(gate, gate.enter(Tier.USERS, tenants.of("b"))));
+        second.start();
+        while (scheduler.queued(Stage.LOG) == 0) {
+            Thread.onSpinWait();
+        }
+        gate.setPermits(2);
+        second.join();
+        gate.setPermits(1);
+        leave(gate, held);
+        assertNotNull(gate.enter(Tier.USERS, tenants.of("a")));
     }
 }

@@ -185,4 +185,57 @@ class StagesTest {
         assertEquals((long) producers * each * (each + 1) / 2, sum.get());
         assertEquals(0, busy.size(0));
     }
+
+    @Test
+    void anAttemptTakesWhatIsWorthItAndMayPutItBack() {
+        add(0, 0, ONE, "a cold");
+        add(0, 0, ONE, "a cached");
+        add(0, 1, ONE, "b cold");
+        Stages.Taken<String> taken = stages.attempt(0, item -> item.endsWith("cached"));
+        assertEquals("a cached", taken.item);
+        assertNull(stages.attempt(0, item -> item.endsWith("cached")));
+        stages.done(taken, new long[] {0, 0});
+        stages.putBack(taken);
+        assertEquals(3, stages.size(0));
+        assertEquals("a cached", stages.poll(0).item);
+        assertEquals("a cold", stages.poll(0).item);
+        assertEquals("b cold", stages.attempt(0, item -> true).item);
+        assertNull(stages.poll(0));
+    }
+
+    @Test
+    void aTenantThatIsHeldIsPassedOverUntilItIsNot() {
+        add(0, 0, ONE, "a");
+        add(0, 1, ONE, "b");
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, true);
+        assertEquals("b", stages.poll(0).item);
+        add(0, 0, ONE, "a");
+        assertNull(stages.poll(0));
+        assertNull(stages.attempt(0, item -> true));
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, false);
+        assertEquals("a", stages.poll(0).item);
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.UNREAD, true);
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, true);
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, false);
+        assertNull(stages.poll(0), "one reason is left");
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.UNREAD, false);
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, true);
+        stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, false);
+        assertEquals("a", stages.poll(0).item);
+        assertNull(stages.poll(0));
+    }
+
+    @Test
+    void ofTwoStagesThatShareAResourceTheNextOfBothIsTaken() {
+        add(0, 0, ONE, "a");
+        add(1, 1, ONE, "b");
+        add(1, 1, ONE, "b");
+        Stages.Taken<String> first = stages.poll(0, 1);
+        stages.done(first, new long[] {10 * MS, 0});
+        add(0, 0, ONE, "a");
+        assertEquals("ab", first.item + stages.poll(0, 1).item);
+        assertEquals("b", stages.poll(0, 1).item);
+        assertEquals("a", stages.poll(0, 1).item);
+        assertNull(stages.poll(0, 1));
+    }
 }

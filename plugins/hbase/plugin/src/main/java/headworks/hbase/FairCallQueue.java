@@ -1,16 +1,23 @@
 package headworks.hbase;
 
+import headworks.fair.Controller;
 import headworks.fair.Here;
+import headworks.fair.Parts;
 import headworks.fair.Resource;
+import headworks.fair.Scheduler;
+import headworks.fair.Stage;
 import headworks.fair.Stages;
+import headworks.fair.Status;
 import headworks.fair.Tenants;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Iterator;
+import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.conf.ConfigurationObserver;
 import org.apache.hadoop.hbase.ipc.CallRunner;
@@ -21,34 +28,54 @@ import org.apache.hadoop.hbase.ipc.RpcCall;
 /**
  * RPC Handle: a call queue of HBase that divides handlers among tenants.
  *
- * <p>HBase makes one for each of its call queues, and each is an instance of the scheduler. A handler
+ * <p>HBase makes one for each of its call queues, and each has an instance of the scheduler. A handler
  * that asks for its next call has ended the one before: that is when a call's cost is known.
  *
  * <p>HBase has other queues for {@code hbase:meta}, administration and replication. They stay as they are.
  */
 public final class FairCallQueue extends PluggableBlockingQueue implements ConfigurationObserver {
-    private static final int HANDLE = 0;
+    private static final int HANDLE = Stage.HANDLE.ordinal();
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
-    private static final Tenants TENANTS = new Tenants();
+    private static final Scheduler SCHEDULER = Scheduler.here();
+    private static final Tenants TENANTS = SCHEDULER.tenants();
+    private static final AtomicInteger MADE = new AtomicInteger();
 
-    private final Stages<CallRunner> stages = new Stages<>(1, Resource.COUNT);
+    private final Stages<Object> stages = SCHEDULER.instance(MADE.getAndIncrement());
     private final ThreadLocal<Running> running = new ThreadLocal<>();
+    private final Attempts attempts = new Attempts(stages);
     private volatile Settings settings;
 
     /** What a handler works on. */
-    private record Running(Stages.Taken<CallRunner> taken, RpcCall call, long since, long cpuSince) {}
+    private record Running(Stages.Taken<Object> taken, RpcCall call, long since, long cpuSince) {}
 
     /** HBase calls this by reflection. */
     public FairCallQueue(int maxQueueLength, PriorityFunction priority, Configuration conf) {
         super(maxQueueLength, priority, conf);
         onConfigurationChange(conf);
+        SCHEDULER.figures().install(Stage.HANDLE);
+        Status.publish();
+        Ticks.begin();
     }
 
     @Override
     public void onConfigurationChange(Configuration changed) {
         settings = new Settings(changed);
-        TENANTS.setWeights(settings.weights);
+        if (settings.controllers.isEmpty()) {
+            TENANTS.setWeights(settings.weights);
+        }
+        Controller.talk("regionserver", settings.controllers, settings.tokenFile, settings.tls);
+        Parts.setAttribute(settings.attribute);
+        Parts.LOG.setPermits(settings.outstanding);
+        Parts.NETWORK.setRate(settings.networkBytesPerSecond);
+        Parts.UNREAD.setMost(settings.unreadBytes);
+        attempts.enable(settings.speculate);
+        Status.say(settings.toString());
+        if (settings.enabled) {
+            SCHEDULER.figures().enforce(Stage.HANDLE);
+        } else {
+            SCHEDULER.figures().release(Stage.HANDLE, Settings.ENABLED + " is false");
+        }
     }
 
     @Override
@@ -77,16 +104,20 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         return begin(stages.poll(HANDLE));
     }
 
-    private CallRunner begin(Stages.Taken<CallRunner> taken) {
+    private CallRunner begin(Stages.Taken<Object> taken) {
         if (taken == null) {
             return null;
         }
-        Here.set(TENANTS.of(taken.tenant()).name);
-        if (taken.counts()) {
+        CallRunner call = (CallRunner) taken.item;
+        Tenants.Tenant tenant = TENANTS.of(taken.tenant());
+        Here.set(tenant.name);
+        SCHEDULER.figures().served(Stage.HANDLE, tenant);
+        SCHEDULER.limits().took(tenant.number);
+        if (taken.counts() || Parts.measured()) {
             // The runner forgets its call when it is over.
-            running.set(new Running(taken, taken.item.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));
+            running.set(new Running(taken, call.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));
         }
-        return taken.item;
+        return call;
     }
 
     /** The call that this handler took before is over. */
@@ -101,12 +132,15 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         cost[Resource.HANDLERS.ordinal()] = (System.nanoTime() - over.since) / now.handlers;
         cost[Resource.CPU.ordinal()] = (THREADS.getCurrentThreadCpuTime() - over.cpuSince) / PROCESSORS;
         try {
-            cost[Resource.NETWORK.ordinal()] = time(over.call.getResponseCellSize(), now.networkBytesPerSecond);
+            if (!Parts.NETWORK.paced()) {
+                cost[Resource.NETWORK.ordinal()] = time(over.call.getResponseCellSize(), now.networkBytesPerSecond);
+            }
             cost[Resource.DISK.ordinal()] = time(over.call.getBlockBytesScanned(), now.diskBytesPerSecond);
         } catch (RuntimeException | LinkageError unknown) {
             // HBase 2.5 does not count the blocks. The time of the handler and the CPU are charged.
         }
         stages.done(over.taken, cost);
+        SCHEDULER.figures().used(TENANTS.of(over.taken.tenant()), cost);
     }
 
     private static long time(long bytes, long bytesPerSecond) {
@@ -131,17 +165,21 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     /** Calls that are queued, for HBase's figures: a copy. */
     @Override
     public Iterator<CallRunner> iterator() {
-        return stages.list(HANDLE).iterator();
+        return calls().iterator();
+    }
+
+    private List<CallRunner> calls() {
+        return stages.list(HANDLE).stream().map(CallRunner.class::cast).toList();
     }
 
     @Override
     public Object[] toArray() {
-        return stages.list(HANDLE).toArray();
+        return calls().toArray();
     }
 
     @Override
     public <T> T[] toArray(T[] array) {
-        return stages.list(HANDLE).toArray(array);
+        return calls().toArray(array);
     }
 
     @Override
@@ -153,11 +191,11 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     public int drainTo(Collection<? super CallRunner> to, int most) {
         int count = 0;
         for (; count < most; count++) {
-            Stages.Taken<CallRunner> taken = stages.poll(HANDLE);
+            Stages.Taken<Object> taken = stages.poll(HANDLE);
             if (taken == null) {
                 break;
             }
-            to.add(taken.item);
+            to.add((CallRunner) taken.item);
         }
         return count;
     }

@@ -15,6 +15,12 @@ final class Settings {
     static final String HBASE_ATTRIBUTE = "hbase.quota.user.override.key";
     static final String NETWORK = "headworks.network.bytes-per-second";
     static final String DISK = "headworks.disk.bytes-per-second";
+    static final String OUTSTANDING = "headworks.log.outstanding";
+    static final String UNREAD = "headworks.responses.bytes-per-tenant";
+    static final String SPECULATE = "headworks.speculate";
+    static final String CONTROLLER = "headworks.controller";
+    static final String TOKEN_FILE = "headworks.controller.token.file";
+    static final String TLS = "headworks.controller.tls";
 
     private static final Logger LOG = LoggerFactory.getLogger(Settings.class);
     private static final double MOST_WEIGHT = 1_000_000;
@@ -26,6 +32,16 @@ final class Settings {
     /** 0: not a resource that is divided. */
     final long networkBytesPerSecond;
     final long diskBytesPerSecond;
+    /** Writes below the ordered log; 0: any number. */
+    final int outstanding;
+    /** Bytes of responses that a tenant's clients may leave unread; 0: any number. */
+    final long unreadBytes;
+    /** Whether gets that need no file may be served without a handler. */
+    final boolean speculate;
+    /** Where controllers are, HOST:PORT each; they set the weights. */
+    final String controllers;
+    final String tokenFile;
+    final boolean tls;
     final int handlers;
     /** Calls that one queue may have: HBase refuses all calls of everybody from here on. */
     final int queueLength;
@@ -35,8 +51,14 @@ final class Settings {
         String key = conf.getTrimmed(ATTRIBUTE, conf.getTrimmed(HBASE_ATTRIBUTE, ""));
         attribute = key.isEmpty() ? null : key;
         weights = weights(conf.get(WEIGHTS, ""));
-        networkBytesPerSecond = rate(conf, NETWORK);
-        diskBytesPerSecond = rate(conf, DISK);
+        networkBytesPerSecond = enabled ? number(conf, NETWORK, 0) : 0;
+        diskBytesPerSecond = number(conf, DISK, 0);
+        outstanding = enabled ? (int) Math.min(10_000, number(conf, OUTSTANDING, 30)) : 0;
+        unreadBytes = enabled ? number(conf, UNREAD, 64 << 20) : 0;
+        speculate = enabled && conf.getBoolean(SPECULATE, false);
+        controllers = conf.getTrimmed(CONTROLLER, "");
+        tokenFile = conf.getTrimmed(TOKEN_FILE, "");
+        tls = conf.getBoolean(TLS, false);
         handlers = Math.max(1, conf.getInt("hbase.regionserver.handler.count", 30));
         queueLength = Math.max(1, conf.getInt("hbase.ipc.server.max.callqueue.length", 10 * handlers));
     }
@@ -65,12 +87,20 @@ final class Settings {
         return weights;
     }
 
-    private static long rate(Configuration conf, String key) {
+    private static long number(Configuration conf, String key, long usual) {
         try {
-            return Math.max(0, conf.getLong(key, 0));
+            return Math.max(0, conf.getLong(key, usual));
         } catch (NumberFormatException wrong) {
-            LOG.warn("{}: \"{}\" is no number of bytes: the resource is not divided", key, conf.get(key));
-            return 0;
+            LOG.warn("{}: \"{}\" is no number: {} counts", key, conf.get(key), usual);
+            return usual;
         }
+    }
+
+    /** For status. */
+    @Override
+    public String toString() {
+        return ENABLED + "=" + enabled + " " + ATTRIBUTE + "=" + attribute + " " + NETWORK + "=" + networkBytesPerSecond + " "
+            + DISK + "=" + diskBytesPerSecond + " " + OUTSTANDING + "=" + outstanding + " " + UNREAD + "=" + unreadBytes + " "
+            + SPECULATE + "=" + speculate + " " + CONTROLLER + "=" + controllers;
     }
 }

@@ -1,0 +1,328 @@
+//! HBase on HDFS as it is, and with `plugins/hbase`: small forms of the dissertation's Figures 4.15
+//! and 4.18, the starvation of HBASE-12790, and what the plug-in costs.
+//!
+//! A run is a cluster of processes in a network namespace, which `plugins/hbase` starts and loads
+//! (`headworks.cluster.Bench`). It prints how busy the named resource and the processors were.
+
+mod collect;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+use crate::sweep::record::Record;
+use crate::sweep::{self, Claim, Presentation};
+
+const STOCK: &str = "stock";
+const ONE_QUEUE: &str = "stock, one queue";
+const OURS: &str = "ours";
+const RIVALS: [&str; 3] = [STOCK, ONE_QUEUE, OURS];
+
+/// One experiment of the family.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    id: &'static str,
+    figure: &'static str,
+    /// The method of `headworks.cluster.Bench`.
+    method: &'static str,
+    arms: &'static [&'static str],
+    points: &'static [f64],
+    sweep: &'static str,
+    about: &'static str,
+    claims: &'static [Claim],
+    panels: fn() -> Vec<Panel>,
+}
+
+impl Bench for Figure {
+    fn collect(&'static self, options: &RunOptions) -> Result<Record> {
+        let experiment = EXPERIMENTS.iter().find(|known| known.id == self.id);
+        collect::collect(self, experiment.context("an experiment without an entry")?, options)
+    }
+
+    fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
+        let record = sweep::read(directory, self.id)?;
+        let show = Presentation {
+            id: self.id,
+            figure: self.figure,
+            about: self.about,
+            sweep_label: self.sweep,
+            caption: format!("windows of {} s", record.counted_s),
+            claims: self.claims,
+            panels: (self.panels)(),
+            ..Presentation::default()
+        };
+        sweep::report(&show, record, directory, fresh)
+    }
+}
+
+const NEEDS: &[&str] = &["default-jdk-headless", "maven", "iproute2", "make setup-java"];
+
+const fn experiment(
+    id: &'static str,
+    title: &'static str,
+    figure: &'static str,
+    (expected_s, expected_quick_s): (u64, u64),
+    bench: &'static Figure,
+) -> Experiment {
+    Experiment {
+        id,
+        title,
+        paper: "Split and Maat",
+        figure,
+        expected_s,
+        expected_quick_s,
+        needs: NEEDS,
+        bench,
+    }
+}
+
+pub(crate) const EXPERIMENTS: &[Experiment] = &[NEIGHBOURS, WEIGHTS, NETWORK, COST];
+
+const NEIGHBOURS: Experiment = experiment(
+    "hbase-neighbours",
+    "100 parallel scans of one client beside one scan and ten gets a second of another (HBASE-12790)",
+    "not in the dissertation",
+    (1_500, 300),
+    &NEIGHBOURS_FIGURE,
+);
+const WEIGHTS: Experiment = experiment(
+    "hbase-4.18",
+    "five clients of an HBase with weights from one to five",
+    "Figure 4.18",
+    (700, 200),
+    &WEIGHTS_FIGURE,
+);
+const NETWORK: Experiment = experiment(
+    "hbase-4.15",
+    "the responses of one client of an HBase grow, on a link of 100 Mbit/s",
+    "Figure 4.15",
+    (1_500, 300),
+    &NETWORK_FIGURE,
+);
+const COST: Experiment = experiment(
+    "hbase-cost",
+    "what the plug-in of HBase costs one client",
+    "not in the dissertation",
+    (900, 200),
+    &COST_FIGURE,
+);
+
+/// A small client's get waits for one of ten handlers that each have 20 ms of work.
+const BUSY: Claim = Claim::new("the handlers are what calls wait for")
+    .ours(
+        "part of the handlers that work, and of the time in which processors do: the worse margin",
+        |seed| {
+            let handlers = seed.get(OURS, 100.0, "handlers_busy") / 0.9;
+            let cpu = 0.7 / seed.get(OURS, 100.0, "cpu_busy");
+            handlers.min(cpu)
+        },
+    )
+    .at_least(1.0)
+    .note("handlers at 90 % at least, processors at 70 % at most");
+
+static NEIGHBOURS_FIGURE: Figure = Figure {
+    id: "hbase-neighbours",
+    figure: "not in the dissertation",
+    method: "neighbours",
+    arms: &RIVALS,
+    points: &[0.0, 100.0],
+    sweep: "scans of the large client",
+    about: "Each row takes a handler 20 ms, by a filter that sleeps: handlers are what calls wait for, and processors are not.",
+    claims: &[
+        BUSY,
+        Claim::new("a small client's gets are hardly slower beside a hundred scans")
+            .ours("p99 of its gets beside them / alone", |seed| {
+                seed.get(OURS, 100.0, "get_p99_ms") / seed.get(OURS, 0.0, "get_p99_ms")
+            })
+            .at_most(2.0),
+        Claim::new("and its scan goes on")
+            .ours("rows a second beside them / alone", |seed| {
+                seed.get(OURS, 100.0, "small_rows_s") / seed.get(OURS, 0.0, "small_rows_s")
+            })
+            .at_least(0.45)
+            .note("a scan that waits for one handler's rest of work before each row has half of what it has alone"),
+        Claim::new("HBase as it is starves it")
+            .ours("p99 of its gets beside them / alone, the better of one queue and three", |seed| {
+                let ratio = |arm| seed.get(arm, 100.0, "get_p99_ms") / seed.get(arm, 0.0, "get_p99_ms");
+                ratio(STOCK).min(ratio(ONE_QUEUE))
+            })
+            .at_least(3.0),
+    ],
+    panels: || {
+        vec![
+            Panel::sweep("P99 of the small client's gets", "ms").lines(RIVALS, "get_p99_ms"),
+            Panel::sweep("Rows of the small client's scan", "1/s").lines(RIVALS, "small_rows_s"),
+            Panel::sweep("Rows of the large client", "1/s").lines(RIVALS, "large_rows_s"),
+            Panel::sweep("Handlers that work", "").lines(RIVALS, "handlers_busy"),
+            Panel::sweep("Processors", "").lines(RIVALS, "cpu_busy"),
+        ]
+    },
+};
+
+/// Largest distance of a client's part from its weight.
+fn distance(seed: &Seed<'_>, arm: &'static str) -> f64 {
+    let got: Vec<f64> =
+        (1..=5).map(|client| seed.get(arm, 0.0, &format!("c{client}_per_s"))).collect();
+    let all: f64 = got.iter().sum();
+    let off =
+        got.iter().enumerate().map(|(at, got)| (got / all / ((at + 1) as f64 / 15.0) - 1.0).abs());
+    off.fold(0.0, f64::max)
+}
+
+static WEIGHTS_FIGURE: Figure = Figure {
+    id: "hbase-4.18",
+    figure: "Figure 4.18",
+    method: "weights",
+    arms: &[STOCK, OURS],
+    points: &[0.0],
+    sweep: "",
+    about: "Five clients with 16 threads each get rows that take a handler 20 ms; ten handlers.",
+    claims: &[
+        Claim::new("the handlers are what calls wait for")
+            .ours("part of the handlers that work, and of the time in which processors do: the worse margin", |seed| {
+                (seed.get(OURS, 0.0, "handlers_busy") / 0.9).min(0.7 / seed.get(OURS, 0.0, "cpu_busy"))
+            })
+            .at_least(1.0)
+            .note("handlers at 90 % at least, processors at 70 % at most"),
+        Claim::new("shares follow weights")
+            .paper("as desired")
+            .ours("largest distance of a client's part from its weight", |seed| distance(seed, OURS))
+            .at_most(0.03),
+        Claim::new("HBase as it is gives each the same")
+            .paper("approximately equal throughput to each")
+            .ours("throughput of the client of weight 5 / of weight 1", |seed| {
+                seed.get(STOCK, 0.0, "c5_per_s") / seed.get(STOCK, 0.0, "c1_per_s")
+            })
+            .between(0.9, 1.1),
+    ],
+    panels: || {
+        let bars = |panel: Panel, arm: &'static str| {
+            (1..=5).fold(panel, |panel, client| {
+                panel.bar(arm, &format!("weight {client}"), arm, 0.0, &format!("c{client}_per_s"))
+            })
+        };
+        vec![bars(bars(Panel::bars("Gets of each client", "1/s"), STOCK), OURS)]
+    },
+};
+
+static NETWORK_FIGURE: Figure = Figure {
+    id: "hbase-4.15",
+    figure: "Figure 4.15",
+    method: "network",
+    arms: &[STOCK, OURS],
+    points: &[20.0, 200.0],
+    sweep: "size of C2's responses, kB",
+    about: "C1 and C2 get rows with 16 threads each. C1's have 20 kB. The namespace's loopback has 100 Mbit/s, by tc.",
+    claims: &[
+        Claim::new("the network is what responses wait for")
+            .ours(
+                "part of 100 Mbit/s that is used, and of the processors' time: the worse margin",
+                |seed| {
+                    (seed.get(OURS, 200.0, "network_mbit_s") / 90.0)
+                        .min(0.7 / seed.get(OURS, 200.0, "cpu_busy"))
+                },
+            )
+            .at_least(1.0)
+            .note("network at 90 % at least, processors at 70 % at most"),
+        Claim::new("C1 keeps what it has while C2's responses grow")
+            .ours("C1's gets at 200 kB / at 20 kB", |seed| {
+                seed.get(OURS, 200.0, "c1_per_s") / seed.get(OURS, 20.0, "c1_per_s")
+            })
+            .at_least(0.95),
+        Claim::new("and loses much with HBase as it is")
+            .ours("C1's gets at 200 kB / at 20 kB", |seed| {
+                seed.get(STOCK, 200.0, "c1_per_s") / seed.get(STOCK, 20.0, "c1_per_s")
+            })
+            .at_most(0.7),
+    ],
+    panels: || {
+        vec![
+            Panel::sweep("Gets of C1", "1/s").lines([STOCK, OURS], "c1_per_s"),
+            Panel::sweep("P99 of C1", "ms").lines([STOCK, OURS], "c1_p99_ms"),
+            Panel::sweep("Network", "Mbit/s").lines([STOCK, OURS], "network_mbit_s"),
+            Panel::sweep("Processors", "").lines([STOCK, OURS], "cpu_busy"),
+        ]
+    },
+};
+
+const fn cost(statement: &'static str, bound: f64, ours: fn(&Seed<'_>) -> f64) -> Claim {
+    Claim::new(statement)
+        .ours(
+            "smallest ratio of requests a second to a stock region server's: gets, half puts, puts",
+            ours,
+        )
+        .at_least(bound)
+        .note("32 threads, pairs of windows of 1.5 s at two region servers of one cluster, medians")
+}
+
+fn smallest(seed: &Seed<'_>, state: &str) -> f64 {
+    [0, 50, 100]
+        .iter()
+        .map(|puts| seed.get(OURS, 0.0, &format!("{state}_puts_{puts}_ratio")))
+        .fold(f64::INFINITY, f64::min)
+}
+
+static COST_FIGURE: Figure = Figure {
+    id: "hbase-cost",
+    figure: "not in the dissertation",
+    method: "cost",
+    arms: &[OURS],
+    points: &[0.0],
+    sweep: "",
+    about: "One client with 32 threads at a stock region server and at one with plug-in and agent, by turns.",
+    claims: &[
+        cost("switched off, the plug-in costs nothing", 0.99, |seed| {
+            smallest(seed, "switched_off")
+        }),
+        cost("with one tenant it costs little", 0.97, |seed| smallest(seed, "one_tenant")),
+    ],
+    panels: || {
+        let bars = |state: &'static str, label: &'static str, panel: Panel| {
+            [0, 50, 100].iter().fold(panel, |panel, puts| {
+                panel.bar(
+                    label,
+                    &format!("{puts} % puts"),
+                    OURS,
+                    0.0,
+                    &format!("{state}_puts_{puts}_ratio"),
+                )
+            })
+        };
+        let panel =
+            bars("switched_off", "switched off", Panel::bars("Requests a second / stock", ""));
+        vec![bars("one_tenant", "one tenant", panel)]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::record::{ArmRecord, Point, Run};
+
+    fn arm(name: &str, clients: [f64; 5]) -> ArmRecord {
+        let mut run = Run::default();
+        for (at, per_s) in clients.into_iter().enumerate() {
+            run.numbers.insert(format!("c{}_per_s", at + 1), per_s);
+        }
+        run.numbers.extend([("handlers_busy".to_owned(), 1.0), ("cpu_busy".to_owned(), 0.5)]);
+        let points = vec![Point { at: 0.0, runs: vec![run] }];
+        ArmRecord { arm: name.to_owned(), setup: Default::default(), points }
+    }
+
+    #[test]
+    fn weights_are_judged_both_ways() {
+        let stock = arm(STOCK, [100.0; 5]);
+        for (ours, holds) in [
+            ([100.0, 200.0, 300.0, 400.0, 500.0], true),
+            ([110.0, 190.0, 300.0, 400.0, 500.0], false),
+        ] {
+            let record = Record::of(vec![stock.clone(), arm(OURS, ours)]);
+            let verdicts = crate::sweep::analyse::verdicts(WEIGHTS_FIGURE.claims, "round", &record);
+            assert_eq!(verdicts[1].holds, holds, "{verdicts:?}");
+            assert!(verdicts[0].holds && verdicts[2].holds, "{verdicts:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+package org.apache.hadoop.hbase.ipc;
+
+import headworks.fair.Here;
+import headworks.fair.Network;
+import headworks.fair.Parts;
+import headworks.fair.Resource;
+import headworks.fair.Scheduler;
+import headworks.fair.Stage;
+import headworks.fair.Stages;
+import headworks.fair.Tenants;
+import headworks.fair.Tier;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.nio.channels.CancelledKeyException;
+import java.nio.channels.SelectionKey;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.ThreadLocalRandom;
+
+/** RPC Read and RPC Respond: what the agent needs of classes of this package. */
+public final class HeadworksCalls {
+    private static final int READ = Stage.READ.ordinal();
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+    private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
+
+    private HeadworksCalls() {}
+
+    /** A response waits for its turn at the network, and no thread waits for that. {@code false}: it goes out at once. */
+    public static boolean respondLater(Object connection, Object response) {
+        String name = Here.name();
+        if (name == null || Thread.currentThread() == Parts.NETWORK) {
+            return false;
+        }
+        try {
+            RpcResponse answer = (RpcResponse) response;
+            long bytes = answer.getResponse().size();
+            Tenants.Tenant tenant = Scheduler.here().tenants().of(name);
+            Parts.UNREAD.add(answer, tenant, bytes);
+            return Parts.NETWORK.later(Stage.RESPOND, Tier.of(name), new Response((ServerRpcConnection) connection, answer, tenant, bytes));
+        } catch (RuntimeException | LinkageError unknown) {
+            return false;
+        }
+    }
+
+    private static final class Response extends Network.Parcel {
+        private final ServerRpcConnection connection;
+        private final RpcResponse answer;
+
+        Response(ServerRpcConnection connection, RpcResponse answer, Tenants.Tenant tenant, long bytes) {
+            super(tenant, bytes);
+            this.connection = connection;
+            this.answer = answer;
+        }
+
+        @Override
+        protected void send() {
+            try {
+                connection.doRespond(answer);
+            } catch (IOException gone) {
+                // The client is gone. HBase has closed the connection.
+            }
+        }
+    }
+
+    /** The connection is read by another thread, when it is its turn. {@code false}: the caller reads it. */
+    public static boolean readLater(Object listener, SelectionKey key) {
+        if (!Scheduler.here().several() || Thread.currentThread() instanceof Reader) {
+            return false;
+        }
+        try {
+            if (!(key.attachment() instanceof SimpleServerRpcConnection connection)) {
+                return false;
+            }
+            Tenants.Tenant tenant = tenant(connection);
+            Stages<Object> instance = Scheduler.here().instance(ThreadLocalRandom.current().nextInt(Readers.ALL.length));
+            key.interestOps(0);
+            instance.add(READ, Tier.USERS, tenant.number, tenant.weight(), new Ready(listener, key, tenant), Integer.MAX_VALUE);
+            Scheduler.here().figures().waits(Stage.READ);
+            return true;
+        } catch (CancelledKeyException closed) {
+            return true;
+        } catch (RuntimeException | LinkageError unknown) {
+            return false;
+        }
+    }
+
+    /** At this stage the tenant is the connection's: the request's attributes are not read yet. */
+    private static Tenants.Tenant tenant(ServerRpcConnection connection) {
+        Tenants tenants = Scheduler.here().tenants();
+        String attribute = Parts.attribute();
+        byte[] name = attribute == null || connection.connectionAttributes == null ? null : connection.connectionAttributes.get(attribute);
+        if (name != null && name.length > 0) {
+            return tenants.of(new String(name, StandardCharsets.UTF_8));
+        }
+        return connection.user == null ? tenants.others() : tenants.of(connection.user.getShortName());
+    }
+
+    /** A connection with bytes to be read. */
+    private record Ready(Object listener, SelectionKey key, Tenants.Tenant tenant) {
+        void read() throws ReflectiveOperationException {
+            try {
+                Readers.DO_READ.invoke(listener, key);
+            } finally {
+                if (key.isValid()) {
+                    key.interestOps(SelectionKey.OP_READ);
+                    key.selector().wakeup();
+                }
+            }
+        }
+    }
+
+    /** Threads that read: as many as processors, and one for each instance at least. */
+    private static final class Readers {
+        static final Method DO_READ;
+        static final Reader[] ALL = new Reader[Math.max(PROCESSORS, Scheduler.here().count())];
+
+        static {
+            try {
+                DO_READ = Class.forName("org.apache.hadoop.hbase.ipc.SimpleRpcServer$Listener").getDeclaredMethod("doRead", SelectionKey.class);
+                DO_READ.setAccessible(true);
+            } catch (ReflectiveOperationException otherVersion) {
+                throw new ExceptionInInitializerError(otherVersion);
+            }
+            for (int number = 0; number < ALL.length; number++) {
+                ALL[number] = new Reader(number);
+                ALL[number].start();
+            }
+        }
+    }
+
+    private static final class Reader extends Thread {
+        private final Stages<Object> instance;
+
+        Reader(int number) {
+            super("headworks-read-" + number);
+            setDaemon(true);
+            instance = Scheduler.here().instance(number % Scheduler.here().count());
+        }
+
+        @Override
+        public void run() {
+            while (true) {
+                try {
+                    Stages.Taken<Object> taken = instance.take(READ);
+                    Ready ready = (Ready) taken.item;
+                    long since = THREADS.getCurrentThreadCpuTime();
+                    try {
+                        ready.read();
+                    } finally {
+                        long[] cost = new long[Resource.COUNT];
+                        cost[Resource.CPU.ordinal()] = (THREADS.getCurrentThreadCpuTime() - since) / PROCESSORS;
+                        instance.done(taken, cost);
+                        Scheduler.here().figures().served(Stage.READ, ready.tenant);
+                    }
+                } catch (InterruptedException | InvocationTargetException | CancelledKeyException closed) {
+                    // The connection is closed, or the server stops: HBase's own readers find that, too.
+                } catch (ReflectiveOperationException | RuntimeException failed) {
+                    System.err.println("headworks: a connection could not be read: " + failed);
+                }
+            }
+        }
+    }
+}

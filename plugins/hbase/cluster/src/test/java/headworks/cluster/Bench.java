@@ -1,0 +1,347 @@
+package headworks.cluster;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Scan;
+import org.apache.hadoop.hbase.client.Table;
+import org.junit.jupiter.api.Test;
+
+/**
+ * Runs of the experiments {@code hbase-…}: each method is one run of one arm, which {@code headworks
+ * bench run} starts. Its name is none of a test, so that Maven does not run it with the tests. The
+ * figures go into the file of {@code HEADWORKS_FIGURES}, a key and a number on each line.
+ */
+class Bench {
+    private static final TableName TABLE = TableName.valueOf("rows");
+    private static final String ARM = System.getenv().getOrDefault("HEADWORKS_ARM", "ours");
+    private static final int WINDOW_S = Integer.parseInt(System.getenv().getOrDefault("HEADWORKS_WINDOW_S", "10"));
+    private static final double POINT = Double.parseDouble(System.getenv().getOrDefault("HEADWORKS_POINT", "0"));
+    private static final int WARM_UP_MS = 4_000;
+    private static final int HANDLERS = 10;
+    private static final String OUR_QUEUE = "headworks.hbase.FairCallQueue";
+
+    private final Map<String, Double> figures = new TreeMap<>();
+    private final AtomicBoolean stop = new AtomicBoolean();
+    private final List<Thread> threads = new ArrayList<>();
+    private final AtomicLong failures = new AtomicLong();
+
+    private interface Run {
+        void with(Cluster cluster) throws Exception;
+    }
+
+    /** What one client does again and again. */
+    private interface Work {
+        void once(Table table) throws Exception;
+    }
+
+    private static Map<String, String> settings() {
+        Map<String, String> settings = new TreeMap<>(Map.of("hbase.regionserver.handler.count", "" + HANDLERS));
+        switch (ARM) {
+            case "ours" -> {
+                settings.put("hbase.ipc.server.callqueue.type", "pluggable");
+                settings.put("hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
+            }
+            case "stock, one queue" -> settings.put("hbase.ipc.server.callqueue.handler.factor", "0");
+            default -> { }
+        }
+        return settings;
+    }
+
+    private void run(Map<String, String> more, Run run) throws Exception {
+        Map<String, String> settings = settings();
+        settings.putAll(more);
+        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, ARM.equals("ours"), List.of());
+        try (Cluster cluster = new Cluster(settings, true, server)) {
+            Site.use(cluster);
+            run.with(cluster);
+        }
+        write();
+    }
+
+    private void write() throws IOException {
+        figures.put("failures", (double) failures.get());
+        StringBuilder text = new StringBuilder();
+        figures.forEach((key, value) -> text.append(String.format(Locale.ROOT, "%s %.6f%n", key, value)));
+        System.err.print(text);
+        String file = System.getenv("HEADWORKS_FIGURES");
+        if (file != null) {
+            Files.writeString(Path.of(file), text);
+        }
+    }
+
+    private void clients(int count, Connection connection, AtomicLong done, ConcurrentLinkedQueue<Long> times, Work work) {
+        for (int number = 0; number < count; number++) {
+            Thread thread = new Thread(() -> {
+                try (Table table = connection.getTable(TABLE)) {
+                    while (!stop.get()) {
+                        long since = System.nanoTime();
+                        try {
+                            work.once(table);
+                            done.incrementAndGet();
+                            if (times != null) {
+                                times.add(System.nanoTime() - since);
+                            }
+                        } catch (IOException refused) {
+                            failures.incrementAndGet();
+                        }
+                    }
+                } catch (Exception failed) {
+                    failed.printStackTrace();
+                }
+            });
+            threads.add(thread);
+            thread.start();
+        }
+    }
+
+    /** Lets clients run, and notes the machine's processors, the handlers and the network meanwhile. */
+    private void measure(Runnable begins) throws Exception {
+        Thread.sleep(WARM_UP_MS);
+        begins.run();
+        long[] cpu = cpu();
+        long bytes = loopback();
+        long start = System.nanoTime();
+        double active = 0;
+        int samples = 0;
+        while (System.nanoTime() - start < WINDOW_S * 1_000_000_000L) {
+            Thread.sleep(200);
+            active += activeHandlers();
+            samples++;
+        }
+        double seconds = (System.nanoTime() - start) / 1e9;
+        long[] after = cpu();
+        figures.put("cpu_busy", 1.0 - (double) (after[1] - cpu[1]) / (after[0] - cpu[0]));
+        figures.put("handlers_busy", active / samples / HANDLERS);
+        figures.put("network_mbit_s", (loopback() - bytes) * 8 / seconds / 1e6);
+        figures.put("seconds", seconds);
+    }
+
+    private void end() throws InterruptedException {
+        stop.set(true);
+        for (Thread thread : threads) {
+            thread.join(20_000);
+        }
+    }
+
+    /** All ticks of the processors, and those in which they were idle. */
+    private static long[] cpu() throws IOException {
+        long[] ticks = Arrays.stream(Files.readAllLines(Path.of("/proc/stat")).get(0).trim().split(" +")).skip(1).limit(8).mapToLong(Long::parseLong).toArray();
+        return new long[] {Arrays.stream(ticks).sum(), ticks[3] + ticks[4]};
+    }
+
+    private static long loopback() throws IOException {
+        for (String line : Files.readAllLines(Path.of("/proc/net/dev"))) {
+            if (line.trim().startsWith("lo:")) {
+                return Long.parseLong(line.trim().substring(3).trim().split(" +")[0]);
+            }
+        }
+        return 0;
+    }
+
+    private static double activeHandlers() throws IOException {
+        var url = new java.net.URL("http://127.0.0.1:" + Cluster.DEFAULT_PAGE + "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=IPC");
+        try (var answer = url.openStream()) {
+            Matcher found = Pattern.compile("\"numActiveGeneralHandler\" : ([0-9]+)").matcher(new String(answer.readAllBytes(), StandardCharsets.UTF_8));
+            return found.find() ? Double.parseDouble(found.group(1)) : Double.NaN;
+        }
+    }
+
+    private static double percentile(ConcurrentLinkedQueue<Long> times, double part) {
+        long[] all = times.stream().mapToLong(Long::longValue).sorted().toArray();
+        return all.length == 0 ? Double.NaN : all[(int) Math.min(all.length - 1, part * all.length)] / 1e6;
+    }
+
+    /** HBASE-12790: so many scans of one client, beside one scan and ten gets a second of another. */
+    @Test
+    void neighbours() throws Exception {
+        run(Map.of(), cluster -> {
+            Site.table(TABLE, Cluster.DEFAULT, true, 500, 100);
+            try (Connection many = Site.connect("many"); Connection few = Site.connect("few")) {
+                AtomicLong large = new AtomicLong();
+                AtomicLong small = new AtomicLong();
+                AtomicLong gets = new AtomicLong();
+                ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+                clients((int) POINT, many, large, null, table -> scan(table, large));
+                clients(1, few, small, null, table -> scan(table, small));
+                clients(1, few, gets, null, table -> {
+                    long since = System.nanoTime();
+                    table.get(new Get(Site.key(1)));
+                    times.add(System.nanoTime() - since);
+                    Thread.sleep(100);
+                });
+                long[] start = new long[2];
+                measure(() -> {
+                    start[0] = large.get();
+                    start[1] = small.get();
+                    times.clear();
+                });
+                double seconds = figures.get("seconds");
+                figures.put("large_rows_s", (large.get() - start[0]) / seconds);
+                figures.put("small_rows_s", (small.get() - start[1]) / seconds);
+                figures.put("get_p50_ms", percentile(times, 0.5));
+                figures.put("get_p99_ms", percentile(times, 0.99));
+                end();
+            }
+        });
+    }
+
+    private void scan(Table table, AtomicLong rows) throws IOException {
+        try (ResultScanner scanner = table.getScanner(new Scan().setCaching(1).setFilter(new SlowRows()))) {
+            while (!stop.get() && scanner.next() != null) {
+                rows.incrementAndGet();
+            }
+        }
+    }
+
+    /** Figure 4.18: five clients with weights from one to five, and handlers as what they wait for. */
+    @Test
+    void weights() throws Exception {
+        run(Map.of("headworks.weights", "c1=1,c2=2,c3=3,c4=4,c5=5"), cluster -> {
+            Site.table(TABLE, Cluster.DEFAULT, true, 100, 1_000);
+            AtomicLong[] done = new AtomicLong[5];
+            List<Connection> connections = new ArrayList<>();
+            for (int client = 0; client < done.length; client++) {
+                AtomicLong count = done[client] = new AtomicLong();
+                Connection connection = Site.connect("c" + (client + 1));
+                connections.add(connection);
+                clients(16, connection, count, null, table -> table.get(new Get(Site.key(7)).setFilter(new SlowRows())));
+            }
+            long[] start = new long[done.length];
+            measure(() -> Arrays.setAll(start, client -> done[client].get()));
+            for (int client = 0; client < done.length; client++) {
+                figures.put("c" + (client + 1) + "_per_s", (done[client].get() - start[client]) / figures.get("seconds"));
+            }
+            end();
+            for (Connection connection : connections) {
+                connection.close();
+            }
+        });
+    }
+
+    /** Figure 4.15: C1's responses have 20 kB, C2's as many as the point says; the network has 100 Mbit/s. */
+    @Test
+    void network() throws Exception {
+        Process limit = new ProcessBuilder("tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "200ms")
+            .inheritIO().start();
+        if (limit.waitFor() != 0) {
+            throw new IOException("the loopback's rate cannot be set: install iproute2, and a kernel with sch_tbf");
+        }
+        // A little less than the link has, so that what waits does so where it is ordered.
+        run(Map.of("headworks.network.bytes-per-second", "11200000"), cluster -> {
+            Site.table(TABLE, Cluster.DEFAULT, true, 1, 20_000);
+            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+                try (Table table = c1.getTable(TABLE)) {
+                    table.put(Site.put(1, (int) (POINT * 1_000)));
+                }
+                AtomicLong first = new AtomicLong();
+                AtomicLong second = new AtomicLong();
+                ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+                clients(16, c1, first, times, table -> table.get(new Get(Site.key(0))));
+                clients(16, c2, second, null, table -> table.get(new Get(Site.key(1))));
+                long[] start = new long[2];
+                measure(() -> {
+                    start[0] = first.get();
+                    start[1] = second.get();
+                    times.clear();
+                });
+                figures.put("c1_per_s", (first.get() - start[0]) / figures.get("seconds"));
+                figures.put("c2_per_s", (second.get() - start[1]) / figures.get("seconds"));
+                figures.put("c1_p99_ms", percentile(times, 0.99));
+                end();
+            }
+        });
+    }
+
+    /** What the plug-in costs one client: pairs of windows at a stock region server and at ours, in one cluster. */
+    @Test
+    void cost() throws Exception {
+        Map<String, String> ours = Map.of("hbase.regionserver.handler.count", "30",
+            "hbase.ipc.server.callqueue.type", "pluggable", "hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
+        var with = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, true, List.of());
+        var stock = new Cluster.Server("regionserver-stock", Cluster.CLASSIC, Cluster.CLASSIC_PAGE, false, List.of("hbase.ipc.server.callqueue.type=fifo"));
+        try (Cluster cluster = new Cluster(ours, true, with, stock)) {
+            Site.use(cluster);
+            TableName[] tables = {TableName.valueOf("ours"), TableName.valueOf("stock")};
+            Site.table(tables[0], Cluster.DEFAULT, true, 1_000, 1_000);
+            Site.table(tables[1], Cluster.CLASSIC, true, 1_000, 1_000);
+            for (String enabled : List.of("false", "true")) {
+                Site.reload(Map.of("headworks.enabled", enabled));
+                for (int puts : new int[] {0, 50, 100}) {
+                    double[] ratios = new double[Math.max(3, WINDOW_S)];
+                    double[] tails = new double[ratios.length];
+                    try (Connection one = Site.connect("alice")) {
+                        window(one, tables[0], puts);
+                        window(one, tables[1], puts);
+                        for (int pair = 0; pair < ratios.length; pair++) {
+                            double[] first = window(one, tables[pair % 2], puts);
+                            double[] second = window(one, tables[1 - pair % 2], puts);
+                            ratios[pair] = pair % 2 == 0 ? first[0] / second[0] : second[0] / first[0];
+                            tails[pair] = pair % 2 == 0 ? first[1] / second[1] : second[1] / first[1];
+                        }
+                    }
+                    Arrays.sort(ratios);
+                    Arrays.sort(tails);
+                    String key = (enabled.equals("true") ? "one_tenant" : "switched_off") + "_puts_" + puts;
+                    figures.put(key + "_ratio", ratios[ratios.length / 2]);
+                    figures.put(key + "_p99_ratio", tails[tails.length / 2]);
+                }
+            }
+        }
+        write();
+    }
+
+    /** Requests a second of 32 clients in a window of a second and a half, and their p99. */
+    private double[] window(Connection connection, TableName name, int puts) throws Exception {
+        AtomicBoolean over = new AtomicBoolean();
+        AtomicLong done = new AtomicLong();
+        ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+        List<Thread> all = new ArrayList<>();
+        for (int number = 0; number < 32; number++) {
+            int seed = number;
+            all.add(new Thread(() -> {
+                java.util.Random random = new java.util.Random(seed);
+                try (Table table = connection.getTable(name)) {
+                    while (!over.get()) {
+                        long since = System.nanoTime();
+                        int row = random.nextInt(1_000);
+                        if (random.nextInt(100) < puts) {
+                            table.put(Site.put(row, 1_000));
+                        } else {
+                            table.get(new Get(Site.key(row)));
+                        }
+                        done.incrementAndGet();
+                        times.add(System.nanoTime() - since);
+                    }
+                } catch (IOException failed) {
+                    failures.incrementAndGet();
+                }
+            }));
+        }
+        long start = System.nanoTime();
+        all.forEach(Thread::start);
+        Thread.sleep(1_500);
+        double rate = done.get() / ((System.nanoTime() - start) / 1e9);
+        over.set(true);
+        for (Thread thread : all) {
+            thread.join();
+        }
+        return new double[] {rate, percentile(times, 0.99)};
+    }
+}

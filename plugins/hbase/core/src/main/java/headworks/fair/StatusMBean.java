@@ -1,0 +1,28 @@
+package headworks.fair;
+
+/** See {@link Status}. */
+public interface StatusMBean {
+    /** Of plug-in and agent. */
+    int getVersion();
+
+    /** Whether the agent is there. */
+    boolean isAgent();
+
+    /** Whether several tenants were seen: until then nothing is ordered. */
+    boolean isSeveral();
+
+    /** What the configuration says. */
+    String getSettings();
+
+    /** Stages, as JSON. */
+    String getStages();
+
+    /** How it stands with the controller. */
+    String getController();
+
+    /** Gets that were tried without a handler, as JSON. */
+    String getAttempts();
+
+    /** The busiest tenants, as JSON. */
+    String getTenants();
+}

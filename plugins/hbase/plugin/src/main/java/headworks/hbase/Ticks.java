@@ -1,0 +1,36 @@
+package headworks.hbase;
+
+import headworks.fair.Parts;
+import headworks.fair.Scheduler;
+
+/** A hundred times a second: tenants that were held go on, if they may. */
+final class Ticks extends Thread {
+    private static final int PERIOD_MS = 10;
+    private static boolean begun;
+
+    private Ticks() {
+        super("headworks-ticks");
+        setDaemon(true);
+    }
+
+    /** Starts the thread, once. */
+    static synchronized void begin() {
+        if (!begun) {
+            begun = true;
+            new Ticks().start();
+        }
+    }
+
+    @Override
+    public void run() {
+        try {
+            while (true) {
+                Thread.sleep(PERIOD_MS);
+                Scheduler.here().limits().tick();
+                Parts.UNREAD.tick();
+            }
+        } catch (InterruptedException stop) {
+            // The server stops.
+        }
+    }
+}
