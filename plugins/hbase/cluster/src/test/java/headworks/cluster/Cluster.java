@@ -96,6 +96,9 @@ final class Cluster implements AutoCloseable {
             // Hadoop looks for its web pages, which its jar does not have.
             Files.createDirectories(conf.resolve("webapps").resolve(page));
         }
+        for (String page : List.of("regionserver", "static")) {
+            Files.createDirectories(conf.resolve("hbase-webapps").resolve(page));
+        }
         site("core-site.xml", Map.of("fs.defaultFS", "hdfs://127.0.0.1:9000",
             "hadoop.tmp.dir", directory.resolve("hadoop").toString()));
         Map<String, String> hdfs = new TreeMap<>();
