@@ -31,7 +31,7 @@ mod work;
 
 pub use experiment::{Experiment, Outcome, RunOptions};
 pub use interrupt::Interrupted;
+pub use learn::learn_host;
 pub use record::{Header, Verdict};
 pub use registry::{find, list, report, run};
-pub use learn::learn_host;
 pub use split::file_load;

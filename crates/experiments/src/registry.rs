@@ -8,8 +8,8 @@ use anyhow::{Result, bail, ensure};
 
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::{
-    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, hbase, index, interrupt, learn,
-    lruc, neighbours, split, tad,
+    apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, hbase, index, interrupt,
+    learn, lruc, neighbours, split, tad,
 };
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
 //! What differs between two diagrams: two versions of a system, or two loads.
 
-use headworks_tad::model::{End, FlowKind, Quantity, RequestType, Tad, Threads};
+use headworks_tad::model::{End, FlowKind, RequestType, Tad, Threads};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -91,13 +91,11 @@ fn amounts(tad: &Tad) -> BTreeMap<String, (f64, &'static str)> {
     let mut found = BTreeMap::new();
     let all = |request: &RequestType| request.steps.clone();
     for request in &tad.requests {
+        let defaults: Vec<u64> = request.parameters.iter().map(|each| each.default).collect();
         for step in all(request) {
             for each in step.uses.iter().chain(&step.uses_after) {
                 let resource = &tad.resources[each.resource];
-                let amount = match each.amount {
-                    Quantity::Fixed(amount) => amount,
-                    Quantity::Parameter(at) => request.parameters[at].default,
-                };
+                let amount = each.amount.mean(&defaults);
                 let name = format!("{} at {}: {}", request.name, step.name, resource.name);
                 let (amount, unit) = match resource.kind {
                     headworks_tad::model::ResourceKind::Io

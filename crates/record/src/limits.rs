@@ -190,6 +190,7 @@ fn twice(tad: &Tad, part: &Part) -> (Tad, Kind, String, String) {
                 ResourceKind::Lock => (Kind::Lock, "twice as many"),
                 ResourceKind::Custom if asked => (Kind::Server, "answers twice as fast"),
                 ResourceKind::Custom => (Kind::Server, "twice as fast"),
+                ResourceKind::Delay => (Kind::Time, "half as long"),
             };
             match resource.kind {
                 ResourceKind::Cpu | ResourceKind::Lock => resource.parallelism *= 2,

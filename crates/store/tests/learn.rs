@@ -3,11 +3,11 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::learn::need::{Owners, Settings, Verdict};
+use headworks_store::learner::Learner;
 use headworks_store::sim::app::{App, dbt2_and_three};
 use headworks_store::sim::array::Kind;
 use headworks_store::sim::figure::{Experiment, figure};
 use headworks_store::sim::fluid::Fluid;
-use headworks_store::learner::Learner;
 use headworks_store::sim::request::Stack;
 use headworks_store::sim::run::{Feed, quiet, run};
 use headworks_store::sim::scenario::{all, play};

@@ -365,6 +365,7 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
             policy: Policy::Fifo,
         },
         uses: vec![Use { resource: cpu, may: false }],
+        batch: None,
         instances: 1,
         asynchronous: false,
         confidence: Confidence::Guess,

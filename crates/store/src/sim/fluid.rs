@@ -8,8 +8,8 @@
 //! of 20 s like checkpoints, so that a mean of 5 s has the relative deviation σ.
 
 use super::app::{App, applications};
-use crate::learner::hosts;
 use super::run::{Plant, Second};
+use crate::learner::hosts;
 use headworks_policy::learn::{Application, Fractions};
 use headworks_policy::random::Random;
 
