@@ -181,10 +181,10 @@ impl Running {
         let _one = lock(&self.changing);
         let config = config::load(&self.path)?;
         let before = self.front.offer();
-        if let Some(old) = &before.config {
-            if let Some(what) = fixed(old, &config) {
-                return Err(StoreError::Fixed(what));
-            }
+        if let Some(old) = &before.config
+            && let Some(what) = fixed(old, &config)
+        {
+            return Err(StoreError::Fixed(what));
         }
         self.take(Arc::new(config), &before)
     }

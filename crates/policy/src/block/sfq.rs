@@ -287,7 +287,7 @@ impl Sfq {
         let queue = self.flows.get_mut(flow);
         queue.inflight += 1;
         self.inflight += 1;
-        self.inflight_cost = self.inflight_cost + self.charged[usize::from(index)];
+        self.inflight_cost += self.charged[usize::from(index)];
         self.inflight_best_effort += u32::from(queue.extra.share.best_effort);
     }
 

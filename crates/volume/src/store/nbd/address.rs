@@ -25,7 +25,7 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// By TLS: not from here.
-    Tls(Tls),
+    Tls(Box<Tls>),
     /// Name or address of a host, and a port.
     Tcp(String, u16),
     /// A Unix socket.
@@ -95,7 +95,7 @@ impl Address {
             match (tls, dir.map(decoded).transpose()?) {
                 (false, _) => Place::Tcp(host, port),
                 (true, Some(dir)) if dir.starts_with('/') => {
-                    Place::Tls(Tls { host, port, certificates: PathBuf::from(dir) })
+                    Place::Tls(Box::new(Tls { host, port, certificates: PathBuf::from(dir) }))
                 }
                 (true, _) => {
                     return Err(wrong(
@@ -110,7 +110,7 @@ impl Address {
     /// How its server is reached by TLS, if that is so.
     pub fn tls(&self) -> Option<&Tls> {
         match &self.place {
-            Place::Tls(tls) => Some(tls),
+            Place::Tls(tls) => Some(tls.as_ref()),
             _ => None,
         }
     }
