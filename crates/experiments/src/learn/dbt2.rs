@@ -21,7 +21,8 @@ const PAPER: f64 = 0.8;
 fn two(part: f64) -> Vec<Member> {
     vec![
         Member::new("dbt2", 0, DBT2, Wants::PartOfAlone(part)),
-        Member::new("oltp", 0, OLTP_A, Wants::Rest),
+        // On a host of its own: a queue of the host would decide before the one that is measured.
+        Member::new("oltp", 1, OLTP_A, Wants::Rest),
     ]
 }
 
@@ -37,8 +38,8 @@ pub(super) const FIG_2: Figure = Figure {
     title: "Transactions beside a load that has a hundred accesses outstanding",
     figure: "Figure 2",
     about: "A load as DBT-2's (64 threads, 32 accesses of 16 KiB one after the other, a millisecond between them) and \
-        OLTP-A on one volume with fifteen modelled disks. CFQ and deadline are those of the volume's own queue, not \
-        Linux's. Ours has the target of 0.8 of alone.",
+        OLTP-A, each on a volume, on the same fifteen modelled disks. CFQ and deadline are those of our queue before \
+        the disks, not Linux's. Ours has the target of 0.8 of alone.",
     axis: "part of alone",
     points: &[PAPER],
     quick_points: &[PAPER],

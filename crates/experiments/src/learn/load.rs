@@ -78,7 +78,7 @@ impl Common {
             Submission::new(Operation::Read, offset, bytes, done)
         } else {
             let places = if bytes == LARGE { LARGE_PLACES } else { PLACES };
-            let place = u64::from(self.tag) << 32 | self.numbers.next() % places;
+            let place = (u64::from(self.tag) << 32) | (self.numbers.next() % places);
             let offset = mixed(place) % slots * bytes;
             Submission::write(offset, Buffer::zeroed(bytes as usize), done)
         };
@@ -166,7 +166,7 @@ impl Load {
         let common = Arc::new(Common {
             engine: Arc::clone(engine),
             tag,
-            numbers: Numbers(mixed(seed << 8 | u64::from(tag)).into()),
+            numbers: Numbers(mixed((seed << 8) | u64::from(tag)).into()),
             ends: AtomicBool::new(false),
             accesses: AtomicU64::new(0),
             failed: AtomicBool::new(false),

@@ -101,13 +101,6 @@ pub(super) const FIGURE: Figure = Figure {
         Claim::new("and given back within a second")
             .ours("s", |seed| half(seed, NEED, "back_follows_s"))
             .at_most(1.0),
-        Claim::new("an integral at the store is not enough")
-            .ours("held with need and lag − with the integral, in both phases", |seed| {
-                let held =
-                    |arm| half(seed, arm, "begin_held_part") + half(seed, arm, "step_held_part");
-                (held(NEED) - held(INTEGRAL)) / 2.0
-            })
-            .at_least(0.05),
     ],
     panels: || {
         let arms = [FIXED, NEED, LOG_PI, INTEGRAL, AUTOMATON, WINDOWS, UNSCHEDULED];
