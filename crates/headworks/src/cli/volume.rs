@@ -96,9 +96,9 @@ pub struct Create {
     /// Where the bytes lie; a file that does not exist is made, sparse
     ///
     /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH or
-    /// nbds://HOST[:PORT]/EXPORT?tls-certificates=DIRECTORY. If its server goes, requests wait for it
-    /// for a minute; writes that it answered and had not flushed may be lost then, and everything
-    /// fails until the volume is mounted again.
+    /// nbds://HOST[:PORT]/EXPORT?tls-certificates=DIRECTORY. If its server goes, requests wait for
+    /// it for a minute. Writes that it answered and had not flushed may be lost then, and
+    /// everything fails until the volume is mounted again.
     #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
     /// Most memory for a volume in memory [default: half of the machine's]

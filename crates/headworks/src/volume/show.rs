@@ -1,5 +1,6 @@
 //! `volume list` and `volume stat`.
 
+use super::causes;
 use super::control::{self, Figures, Request, Response};
 use super::state::{self, Description, Named, Note};
 use crate::cli;
@@ -225,29 +226,31 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
         "  queue      {} not answered, {} at the device, {} merged so far",
         counts.outstanding, counts.in_flight, counts.merged
     );
-    if let Some(causes) = &figures.causes {
-        println!(
-            "  causes     of instance {}: {} writes with an owner, {} without, clients waited for {}",
-            causes.instance, causes.known, causes.unknown, causes.critical
-        );
-        if !causes.applications.is_empty() {
-            let names: Vec<&str> = causes.applications.values().map(String::as_str).collect();
-            println!(
-                "  causes     {} requests of applications that its rules name: {}",
-                causes.tagged,
-                names.join(", ")
-            );
-        }
-        if let Some(trouble) = &causes.trouble {
-            println!("  causes     nothing is learned now: {trouble}");
-        }
-    }
+    figures.causes.iter().for_each(show_causes);
     for (layer, figures) in &figures.layers {
         for (name, value) in figures {
             println!("  layer {layer}: {name} {value:.1}");
         }
     }
     Ok(())
+}
+
+fn show_causes(causes: &causes::Figures) {
+    println!(
+        "  causes     of instance {}: {} writes with an owner, {} without, clients waited for {}",
+        causes.instance, causes.known, causes.unknown, causes.critical
+    );
+    if !causes.applications.is_empty() {
+        let names: Vec<&str> = causes.applications.values().map(String::as_str).collect();
+        println!(
+            "  causes     {} requests of applications that its rules name: {}",
+            causes.tagged,
+            names.join(", ")
+        );
+    }
+    if let Some(trouble) = &causes.trouble {
+        println!("  causes     nothing is learned now: {trouble}");
+    }
 }
 
 fn count_text(count: &Count) -> String {

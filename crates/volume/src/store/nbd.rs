@@ -20,6 +20,7 @@
 mod address;
 mod connection;
 mod handshake;
+mod opening;
 mod socket;
 
 pub use address::{Address, Tls};
@@ -28,6 +29,7 @@ use super::Store;
 use crate::buffer::Buffer;
 use crate::nbd::wire::{NOTE_BYTES_MAX, command, command_flag, transmission_flag as flag};
 use connection::{Ask, Connection, Failure};
+use opening::{connect, incarnation, session};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,19 +116,6 @@ pub enum NbdError {
         /// Its smallest block.
         least: u32,
     },
-}
-
-/// What a server of ours says of its export: the same as long as all that it answered is there.
-fn incarnation(connection: &Connection) -> Option<&str> {
-    let words = connection.words.as_deref()?;
-    words.split(';').find_map(|pair| pair.strip_prefix("incarnation="))
-}
-
-/// A name that no other client has.
-fn session() -> String {
-    use std::hash::{BuildHasher, Hasher};
-    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }
 
 /// State of the connection.
@@ -393,28 +382,6 @@ impl Nbd {
 
 fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
-}
-
-fn connect(
-    address: &Address,
-    session: &str,
-    size: u64,
-    block: u32,
-    patience: Duration,
-) -> Result<Connection, NbdError> {
-    let connection = Connection::open(address, session, patience / 2)?;
-    let terms = connection.terms;
-    let address = || address.clone();
-    if terms.can(flag::READ_ONLY) {
-        return Err(NbdError::ReadOnly { address: address() });
-    }
-    if terms.size_bytes < size {
-        return Err(NbdError::Small { address: address(), has: terms.size_bytes, needs: size });
-    }
-    if terms.block_bytes_min > block {
-        return Err(NbdError::Block { address: address(), least: terms.block_bytes_min });
-    }
-    Ok(connection)
 }
 
 impl Store for Nbd {
