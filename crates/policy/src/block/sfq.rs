@@ -25,8 +25,8 @@
 //!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
 //!   when fewer requests of others are in the device before it.
 //! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
-//!   that comes then waits for all of it. So the cost that is with the device is bounded, too, while
-//!   several applications ask ([`Settings::room`]).
+//!   that comes then waits for all of it. So the cost that is with the device is bounded, too,
+//!   while several applications ask ([`Settings::room`]).
 //! * **Flushes** go before the other requests of their application, and wait for those of
 //!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes
 //!   be free.
@@ -34,8 +34,8 @@
 //! # Invariants
 //! It is work-conserving. While a request waits, D are with the device, or its room is full. Or all
 //! that wait are best effort, and as many of these as may are with the device. Let W be the cost
-//! that was dispatched, and cᵢ and cⱼ the largest costs of applications i and j. While both wait and no bound on best
-//! effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed may differ by what is with
+//! that was dispatched, and cᵢ and cⱼ the largest costs of applications i and j. While both wait and
+//! no bound on best effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed may differ by what is with
 //! the device: (D + 1) requests more. So none starves: an application that waits is passed over by
 //! each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
 //!
