@@ -228,7 +228,7 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
         let queued = found.arrows.iter().any(|arrow| {
             arrow.meaning == Meaning::Data
                 && arrow.to == End::Stage(id)
-                && matches!(arrow.by, By::Wake | By::Ready | By::Probe)
+                && matches!(arrow.by, By::Wake | By::Ready | By::Probe | By::Answer)
         });
         let on_demand = stage.on_demand || one_for_each_connection(found, id);
         let mut uses = vec![Use { resource: ids.cpu[&node], may: false }];
@@ -274,7 +274,13 @@ pub(crate) fn visits(found: &Architecture, stage: usize) -> u64 {
     let direct = found.requests.iter().find(|(at, _)| *at == stage).map_or(0, |(_, n)| *n);
     let passed: u64 =
         found.arrows.iter().filter(|arrow| arrow.feeds(stage)).map(|arrow| arrow.n).sum();
-    direct.max(passed)
+    // What is never asleep is not woken, but answers.
+    let answers = |arrow: &&crate::infer::arrows::Arrow| match arrow.meaning {
+        Meaning::Data => (arrow.from, arrow.to) == (End::Stage(stage), End::Clients),
+        Meaning::Blocking => arrow.to == End::Stage(stage),
+    };
+    let answered = found.arrows.iter().filter(answers).map(|arrow| arrow.n).max().unwrap_or(0);
+    direct.max(passed).max(answered)
 }
 
 /// Requests that came to a stage, with those that woke no thread because all were at work.

@@ -13,6 +13,7 @@
 
 pub mod arrows;
 mod draft;
+mod evidence;
 mod executor;
 mod frames;
 pub mod locks;
@@ -98,7 +99,9 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let sites = waits::Sites::of(trace);
     let links = waits::links(trace, &stages, &sites);
     let sockets = sockets::links(trace, &stages);
-    let (arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
+    let (mut arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
+    evidence::add(trace, &stages, &sockets, &mut arrows);
+    arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
     let locks = locks::find(trace, &stages, &links, &sites);
     let mut facts = facts(trace, &stages, &links, &sockets);
     own_waits(&links, &homes, &mut facts);

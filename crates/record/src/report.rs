@@ -179,7 +179,8 @@ fn by(by: By) -> &'static str {
         By::Ready => "pipe or event descriptor",
         By::Socket => "socket",
         By::Birth => "births of threads",
-        By::Probe => "probes",
+        By::Probe => "an agent",
+        By::Answer => "answers",
         By::Nothing => "nothing",
     }
 }

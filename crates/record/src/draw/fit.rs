@@ -83,11 +83,13 @@ fn kind(of: Kind) -> usize {
 pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
     let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
     let (disk, alone) = disk(found, counted_ns);
+    // A stage that is never asleep shows no visits.
+    let come = found.requests.iter().map(|(_, n)| *n).max().unwrap_or(0);
     let mut stages: Vec<Totals> = (0..found.facts.len())
         .map(|id| {
             let facts = &found.facts[id];
             let sleeps = facts.sleeps[kind(Kind::Timer)];
-            let polls = sleeps > POLLS * super::visits(found, id).max(1);
+            let polls = sleeps > POLLS * super::visits(found, id).max(come).max(1);
             let timed_ns = if polls { 0 } else { facts.asleep_ns[kind(Kind::Timer)] };
             Totals {
                 cpu_ns: facts.cpu_ns,
@@ -192,6 +194,22 @@ pub fn utilization(waiting: f64, users: f64) -> f64 {
     machine_repair(low, users).0
 }
 
+/// The time that each of `users` customers of a server spends elsewhere, if the server is busy for
+/// this part of the time and takes `service_ns` for each.
+pub fn elsewhere_ns(busy: f64, service_ns: f64, users: f64) -> f64 {
+    let users = users.ceil().clamp(1.0, 512.0) as u32;
+    let (mut low, mut high) = (1e-9f64, 1e4f64);
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if machine_repair(middle, users).0 < busy {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    service_ns / low
+}
+
 /// Busy part and mean number waiting of M/M/1 with `users` customers, whose service takes `ratio`
 /// of the time that they spend elsewhere.
 fn machine_repair(ratio: f64, users: u32) -> (f64, f64) {
@@ -269,6 +287,13 @@ mod tests {
         assert_eq!(utilization(0.0, 8.0), 0.0);
         // Half of the time, by M/M/1 with very many customers: 0.5 wait.
         assert!((utilization(0.5, 500.0) - 0.5).abs() < 0.01, "{}", utilization(0.5, 500.0));
+    }
+
+    #[test]
+    fn who_waits_for_a_busy_server_does_not_spend_the_time_elsewhere() {
+        // One customer, half of the time at the server: the other half elsewhere.
+        assert!((elsewhere_ns(0.5, 1e6, 1.0) / 1e6 - 1.0).abs() < 0.01);
+        assert!(elsewhere_ns(0.999, 1e6, 16.0) < 10e6);
     }
 
     #[test]

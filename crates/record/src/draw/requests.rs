@@ -420,6 +420,22 @@ fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, draw
             pace = Some(crate::infer::Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
         }
         let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+        // Requests that a busy thread has not read yet wait in its sockets: that looks like the
+        // clients' time.
+        let stage = &found.stages.stages[entry];
+        let few = f64::from(stage.most.max(1));
+        if f64::from(threads) > few && !stage.on_demand && several(trace, found, entry).is_none() {
+            let busy = super::fit::working(found, entry, counted_s * 1e9) / few;
+            let service_ns = busy.min(1.0) * few * counted_s * 1e9 / n.max(1.0);
+            let users = f64::from(threads) / few;
+            let away_ns = super::fit::elsewhere_ns(busy.min(0.999), service_ns, users);
+            let away_ns = away_ns.min(each_ns);
+            let (answer, think) = ((each_ns - away_ns) as u64, away_ns as u64);
+            let slower = pace.as_ref().and_then(crate::infer::Pace::think_ns);
+            if slower.is_none_or(|seen| think < seen) {
+                pace = Some(crate::infer::Pace { answers: (1, answer), thinks: (1, think) });
+            }
+        }
         let think_ns = match pace.as_ref().and_then(crate::infer::Pace::think_ns) {
             Some(ns) => ns.saturating_sub(client_ns),
             // Not recorded: half of the time that their number and the throughput leave.

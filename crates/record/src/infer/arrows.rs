@@ -63,8 +63,10 @@ pub enum By {
     Socket,
     /// Creation of threads.
     Birth,
-    /// Calls that a window of probes saw.
+    /// An agent counted it.
     Probe,
+    /// The stage answers clients, so requests come to it, although nothing was seen to wake it.
+    Answer,
     /// Nothing: it stands for what was not seen.
     Nothing,
 }
@@ -77,7 +79,7 @@ impl Arrow {
 }
 
 /// Fewer events than this are noise.
-const EVENTS_MIN: u64 = 3;
+pub const EVENTS_MIN: u64 = 3;
 /// And a smaller part of a stage's wake-ups.
 pub const SHARE_MIN: f64 = 0.02;
 
@@ -177,9 +179,6 @@ pub fn find(
         }
     }
     outside_wakes(stages, links, &mut arrows);
-    confirm(trace, stages, &mut arrows);
-    handed(trace, stages, &mut arrows);
-    arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
     (arrows, search.home)
 }
 
@@ -239,7 +238,8 @@ fn from_clients(stages: &Stages, stage: usize, n: u64) -> Arrow {
     }
 }
 
-fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n: u64) -> Arrow {
+/// An arrow that sockets show.
+pub fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n: u64) -> Arrow {
     let ends = [stages.stages[from].sure, stages.stages[to].sure];
     Arrow {
         from: End::Stage(from),
@@ -266,61 +266,6 @@ fn outside_wakes(stages: &Stages, links: &Links, arrows: &mut Vec<Arrow>) {
             arrow.sure = arrow.sure.min(Confidence::Likely);
             arrow.off_ns = link.off_ns;
             arrows.push(arrow);
-        }
-    }
-}
-
-/// Hand-overs that an agent counted: of an arrow that was seen, all of them; and arrows to threads
-/// that were never asleep.
-fn handed(trace: &Trace, stages: &Stages, arrows: &mut Vec<Arrow>) {
-    let stage = |pid: u32, name: &str| {
-        let place = stages.place_of.get(&pid)?;
-        let name = super::names::normalised(name);
-        stages.stages.iter().position(|stage| stage.place == *place && stage.title == name)
-    };
-    for handed in &trace.handed {
-        let ends = (stage(handed.pid, &handed.from), stage(handed.pid, &handed.to));
-        let (Some(from), Some(to)) = ends else { continue };
-        if from == to || handed.n < EVENTS_MIN {
-            continue;
-        }
-        let same = arrows.iter_mut().find(|arrow| {
-            arrow.meaning == Meaning::Data
-                && (arrow.from, arrow.to) == (End::Stage(from), End::Stage(to))
-        });
-        match same {
-            Some(arrow) => arrow.n = arrow.n.max(handed.n),
-            None => arrows.push(Arrow {
-                by: By::Probe,
-                ..socket_arrow(stages, from, to, Meaning::Data, handed.n)
-            }),
-        }
-    }
-}
-
-/// A stage whose waits became longer while another stood still is blocked by it.
-fn confirm(trace: &Trace, stages: &Stages, arrows: &mut [Arrow]) {
-    /// A wait is longer by so much, or by this part, if that is more.
-    const LONGER_NS: f64 = 150_000.0;
-    const PART: f64 = 0.1;
-    for injection in &trace.injections {
-        let stage = |units: &[u32]| units.iter().find_map(|unit| stages.of.get(unit)).copied();
-        let (Some(waits), Some(stopped)) = (stage(&injection.waiters), stage(&injection.stopped))
-        else {
-            continue;
-        };
-        let mean = |(n, ns): (u64, u64)| ns as f64 / n.max(1) as f64;
-        let (before, during) = (mean(injection.before), mean(injection.during));
-        let longer = during > before + LONGER_NS.max(PART * before);
-        let blocked = |arrow: &&mut Arrow| {
-            arrow.meaning == Meaning::Blocking
-                && (arrow.from, arrow.to) == (End::Stage(waits), End::Stage(stopped))
-        };
-        for arrow in arrows.iter_mut().filter(blocked) {
-            arrow.confirmed = Some(longer);
-            if longer && arrow.sure == Confidence::Guess {
-                arrow.sure = Confidence::Likely;
-            }
         }
     }
 }

@@ -61,7 +61,7 @@ fn handed(java: &Path, words: &[&str]) -> Option<([u64; 3], String)> {
     let mut program = start(java, &jar, words);
     let raw = scratch(&format!("agent-{}.ndjson", program.child.id()));
     let output = recorder()
-        .args(["record", "--pid", &program.child.id().to_string(), "--for", "7s", "--agent"])
+        .args(["record", "--pid", &program.child.id().to_string(), "--for", "6s", "--agent"])
         .arg(&jar)
         .arg("--raw")
         .arg(&raw)

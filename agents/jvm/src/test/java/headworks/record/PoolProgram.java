@@ -82,6 +82,8 @@ public final class PoolProgram {
         }
         System.out.println("all " + all.sum() + " wrong " + wrong.sum() + " missed " + missed.sum());
         System.out.flush();
+        // The agent leaves while the program runs.
+        Thread.sleep(8_000);
         System.exit(0);
     }
 

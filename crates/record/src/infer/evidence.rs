@@ -1,0 +1,89 @@
+//! Arrows that something else than sleeps shows: answers to clients, an agent, and stops of threads.
+
+use super::arrows::{Arrow, By, EVENTS_MIN, End, Meaning, socket_arrow};
+use super::sockets::Sockets;
+use super::stages::Stages;
+use crate::trace::Trace;
+use headworks_tad::model::Confidence;
+
+/// Adds to arrows that sleeps show.
+pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
+    answering(stages, sockets, arrows);
+    confirm(trace, stages, arrows);
+    handed(trace, stages, arrows);
+}
+
+/// A stage that answers clients and is never asleep: nothing wakes it, and requests come to it all
+/// the same, from where they come in.
+fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
+    let Some(&(entry, _)) = sockets.requests.first() else { return };
+    for (&stage, &n) in &sockets.replies {
+        let reads = sockets.requests.iter().any(|(entry, _)| *entry == stage);
+        let fed = arrows.iter().any(|arrow| {
+            arrow.meaning == Meaning::Data
+                && arrow.to == End::Stage(stage)
+                && arrow.sure > Confidence::Guess
+        });
+        if reads || fed || n < EVENTS_MIN {
+            continue;
+        }
+        let mut arrow = socket_arrow(stages, entry, stage, Meaning::Data, n);
+        (arrow.by, arrow.sure) = (By::Answer, arrow.sure.min(Confidence::Likely));
+        arrows.push(arrow);
+    }
+}
+
+/// Hand-overs that an agent counted: of an arrow that was seen, all of them; and arrows to threads
+/// that were never asleep.
+fn handed(trace: &Trace, stages: &Stages, arrows: &mut Vec<Arrow>) {
+    let stage = |pid: u32, name: &str| {
+        let place = stages.place_of.get(&pid)?;
+        let name = super::names::normalised(name);
+        stages.stages.iter().position(|stage| stage.place == *place && stage.title == name)
+    };
+    for handed in &trace.handed {
+        let ends = (stage(handed.pid, &handed.from), stage(handed.pid, &handed.to));
+        let (Some(from), Some(to)) = ends else { continue };
+        if from == to || handed.n < EVENTS_MIN {
+            continue;
+        }
+        let same = arrows.iter_mut().find(|arrow| {
+            arrow.meaning == Meaning::Data
+                && (arrow.from, arrow.to) == (End::Stage(from), End::Stage(to))
+        });
+        match same {
+            Some(arrow) => arrow.n = arrow.n.max(handed.n),
+            None => arrows.push(Arrow {
+                by: By::Probe,
+                ..socket_arrow(stages, from, to, Meaning::Data, handed.n)
+            }),
+        }
+    }
+}
+
+/// A stage whose waits became longer while another stood still is blocked by it.
+fn confirm(trace: &Trace, stages: &Stages, arrows: &mut [Arrow]) {
+    /// A wait is longer by so much, or by this part, if that is more.
+    const LONGER_NS: f64 = 150_000.0;
+    const PART: f64 = 0.1;
+    for injection in &trace.injections {
+        let stage = |units: &[u32]| units.iter().find_map(|unit| stages.of.get(unit)).copied();
+        let (Some(waits), Some(stopped)) = (stage(&injection.waiters), stage(&injection.stopped))
+        else {
+            continue;
+        };
+        let mean = |(n, ns): (u64, u64)| ns as f64 / n.max(1) as f64;
+        let (before, during) = (mean(injection.before), mean(injection.during));
+        let longer = during > before + LONGER_NS.max(PART * before);
+        let blocked = |arrow: &&mut Arrow| {
+            arrow.meaning == Meaning::Blocking
+                && (arrow.from, arrow.to) == (End::Stage(waits), End::Stage(stopped))
+        };
+        for arrow in arrows.iter_mut().filter(blocked) {
+            arrow.confirmed = Some(longer);
+            if longer && arrow.sure == Confidence::Guess {
+                arrow.sure = Confidence::Likely;
+            }
+        }
+    }
+}
