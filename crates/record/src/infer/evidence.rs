@@ -13,21 +13,29 @@ pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<A
     handed(trace, stages, arrows);
 }
 
-/// A stage that answers clients and is never asleep: nothing wakes it, and requests come to it all
-/// the same, from where they come in.
+/// A stage that answers and is never asleep: nothing wakes it, and requests come to it all the same.
+/// They come from who waits for its answers, or from where clients come in.
 fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
-    let Some(&(entry, _)) = sockets.requests.first() else { return };
-    for (&stage, &n) in &sockets.replies {
+    let entry = sockets.requests.first().map(|(stage, _)| *stage);
+    let clients = sockets.replies.iter().filter_map(|(&stage, &n)| Some((entry?, stage, n)));
+    let waiting = arrows.iter().filter_map(|arrow| match (arrow.meaning, arrow.from, arrow.to) {
+        (Meaning::Blocking, End::Stage(from), End::Stage(to)) => Some((from, to, arrow.n)),
+        _ => None,
+    });
+    let mut answers: Vec<(usize, usize, u64)> = waiting.chain(clients).collect();
+    // Who waits most often gives the most.
+    answers.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
+    for (from, stage, n) in answers {
         let reads = sockets.requests.iter().any(|(entry, _)| *entry == stage);
         let fed = arrows.iter().any(|arrow| {
             arrow.meaning == Meaning::Data
                 && arrow.to == End::Stage(stage)
                 && arrow.sure > Confidence::Guess
         });
-        if reads || fed || n < EVENTS_MIN {
+        if from == stage || reads || fed || n < EVENTS_MIN {
             continue;
         }
-        let mut arrow = socket_arrow(stages, entry, stage, Meaning::Data, n);
+        let mut arrow = socket_arrow(stages, from, stage, Meaning::Data, n);
         (arrow.by, arrow.sure) = (By::Answer, arrow.sure.min(Confidence::Likely));
         arrows.push(arrow);
     }

@@ -140,6 +140,11 @@ public final class Handovers {
         return request;
     }
 
+    /** Whether it counts. */
+    public static boolean counts() {
+        return on;
+    }
+
     /** Begins to count. */
     public static void start() {
         on = true;

@@ -25,6 +25,9 @@ public final class PoolProgram {
             try {
                 Class<?> found = Class.forName("headworks.record.Handovers", true, null);
                 request = found.getMethod("request");
+                if (!(boolean) found.getMethod("counts").invoke(null)) {
+                    return false;
+                }
                 begin = found.getMethod("begin");
             } catch (ReflectiveOperationException none) {
                 return false;
@@ -45,7 +48,6 @@ public final class PoolProgram {
         while (!counted()) {
             Thread.sleep(10);
         }
-        Thread.sleep(1_000);
         long until = System.nanoTime() + (long) (seconds * 1e9);
         Thread[] givers = new Thread[8];
         for (int at = 0; at < givers.length; at++) {
