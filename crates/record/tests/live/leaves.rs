@@ -24,7 +24,7 @@ pub fn said(output: &Output) -> String {
 }
 
 /// Programs of the kernel that are the recorder's.
-fn programs() -> usize {
+pub fn programs() -> usize {
     let names = ["switched", "waking", "sent", "received", "created", "ended"];
     aya::programs::loaded_programs()
         .flatten()

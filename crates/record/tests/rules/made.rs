@@ -374,3 +374,16 @@ fn one_function_that_serves_two_queues_is_two_stages() {
     assert_ne!(of[&3], of[&5]);
     assert_eq!(found.stages.stages[of[&3]].sure, Confidence::Likely);
 }
+
+/// Its one thread always has something to do, so nothing is seen to wake it.
+#[test]
+fn a_stage_for_whose_answers_others_wait_is_fed_by_them() {
+    let mut trace = named(&["handler", "writer"]);
+    requests(&mut trace, 2, 500);
+    // Each answer is on an object of its own request.
+    wakes(&mut trace, 3, 2, headworks_record::trace::MANY, 500);
+    let found = found(&trace);
+    let (handler, writer) = (found.stages.of[&2], found.stages.of[&3]);
+    let fed = found.arrows.iter().find(|arrow| arrow.feeds(writer)).expect("an arrow");
+    assert_eq!((fed.from, fed.sure), (End::Stage(handler), Confidence::Likely));
+}
