@@ -59,10 +59,11 @@ class NetworkTest {
         done.await();
         String order = sent.toString();
         String half = order.substring(0, order.length() / 2);
-        long large = half.chars().filter(each -> each == 'a').count();
-        long small = half.length() - large;
+        long count = half.chars().filter(each -> each == 'a').count();
+        long large = 100_000 + 10_000 * (count - 1);
+        long small = 1_000 * (half.length() - count);
         assertEquals(222, order.length());
-        assertTrue(Math.abs(10 * large - small) <= 30, large + " of 10 kB and " + small + " of 1 kB: " + order);
+        assertTrue(Math.abs(large - small) <= 25_000, large + " bytes and " + small + ": " + order);
     }
 
     @Test
