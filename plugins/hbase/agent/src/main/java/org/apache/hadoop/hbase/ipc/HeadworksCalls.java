@@ -74,7 +74,7 @@ public final class HeadworksCalls {
                 return false;
             }
             Tenants.Tenant tenant = tenant(connection);
-            Stages<Object> instance = Scheduler.here().instance(ThreadLocalRandom.current().nextInt(Readers.ALL.length));
+            Stages<Object> instance = Readers.ALL[ThreadLocalRandom.current().nextInt(Readers.ALL.length)].instance;
             key.interestOps(0);
             instance.add(READ, Tier.USERS, tenant.number, tenant.weight(), new Ready(listener, key, tenant), Integer.MAX_VALUE);
             Scheduler.here().figures().waits(Stage.READ);
