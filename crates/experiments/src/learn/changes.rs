@@ -130,7 +130,7 @@ pub(super) const GUESTS: Figure = Figure {
         Claim::new("after a host has joined, the target is met within 30 s")
             .ours("s", |seed| settled(seed, "joins"))
             .at_most(30.0),
-        Claim::new("after one with a target of its own, both are within 30 s")
+        Claim::new("after one that has a target, too, both are within 30 s")
             .ours("s", |seed| settled(seed, "target"))
             .at_most(30.0),
         Claim::new("after both have left, within 30 s")

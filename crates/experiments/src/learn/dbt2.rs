@@ -21,7 +21,7 @@ const PAPER: f64 = 0.8;
 fn two(part: f64) -> Vec<Member> {
     vec![
         Member::new("dbt2", 0, DBT2, Wants::PartOfAlone(part)),
-        // On a host of its own: a queue of the host would decide before the one that is measured.
+        // On another host: a queue of the host would decide before the one that is measured.
         Member::new("oltp", 1, OLTP_A, Wants::Rest),
     ]
 }

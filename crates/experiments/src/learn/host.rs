@@ -1,7 +1,7 @@
 //! A host: a process with a volume of the store, its queue, and the applications on it.
 //!
 //! Each second it tells the store what its applications achieved, hears what they are granted, and
-//! sets the fractions of its own queue by that. What happened goes to its output, a line of JSON
+//! sets the fractions of its queue by that. What happened goes to its output, a line of JSON
 //! for a second.
 
 use super::load::{Kind, Load};

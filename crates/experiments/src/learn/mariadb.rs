@@ -219,6 +219,29 @@ fn one(
     })
 }
 
+/// A host of OLTP-A, which is idle in the first span.
+fn neighbour(
+    store: &Store,
+    number: usize,
+    name: &str,
+    (idle_s, all_s): (u64, u64),
+    seed: u64,
+    begin_unix_ms: u64,
+) -> Spec {
+    let stages = vec![
+        Stage { until_s: idle_s, part: 0.0, cost: 1.0 },
+        Stage { until_s: all_s, part: 1.0, cost: 1.0 },
+    ];
+    Spec {
+        uri: store.uri(number),
+        bytes: VOLUME_BYTES,
+        fractions: Fractions::None,
+        apps: vec![App { name: name.to_owned(), kind: OLTP_A, posts: false, stages }],
+        seed: seed * 100 + number as u64,
+        begin_unix_ms,
+    }
+}
+
 /// Goes through the spans of a round.
 fn spans(
     store: &Store,
@@ -238,22 +261,9 @@ fn spans(
         so_far += part;
         ends_s.push((so_far * all_s as f64).round() as u64);
     }
-    let host = |number: usize, name: &str| Spec {
-        uri: store.uri(number),
-        bytes: VOLUME_BYTES,
-        fractions: Fractions::None,
-        apps: vec![App {
-            name: name.to_owned(),
-            kind: OLTP_A,
-            posts: false,
-            stages: vec![
-                Stage { until_s: ends_s[0], part: 0.0, cost: 1.0 },
-                Stage { until_s: all_s, part: 1.0, cost: 1.0 },
-            ],
-        }],
-        seed: seed * 100 + number as u64,
-        begin_unix_ms,
-    };
+    let spans_s = (ends_s[0], all_s);
+    let host =
+        |number: usize, name: &str| neighbour(store, number, name, spans_s, seed, begin_unix_ms);
     let until = |second: u64| {
         let end = begin + Duration::from_secs(second);
         running::pause(end.saturating_duration_since(Instant::now()))
@@ -381,7 +391,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Reported> {
         id: ID,
         figure: EXPERIMENT.figure,
         about: "A load after TPC-C (4 warehouses, 32 terminals that do not think) on MariaDB, whose data directory is a \
-            volume of the store, and two OLTP-A on hosts of their own. MariaDB is behind the gate, and `headworks store \
+            volume of the store, and two OLTP-A on two hosts. MariaDB is behind the gate, and `headworks store \
             follow` tells the store the gate's turns a second. The target is 0.8 of what it does alone.",
         caption: format!(
             "One run: alone, beside, with the target, by hand; {} s",

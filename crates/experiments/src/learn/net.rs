@@ -1,4 +1,4 @@
-//! Hosts in network namespaces of their own: each reaches its store over TCP with TLS, by a tunnel.
+//! Hosts in network namespaces: each reaches its store over TCP with TLS, by a tunnel.
 
 use super::process::steady;
 use crate::running::{self, Running};

@@ -45,8 +45,8 @@ pub(super) const FIGURE: Figure = Figure {
     id: "learn-one",
     title: "A target at a store that others use: who finds its share",
     figure: "Section 3, one level",
-    about: "Three OLTP-A (16 KiB and some 1 MiB at random, half of it reads; 100 and 10 outstanding), each with a \
-        volume of its own on one store with fifteen modelled disks. One is to have a part of what it does alone. \
+    about: "Three OLTP-A (16 KiB and some 1 MiB at random, half of it reads; 100 and 10 outstanding), each on a \
+        volume, on one store with fifteen modelled disks. One is to have a part of what it does alone. \
         Its transactions cost 1.25 times as much from the second phase on; in the third it is idle.",
     axis: "part of alone",
     points: &[0.5],

@@ -33,7 +33,7 @@ pub(super) const FIGURE: Figure = Figure {
     id: "learn-three",
     title: "Four targets on two hosts and a store: learners at three places",
     figure: "Figures 4 to 7",
-    about: "Four OLTP-A on two hosts; a host is a volume of the store with a queue of its own. Each is to have what it \
+    about: "Four OLTP-A on two hosts; a host is a volume of the store with a queue. Each is to have what it \
         does with fixed shares. 0: with a quarter each, as in the paper; 1: with 0.38, 0.12, 0.28 and 0.22. All of \
         the store is promised. The learners of all three places run at the store; hosts hear their fractions with \
         the grants.",
