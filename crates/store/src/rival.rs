@@ -40,7 +40,7 @@ impl Rival {
     }
 
     /// A window is over; both slices are as long. Returns the shares, and the part of the depth
-    /// that best effort may have. If the applications are others than before, learning begins again.
+    /// that best effort may have. If the applications are others than before, it begins again.
     pub fn window<'a>(
         &mut self,
         now: Nanos,

@@ -1,5 +1,5 @@
-//! Coordinated learning on the real stack: stores and hosts are processes, the disks are modelled in
-//! real time.
+//! Coordinated learning on the real stack: stores and hosts are processes, the disks are modelled
+//! in real time.
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
 //! [`EXPERIMENTS`]. A round is planned ([`plan`]), its stores and hosts run ([`stack`], [`host`],
