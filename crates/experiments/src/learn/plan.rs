@@ -100,7 +100,11 @@ impl Plan<'_> {
         goal: &dyn Fn(usize) -> Goal,
     ) -> Setup {
         let stages = |at: usize| {
-            let part = if is_on(at) { in_phase(self.members[at].there, 0) } else { 0.0 };
+            let there = self.members[at].there;
+            // Whose share is looked for has all of its load, as it will have after a warm-up.
+            let most = there.iter().copied().fold(0.0, f64::max);
+            let part = if at == 0 { most } else { in_phase(there, 0) };
+            let part = if is_on(at) { part } else { 0.0 };
             vec![Stage { until_s: MEASURE_S, part, cost: 1.0 }]
         };
         self.setup(way, &stages, &|at, _| goal(at), vec![MEASURE_S])
