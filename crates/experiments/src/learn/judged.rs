@@ -11,6 +11,9 @@ use std::ops::Range;
 /// Seconds of a phase that do not count for holding: as many as a target may take.
 const SETTLE_S: usize = 15;
 
+/// Stands for the time of what was not met within a phase: longer than any bound of a claim.
+const NEVER_S: f64 = 9_999.0;
+
 /// A part of a run that is judged for itself.
 #[derive(Debug, Clone)]
 pub(super) struct Phase {
@@ -60,9 +63,8 @@ pub(super) fn judge(trace: &Trace, phase: &Phase, numbers: &mut BTreeMap<String,
     if phase.goals.is_empty() {
         return;
     }
-    // Of those that never are, the phase's length stands for the time.
     let settled = judge::settled(trace, &phase.goals, from, to);
-    add("settled_s", settled.unwrap_or(to - from) as f64);
+    add("settled_s", settled.map_or(NEVER_S, |second| second as f64));
     add("never", f64::from(u8::from(settled.is_none())));
     if counted.len() >= judge::DELIVERED_S {
         add("held_part", judge::held(trace, &phase.goals, counted.start, to));
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!((numbers["p_short_part"], numbers["p_sigma_part"]), (0.0, 0.0));
         let missed = Phase { goals: vec![(0, 120.0)], ..phase };
         judge(&trace(&outcome), &missed, &mut numbers);
-        assert_eq!((numbers["p_never"], numbers["p_settled_s"]), (1.0, 100.0));
+        assert_eq!((numbers["p_never"], numbers["p_settled_s"]), (1.0, NEVER_S));
         assert_eq!((numbers["p_held_part"], numbers["p_short_part"]), (0.0, 1.0));
     }
 
