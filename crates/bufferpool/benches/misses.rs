@@ -1,7 +1,7 @@
 //! Misses under skewed reads: the pool's orders against `quick_cache`, on one trace.
 //!
-//! `cargo bench -p headworks-bufferpool --bench misses`. Zipf's law over 100,000 pages; the pool and
-//! the cache hold a twentieth or a fifth of them. The second half of a million accesses counts.
+//! `cargo bench -p headworks-bufferpool --bench misses`. Zipf's law over 100,000 pages; pool and
+//! cache hold a twentieth or a fifth of them. The second half of a million accesses counts.
 
 use headworks_bufferpool::storage::MemStorage;
 use headworks_bufferpool::{BufferPool, Lsn, PageId, PoolConfig, StrategyKind};

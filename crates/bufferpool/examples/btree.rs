@@ -1,4 +1,4 @@
-//! The pool under an index of the user's own: a B+-tree with a fixed fan-out, in some hundred lines.
+//! The pool under an index of a user: a B+-tree with a fixed fan-out, in some hundred lines.
 //!
 //! `cargo run -p headworks-bufferpool --example btree`
 //!
@@ -20,7 +20,7 @@ const ROOT: PageId = PageId(0);
 const FIRST: usize = PAGE_HEADER_BYTES + 16;
 /// An entry is a key and a value, or in inner pages a key and the page for keys from there on.
 const ENTRY: usize = 16;
-/// Nobody has a log here: every change is at the same place.
+/// There is no log here: every change is at the same place.
 const NO_LOG: Lsn = Lsn(1);
 
 /// A page of the tree, whichever guard holds it.

@@ -141,8 +141,8 @@ impl WriteGuard<'_> {
     }
 
     /// Sets the LSN of the change: the end of its record. The page is not written before the log is
-    /// durable up to there. An LSN never goes back: of two the later one stays, as the page also has
-    /// the earlier change.
+    /// durable up to there. An LSN never goes back. Of two the later one stays, as the page
+    /// also has the earlier change.
     ///
     /// # Panics
     /// If the page was not changed: an LSN on a clean page would be lost.

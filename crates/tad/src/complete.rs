@@ -1,7 +1,7 @@
 //! Are the known problems complete? An experiment on a question that the dissertation leaves open
 //! (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
-//! policy be realized on it without difficulties?" The dissertation knows five problems. This search
-//! found three more, which are checked since.
+//! policy be realized on it without difficulties?" The dissertation knows five problems. This
+//! search found three more, which are checked since.
 //!
 //! Random systems are generated. Those without findings are simulated with fair queueing in every
 //! queue: C1 stays the same, C2 grows. C1 should keep its throughput at C2's base load, or that of

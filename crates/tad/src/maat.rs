@@ -1,7 +1,8 @@
 //! Choosing remedies by letter, as the dissertation does: `d|i|di|i2|i` (section 4.3).
 //!
-//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem alone. Letters for
-//! the three problems that are not in that table may follow. The system's file defines its letters (`[remedy.<problem>.<letter>]`).
+//! One letter for each problem, in the order of Table 4.5; `?` leaves the problem alone. Letters
+//! for the three problems that are not in that table may follow. The system's file defines its
+//! letters (`[remedy.<problem>.<letter>]`).
 
 use crate::model::{Alternative, Tad};
 use crate::remedy::{Problem, RemedyError, apply};

@@ -108,7 +108,7 @@ fn a_quorum_waits_for_the_second_of_three() {
 }
 
 #[test]
-fn nobody_waits_for_another_over_a_delay() {
+fn no_request_waits_for_another_over_a_delay() {
     let text = "[[stage]]\nname = \"s\"\nprocess = \"p\"\nthreads = \"on-demand\"\nuses = [\"line\"]\n\
         [[request]]\nname = \"r\"\nanswered-by = [\"a\"]\n\
         [[request.step]]\nname = \"a\"\nstage = \"s\"\nuses = [\"line 100 ms\"]\n";
@@ -164,7 +164,7 @@ fn the_last_interval_is_divided_by_its_own_length() {
     let used = &outcome.resources[0].series;
     assert_eq!(used.len(), 3);
     near(used[2][0], 1.0, 0.01);
-    // What is answered in the last instant makes no interval of its own.
+    // What is answered in the last instant makes no further interval.
     let whole = simulate(&queue("1 ms"), "duration = \"3 s\"\nsample = \"1 s\"", "threads = 4");
     assert_eq!(whole.clients[0].series_per_s.len(), 3);
 }

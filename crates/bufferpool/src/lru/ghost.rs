@@ -1,6 +1,6 @@
 //! What was evicted lately.
 //!
-//! A page that comes back soon after its eviction is used more often than those that were read once.
+//! A page that comes back soon after its eviction is used more often than those read once.
 //! It becomes young at once, and need not prove itself in the old part of the list again (S3-FIFO's
 //! ghost queue, Yang et al., SOSP 2023).
 //!

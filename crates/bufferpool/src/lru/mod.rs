@@ -82,7 +82,8 @@ pub(crate) enum Order {
     Frequency { pages: usize },
 }
 
-/// Hits on a page that count. S3-FIFO counts up to 3; under Zipf's law 15 miss less (`benches/misses`).
+/// Hits on a page that count. S3-FIFO counts up to 3; under Zipf's law 15 miss less
+/// (`benches/misses`).
 const HITS_MAX: u32 = 15;
 
 /// A part of the LRU list, walked from its tail.

@@ -1,4 +1,4 @@
-//! What an engine brings of its own, and what it can rely on: a page header, repair of bad pages,
+//! What an engine adds to the pool, and what it can rely on: a page header, repair of bad pages,
 //! LSNs that stay, storage that grows while it is in use.
 
 use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
@@ -121,7 +121,7 @@ fn a_bad_page_is_mended_by_the_engine_and_written_again() {
     assert_eq!(get(&pool, 4).unwrap(), 5);
     assert!(matches!(get(&pool, 5), Err(PoolError::Checksum { .. })));
     pool.close().unwrap();
-    // Storage is well again, but for the page that nobody could mend.
+    // Storage is well again, but for the page that could not be mended.
     let asked = mirror.0.load(Ordering::SeqCst);
     let pool = open();
     assert_eq!((get(&pool, 3).unwrap(), get(&pool, 4).unwrap()), (4, 5));

@@ -162,8 +162,8 @@ fn reading_ahead_makes_do_with_the_frames_there_are() {
     }
 }
 
-/// Most frames are dirty: the pages that a call brings in are the only clean ones, and must not make
-/// room for each other.
+/// Most frames are dirty: the pages that a call brings in are the only clean ones. They must not
+/// make room for each other.
 #[test]
 fn pages_read_ahead_beside_dirty_ones_stay() {
     for strategy in STRATEGIES {

@@ -152,7 +152,7 @@ impl<'a> Engine<'a> {
             self.lend_thread(place, client);
         }
         self.begin(part, place);
-        if self.plan.stages[planned.stage as usize].batch.is_some() {
+        if planned.batched {
             self.gather(queue, part, place);
         }
     }
@@ -301,7 +301,7 @@ impl<'a> Engine<'a> {
                 self.todo.push_back(Todo::Proceed(header.load, header.origin));
             }
         }
-        if self.plan.stages[planned.stage as usize].batch.is_some() {
+        if planned.batched {
             self.dissolve(part);
         }
         if over {

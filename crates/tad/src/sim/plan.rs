@@ -74,6 +74,9 @@ pub(super) struct StepPlan {
     pub(super) waited_by: Vec<u32>,
     pub(super) then: Vec<u32>,
     pub(super) answers: bool,
+    /// Of its stage: the longest turn, and whether it serves batches.
+    pub(super) turn_ns: u64,
+    pub(super) batched: bool,
     /// The cost known to the queue: nanoseconds of each of the node's resources.
     pub(super) known_ns: [u64; RESOURCES],
     /// The sum of that.
@@ -333,6 +336,8 @@ impl Plan {
                         waited_by: Vec::new(),
                         then: step.then.iter().map(|s| *s as u32).collect(),
                         answers: request.answered_by.contains(&id),
+                        turn_ns: self.stages[step.stage].turn_ns,
+                        batched: stage.batch.is_some(),
                         known_ns: [0; RESOURCES],
                         known_sum_ns: 0,
                     });

@@ -30,14 +30,13 @@ impl Engine<'_> {
         let (node, queue) = (instance.node, instance.queue);
         let resource = &self.plan.resources[each.resource as usize];
         let mut amount = self.amount(each);
-        if self.plan.stages[planned.stage as usize].batch.is_some() {
+        if planned.batched {
             amount = amount.saturating_add(self.follow(part, entry.at));
         }
         let at = resource.base + node;
         let target = &mut self.resources[at as usize];
         let service_ns = target.service_ns(amount, client as u32, &mut self.rng);
-        let in_turns = self.plan.stages[planned.stage as usize].turn_ns != TO_THE_END;
-        if each.unknown && queue != NONE && !in_turns {
+        if each.unknown && queue != NONE && planned.turn_ns == TO_THE_END {
             let cost_ns = service_ns / u64::from(target.servers());
             self.queues[queue as usize].charge(client, resource.local as usize, cost_ns);
         }
@@ -60,15 +59,15 @@ impl Engine<'_> {
     /// A server of a resource begins to work for a part.
     fn serve(&mut self, part: u32, resource: u32) {
         let planned = self.step_of(part);
-        let (client, stage) = (planned.client as usize, &self.plan.stages[planned.stage as usize]);
+        let (client, turn_ns) = (planned.client as usize, planned.turn_ns);
         let target = &mut self.resources[resource as usize];
         let planned = &self.plan.resources[target.resource as usize];
         let entry = &mut self.slab.parts[part as usize];
         let mut slice_ns = entry.left_ns.min(planned.quantum_ns);
-        if stage.turn_ns != TO_THE_END && entry.threaded {
+        if turn_ns != TO_THE_END && entry.threaded {
             // A part that waited for the resource has a little of its turn left in any case.
-            let left_ns = stage.turn_ns.saturating_sub(self.now_ns - entry.begun_ns);
-            slice_ns = slice_ns.min(left_ns.max(stage.turn_ns / 8).max(1));
+            let left_ns = turn_ns.saturating_sub(self.now_ns - entry.begun_ns);
+            slice_ns = slice_ns.min(left_ns.max(turn_ns / 8).max(1));
             let queue = self.instances[entry.place as usize].queue;
             let cost_ns = slice_ns / u64::from(target.servers());
             self.queues[queue as usize].charge(client, planned.local as usize, cost_ns);
@@ -88,13 +87,13 @@ impl Engine<'_> {
         let target = &mut self.resources[at as usize];
         target.used.down(planned.client as usize, self.now_ns);
         target.account(self.now_ns);
-        let turn_ns = self.plan.stages[planned.stage as usize].turn_ns;
+        let turn_ns = planned.turn_ns;
         let over = turn_ns != TO_THE_END && self.now_ns - entry.begun_ns >= turn_ns;
         if entry.left_ns == 0 {
             entry.at += 1;
         }
         if over && self.turn_over(part, planned) {
-            // Whoever waits for the server comes first, as it does below.
+            // A request that waits for the server comes first, as it does below.
         } else if self.slab.parts[part as usize].left_ns > 0 {
             self.resources[at as usize].queue.push_back(part);
         } else {

@@ -41,8 +41,8 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     Ok(if open { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
-/// Table 4.5, with three more columns: a cross where a system has a problem, in brackets where control logic works around
-/// it.
+/// Table 4.5, with three more columns: a cross where a system has a problem, in brackets where
+/// control logic works around it.
 fn table(reports: &[Report]) -> String {
     let wide = reports.iter().map(|report| report.system.chars().count()).max().unwrap_or(0).max(6);
     let mut out = format!("{:<wide$}", "");

@@ -217,7 +217,7 @@ fn series(run: &Outcome) -> String {
     out
 }
 
-/// The longest 99th percentile of a client's loads in each interval; zero where nothing was answered.
+/// The longest 99th percentile of a client's loads in each interval; zero if none was answered.
 fn tails(client: &ClientOutcome) -> Vec<f64> {
     let mut tails = Vec::new();
     for load in &client.loads {
