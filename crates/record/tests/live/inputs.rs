@@ -71,7 +71,8 @@ fn a_program_that_forks_and_becomes_others_is_recorded() {
     // On a machine that is busy with others it may not come to anything: that is said.
     let idle = said.contains("give the system its load");
     assert!(output.status.success() || idle, "{said}");
-    assert!(idle || said.contains("bash") || said.contains("md5sum"), "{said}");
+    let known = ["bash", "md5sum", "before it became"].iter().any(|word| said.contains(word));
+    assert!(idle || known, "{said}");
 }
 
 #[test]
