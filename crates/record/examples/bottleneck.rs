@@ -174,88 +174,99 @@ fn handler(kind: &'static str, fixed: bool, peer: Option<u16>) -> Handler {
                 answer(client);
             })
         }
-        "peer" => {
-            let port = peer.expect("a port");
-            let idle: Mutex<Vec<TcpStream>> = Mutex::new(Vec::new());
-            Box::new(move |client| {
-                let kept = idle.lock().expect("no panic").pop();
-                let mut server = kept.unwrap_or_else(|| {
-                    let server = TcpStream::connect(("127.0.0.1", port)).expect("the peer");
-                    server.set_nodelay(true).expect("an option");
-                    server
-                });
-                let _ = server.write_all(b"x");
-                let _ = server.read_exact(&mut [0]);
-                idle.lock().expect("no panic").push(server);
-                answer(client);
-            })
-        }
-        "pool" => {
-            let queue: Arc<Queue<TcpStream>> = Queue::new(usize::MAX);
-            for _ in 0..2 * scale {
-                let queue = queue.clone();
-                named("worker", move || {
-                    loop {
-                        let client = queue.pop();
-                        pause(us(1_000));
-                        answer(&client);
-                    }
-                });
-            }
-            Box::new(move |client| queue.push(client.try_clone().expect("a socket")))
-        }
-        "full" => {
-            let (first, second) = (Queue::new(usize::MAX), Queue::new(2));
-            for _ in 0..4 {
-                let (first, second): (Arc<Queue<TcpStream>>, Arc<Queue<TcpStream>>) =
-                    (first.clone(), second.clone());
-                named("parser", move || {
-                    loop {
-                        let client = first.pop();
-                        burn(us(20));
-                        second.push(client);
-                    }
-                });
-            }
-            for _ in 0..3 * scale {
-                let second = second.clone();
-                named("sink", move || {
-                    loop {
-                        let client = second.pop();
-                        pause(us(1_000));
-                        answer(&client);
-                    }
-                });
-            }
-            Box::new(move |client| first.push(client.try_clone().expect("a socket")))
-        }
-        "log" => {
-            let queue: Arc<Queue<Record>> = Queue::new(usize::MAX);
-            for _ in 0..scale {
-                let queue = queue.clone();
-                named("log-writer", move || {
-                    loop {
-                        let record = queue.pop();
-                        pause(us(400));
-                        *record.done.0.lock().expect("no panic") = true;
-                        record.done.1.notify_one();
-                    }
-                });
-            }
-            Box::new(move |client| {
-                burn(us(20));
-                let done = Arc::new((Mutex::new(false), Condvar::new()));
-                queue.push(Record { done: done.clone() });
-                let mut written = done.0.lock().expect("no panic");
-                while !*written {
-                    written = done.1.wait(written).expect("no panic");
-                }
-                drop(written);
-                answer(client);
-            })
-        }
+        "peer" => ask_peer(peer.expect("a port")),
+        "pool" => pool(scale),
+        "full" => full_queue(scale),
+        "log" => log_order(scale),
         other => panic!("no kind {other}"),
     }
+}
+
+/// Asks another server.
+fn ask_peer(port: u16) -> Handler {
+    let idle: Mutex<Vec<TcpStream>> = Mutex::new(Vec::new());
+    Box::new(move |client| {
+        let kept = idle.lock().expect("no panic").pop();
+        let mut server = kept.unwrap_or_else(|| {
+            let server = TcpStream::connect(("127.0.0.1", port)).expect("the peer");
+            server.set_nodelay(true).expect("an option");
+            server
+        });
+        let _ = server.write_all(b"x");
+        let _ = server.read_exact(&mut [0]);
+        idle.lock().expect("no panic").push(server);
+        answer(client);
+    })
+}
+
+/// Hands requests to a small pool.
+fn pool(scale: usize) -> Handler {
+    let queue: Arc<Queue<TcpStream>> = Queue::new(usize::MAX);
+    for _ in 0..2 * scale {
+        let queue = queue.clone();
+        named("worker", move || {
+            loop {
+                let client = queue.pop();
+                pause(us(1_000));
+                answer(&client);
+            }
+        });
+    }
+    Box::new(move |client| queue.push(client.try_clone().expect("a socket")))
+}
+
+/// Hands requests to parsers, and these to sinks behind a short queue.
+fn full_queue(scale: usize) -> Handler {
+    let (first, second) = (Queue::new(usize::MAX), Queue::new(2));
+    for _ in 0..4 {
+        let (first, second): (Arc<Queue<TcpStream>>, Arc<Queue<TcpStream>>) =
+            (first.clone(), second.clone());
+        named("parser", move || {
+            loop {
+                let client = first.pop();
+                burn(us(20));
+                second.push(client);
+            }
+        });
+    }
+    for _ in 0..3 * scale {
+        let second = second.clone();
+        named("sink", move || {
+            loop {
+                let client = second.pop();
+                pause(us(1_000));
+                answer(&client);
+            }
+        });
+    }
+    Box::new(move |client| first.push(client.try_clone().expect("a socket")))
+}
+
+/// Waits for the thread that writes a log.
+fn log_order(scale: usize) -> Handler {
+    let queue: Arc<Queue<Record>> = Queue::new(usize::MAX);
+    for _ in 0..scale {
+        let queue = queue.clone();
+        named("log-writer", move || {
+            loop {
+                let record = queue.pop();
+                pause(us(400));
+                *record.done.0.lock().expect("no panic") = true;
+                record.done.1.notify_one();
+            }
+        });
+    }
+    Box::new(move |client| {
+        burn(us(20));
+        let done = Arc::new((Mutex::new(false), Condvar::new()));
+        queue.push(Record { done: done.clone() });
+        let mut written = done.0.lock().expect("no panic");
+        while !*written {
+            written = done.1.wait(written).expect("no panic");
+        }
+        drop(written);
+        answer(client);
+    })
 }
 
 /// Event loops: each thread serves all of its connections.

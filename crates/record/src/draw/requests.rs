@@ -402,6 +402,43 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
     cpu_ns
 }
 
+/// How many connections a stage's clients have, their pace if it is known, and how long each takes
+/// from one request to the next, for so many requests in the time that was counted.
+fn pace(
+    trace: &Trace,
+    found: &Architecture,
+    entry: usize,
+    n: f64,
+) -> (u32, Option<crate::infer::Pace>, f64) {
+    let counted_s = trace.head.counted_s.max(1e-9);
+    let mut threads = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
+    let mut pace = found.paces.get(&entry).copied();
+    if let Some((_, under_way)) = several(trace, found, entry) {
+        // Answers and requests of one connection are not in turns: their times tell nothing.
+        threads = threads.max(under_way.round() as u32);
+        let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+        pace = Some(crate::infer::Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
+    }
+    let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+    // Requests that a busy thread has not read yet wait in its sockets: that looks like the
+    // clients' time.
+    let stage = &found.stages.stages[entry];
+    let few = f64::from(stage.most.max(1));
+    if f64::from(threads) > few && !stage.on_demand && several(trace, found, entry).is_none() {
+        let busy = super::fit::working(found, entry, counted_s * 1e9) / few;
+        let service_ns = busy.min(1.0) * few * counted_s * 1e9 / n.max(1.0);
+        let users = f64::from(threads) / few;
+        let away_ns = super::fit::elsewhere_ns(busy.min(0.999), service_ns, users);
+        let away_ns = away_ns.min(each_ns);
+        let (answer, think) = ((each_ns - away_ns) as u64, away_ns as u64);
+        let slower = pace.as_ref().and_then(crate::infer::Pace::think_ns);
+        if slower.is_none_or(|seen| think < seen) {
+            pace = Some(crate::infer::Pace { answers: (1, answer), thinks: (1, think) });
+        }
+    }
+    (threads, pace, each_ns)
+}
+
 fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, drawn: &mut Drawn) {
     let counted_s = trace.head.counted_s.max(1e-9);
     let all_per_s = kinds.iter().map(|kind| kind.n).sum::<f64>() / counted_s;
@@ -411,31 +448,7 @@ fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, draw
     for entry in entries {
         let own = || kinds.iter().enumerate().filter(|(_, kind)| kind.entry == entry);
         let n: f64 = own().map(|(_, kind)| kind.n).sum();
-        let mut threads = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
-        let mut pace = found.paces.get(&entry).copied();
-        if let Some((_, under_way)) = several(trace, found, entry) {
-            // Answers and requests of one connection are not in turns: their times tell nothing.
-            threads = threads.max(under_way.round() as u32);
-            let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
-            pace = Some(crate::infer::Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
-        }
-        let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
-        // Requests that a busy thread has not read yet wait in its sockets: that looks like the
-        // clients' time.
-        let stage = &found.stages.stages[entry];
-        let few = f64::from(stage.most.max(1));
-        if f64::from(threads) > few && !stage.on_demand && several(trace, found, entry).is_none() {
-            let busy = super::fit::working(found, entry, counted_s * 1e9) / few;
-            let service_ns = busy.min(1.0) * few * counted_s * 1e9 / n.max(1.0);
-            let users = f64::from(threads) / few;
-            let away_ns = super::fit::elsewhere_ns(busy.min(0.999), service_ns, users);
-            let away_ns = away_ns.min(each_ns);
-            let (answer, think) = ((each_ns - away_ns) as u64, away_ns as u64);
-            let slower = pace.as_ref().and_then(crate::infer::Pace::think_ns);
-            if slower.is_none_or(|seen| think < seen) {
-                pace = Some(crate::infer::Pace { answers: (1, answer), thinks: (1, think) });
-            }
-        }
+        let (threads, pace, each_ns) = pace(trace, found, entry, n);
         let think_ns = match pace.as_ref().and_then(crate::infer::Pace::think_ns) {
             Some(ns) => ns.saturating_sub(client_ns),
             // Not recorded: half of the time that their number and the throughput leave.
