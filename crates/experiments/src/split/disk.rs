@@ -99,7 +99,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A file system on an export of an NBD server, without a queue of its own.
+    /// A file system on an export of an NBD server, without another queue.
     pub(crate) fn on(program: &Path, work: &Path, uri: &str, size: &str) -> Result<Disk> {
         let (program, work) = (program.to_owned(), work.to_owned());
         let mut disk = Disk { program, work, guard: None };

@@ -88,8 +88,8 @@ pub fn delivered(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> Optio
     first_steady(&ok, from, to)
 }
 
-/// Seconds from `from` until windows of delivered work are on target and three quarters of those that
-/// follow are: what can be said of a run of minutes.
+/// Seconds from `from` until windows of delivered work are on target and three quarters of those
+/// that follow are: what can be said of a run of minutes.
 pub fn settled(trace: &Trace, goals: &[Goal], from: usize, to: usize) -> Option<usize> {
     let windows = trace[from..to].windows(DELIVERED_S.min(to - from).max(1));
     let ok: Vec<bool> = windows.map(|window| delivered_on_target(window, goals)).collect();
