@@ -6,105 +6,23 @@ use crate::doublewrite::Doublewrite;
 use crate::error::{PoolError, StorageError};
 use crate::frames::{DIRTY, Frames, LOADING, Since};
 use crate::ids::{FrameId, Lsn, PageId, mix};
-use crate::lru::{Lru, Order};
+pub(crate) use crate::instance::Instance;
+use crate::lru::Order;
 use crate::memory::{self, ExclusiveBytes, PageMemory};
 use crate::page::{HeadworksFormat, PageFormat};
-use crate::stats::{Counters, Hits, bump};
+use crate::stats::{Hits, bump};
 use crate::storage::{IoKind, IoTag, Storage, check_range};
 use crate::strategy::{self, Strategy};
 use crate::sync_state::SyncState;
 use crate::table::PageTable;
 use crate::wal::Wal;
-use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time between two attempts to get a frame.
-const RETRY: Duration = Duration::from_millis(10);
 /// Longest search of a miss for a clean page after a sync has failed for good.
 const NO_CLEAN_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// A range of the frames, with its own lists and mutexes.
-pub(crate) struct Instance {
-    pub(crate) first: FrameId,
-    pub(crate) count: u32,
-    /// Frames from `first + active` on are withdrawn.
-    pub(crate) active: AtomicU32,
-    pub(crate) lru: Lru<Arc<Frames>>,
-    pub(crate) free: Mutex<Vec<FrameId>>,
-    /// A frame was freed, or can be evicted.
-    freed: Condvar,
-    pub(crate) withdrawn: Mutex<Vec<FrameId>>,
-    /// Dirty pages by the oldest change that storage lacks, with its era. WAR's buffer slots come
-    /// after the frames' numbers.
-    pub(crate) flush_list: Mutex<BTreeMap<(Lsn, FrameId), u64>>,
-    pub(crate) counters: Counters,
-    pub(crate) last_error: Mutex<Option<PoolError>>,
-    /// A thread wants the flusher to begin a round.
-    wanted: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Instance {
-    fn new(first: FrameId, count: u32, frames: &Arc<Frames>, order: Order) -> Self {
-        Self {
-            first,
-            count,
-            active: AtomicU32::new(count),
-            lru: Lru::new(Arc::clone(frames), order),
-            free: Mutex::new((first..first + count).rev().collect()),
-            freed: Condvar::new(),
-            withdrawn: Mutex::default(),
-            flush_list: Mutex::default(),
-            counters: Counters::default(),
-            last_error: Mutex::default(),
-            wanted: Mutex::new(false),
-            wake: Condvar::new(),
-        }
-    }
-
-    /// Gives an empty, closed frame to the free list.
-    pub(crate) fn push_free(&self, frame: FrameId) {
-        let mut free = self.free.lock();
-        // Under the mutex: a thread that shrinks the pool takes the list afterwards.
-        if frame - self.first >= self.active.load(Ordering::Acquire) {
-            drop(free);
-            self.withdrawn.lock().push(frame);
-            return;
-        }
-        free.push(frame);
-        drop(free);
-        self.freed.notify_one();
-    }
-
-    pub(crate) fn quarter(&self) -> u32 {
-        self.active.load(Ordering::Relaxed) / 4
-    }
-
-    /// Asks the flusher for a round at once.
-    pub(crate) fn wake_flusher(&self) {
-        *self.wanted.lock() = true;
-        self.wake.notify_all();
-    }
-
-    /// Sleeps until a round is due or wanted.
-    pub(crate) fn await_round(&self, interval: Duration) {
-        let mut wanted = self.wanted.lock();
-        if !*wanted {
-            self.wake.wait_for(&mut wanted, interval);
-        }
-        *wanted = false;
-    }
-
-    pub(crate) fn wait_for_frame(&self) {
-        let mut free = self.free.lock();
-        if free.is_empty() {
-            self.freed.wait_for(&mut free, RETRY);
-        }
-    }
-}
 
 /// What to do for a page that is not in the pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,9 +45,10 @@ pub(crate) struct Hooks {
 /// Repairs pages that storage returned damaged, for an engine that has their contents elsewhere: in
 /// its log, on a mirror, in a backup.
 pub trait BadPage: Send + Sync {
-    /// `error` says what is wrong with the bytes of `page`. If they can be repaired, writes the whole
-    /// page with its LSN to `bytes` and returns a position of the log at or before its first change
-    /// that storage lacks; the pool then writes the page. Otherwise the error goes to the caller.
+    /// `error` says what is wrong with the bytes of `page`. If they can be repaired, writes the
+    /// whole page with its LSN to `bytes` and returns a position of the log at or before its
+    /// first change that storage lacks; the pool then writes the page. Otherwise the error goes to
+    /// the caller.
     ///
     /// It is called while the page is locked, so it must not ask the pool for the same page.
     fn mend(&self, page: PageId, bytes: &mut [u8], error: &PoolError) -> Option<Lsn>;

@@ -23,9 +23,11 @@ mod config;
 mod core;
 mod doublewrite;
 mod error;
+mod flusher;
 mod frames;
 mod guard;
 mod ids;
+mod instance;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod lru;

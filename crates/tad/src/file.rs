@@ -10,6 +10,7 @@ mod amounts;
 mod arrows;
 mod error;
 mod law;
+mod names;
 mod remedies;
 mod request;
 mod resource;

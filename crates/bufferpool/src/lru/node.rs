@@ -57,10 +57,14 @@ pub(crate) trait Nodes {
     fn node(&self, frame: FrameId) -> &Node;
     /// Whether the page must be written before its frame can be used for another.
     fn is_dirty(&self, frame: FrameId) -> bool;
-    /// The page's number.
-    fn page(&self, frame: FrameId) -> PageId;
+    /// The page's number; that of the frame, where no page ever moves.
+    fn page(&self, frame: FrameId) -> PageId {
+        PageId(frame.into())
+    }
     /// Hits on the frame so far, modulo 2^32.
-    fn hits(&self, frame: FrameId) -> u32;
+    fn hits(&self, _frame: FrameId) -> u32 {
+        0
+    }
     /// Tries to take the frame of a clean, unpinned page.
     fn claim(&self, frame: FrameId) -> Claim;
 }

@@ -3,8 +3,10 @@
 use super::node::Node;
 use super::*;
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32 as Flag, Ordering::SeqCst};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32 as Flag, Ordering::SeqCst},
+};
 
 const CLEAN: u32 = 0;
 const DIRTY: u32 = 1;
@@ -36,14 +38,6 @@ impl Nodes for Arc<Pages> {
 
     fn is_dirty(&self, frame: FrameId) -> bool {
         self.state[frame as usize].load(SeqCst) & DIRTY != 0
-    }
-
-    fn page(&self, frame: FrameId) -> crate::ids::PageId {
-        crate::ids::PageId(frame.into())
-    }
-
-    fn hits(&self, _frame: FrameId) -> u32 {
-        0
     }
 
     fn claim(&self, frame: FrameId) -> Claim {

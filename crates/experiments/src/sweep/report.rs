@@ -9,21 +9,8 @@ use crate::html::{escape, mark, page, table};
 use crate::record::utc;
 use crate::table::{align, thousands};
 
-/// `ID.html`.
-pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> String {
-    let header = &record.header;
-    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&header.title), escape(show.about));
-    body += &format!(
-        "<p class=\"faint\">{} · {} · {} · {} cores</p>\n",
-        escape(show.figure),
-        utc(header.recorded_at_unix_s),
-        escape(&header.machine.cpu_model),
-        header.machine.cores
-    );
-    if header.quick {
-        body += &format!("<p class=\"warning\">This was a quick run: {}.</p>\n", show.quick);
-    }
-    body += &format!("<div class=\"picture\">{svg}</div>\n<h2>Statements and results</h2>\n");
+/// Each statement with its verdicts: trend, ratio, absolute.
+fn statements(record: &Record) -> String {
     let rows: Vec<_> = record
         .verdicts
         .iter()
@@ -42,8 +29,25 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
             (String::new(), cells)
         })
         .collect();
-    body +=
-        &table(&["trend", "statement", "ours", "the paper", "ratio", "absolute", "note"], &rows, 7);
+    table(&["trend", "statement", "ours", "the paper", "ratio", "absolute", "note"], &rows, 7)
+}
+
+/// `ID.html`.
+pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> String {
+    let header = &record.header;
+    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&header.title), escape(show.about));
+    body += &format!(
+        "<p class=\"faint\">{} · {} · {} · {} cores</p>\n",
+        escape(show.figure),
+        utc(header.recorded_at_unix_s),
+        escape(&header.machine.cpu_model),
+        header.machine.cores
+    );
+    if header.quick {
+        body += &format!("<p class=\"warning\">This was a quick run: {}.</p>\n", show.quick);
+    }
+    body += &format!("<div class=\"picture\">{svg}</div>\n<h2>Statements and results</h2>\n");
+    body += &statements(record);
     if !show.columns.is_empty() {
         let mut lines = numbers(show, record).into_iter();
         let head = lines.next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::amounts::{example, quantity};
 use super::error::Report;
-use super::request::Names;
+use super::names::Names;
 use super::section::Text;
 use crate::model::{Law, Quantity};
 use crate::units::{self, Dimension};

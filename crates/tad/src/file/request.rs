@@ -2,78 +2,13 @@
 
 use super::Marks;
 use super::amounts::{example, quantity};
-use super::error::{Report, list, suggest};
+use super::error::{Report, list};
+use super::names::{Draft, Names};
 use super::section::{Section, Text};
 use super::step;
 use super::system::unique;
 use crate::model::{Parameter, RequestType, StepId, Tad};
 use crate::units::{self, Dimension};
-
-/// A parameter whose dimension is not known before it is used.
-#[derive(Debug)]
-pub(super) struct Draft {
-    name: Text,
-    default: Text,
-    dimension: Option<Dimension>,
-}
-
-/// Names of a request to which its steps refer.
-#[derive(Debug)]
-pub(super) struct Names {
-    pub steps: Vec<String>,
-    pub parameters: Vec<Draft>,
-}
-
-impl Names {
-    /// The step of a name, reported if there is none.
-    pub fn step(&self, report: &mut Report, key: &str, text: &Text) -> Option<StepId> {
-        let found = self.steps.iter().position(|name| *name == text.text);
-        if found.is_none() {
-            report.error(
-                &text.at,
-                format!(
-                    "`{key}` names the step \"{}\", which the request does not have",
-                    text.text
-                ),
-                suggest(&text.text, self.steps.iter().map(String::as_str)),
-            );
-        }
-        found
-    }
-
-    /// The parameter of a name, which is used for a resource of this dimension.
-    pub fn parameter(
-        &mut self,
-        report: &mut Report,
-        text: &Text,
-        name: &str,
-        dimension: Dimension,
-    ) -> Option<usize> {
-        let Some(index) = self.parameters.iter().position(|known| known.name.text == name) else {
-            report.error(
-                &text.at,
-                format!("the request has no parameter \"{name}\""),
-                suggest(name, self.parameters.iter().map(|known| known.name.text.as_str())),
-            );
-            return None;
-        };
-        let draft = &mut self.parameters[index];
-        match draft.dimension {
-            Some(other) if other != dimension => {
-                report.error(
-                    &text.at,
-                    format!("parameter \"{name}\" counts {other} elsewhere and {dimension} here: one number cannot mean both"),
-                    "Use two parameters.",
-                );
-                None
-            }
-            _ => {
-                draft.dimension = Some(dimension);
-                Some(index)
-            }
-        }
-    }
-}
 
 /// Reads a `[[request]]`.
 pub(super) fn read(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &mut Marks) {

@@ -31,6 +31,35 @@ fn jitter(root: &mut Section, report: &mut Report) -> f64 {
     jitter
 }
 
+/// Refuses runs that no machine could finish.
+fn refuse_endless(
+    root: &Section,
+    report: &mut Report,
+    clients: &[Client],
+    (duration_ns, sample_ns): (u64, u64),
+) {
+    if duration_ns / sample_ns > SAMPLES_MAX {
+        report.error(
+            &root.at("sample"),
+            format!(
+                "the run would have {} intervals: too many to read, and for memory",
+                duration_ns / sample_ns
+            ),
+            format!("Write a longer `sample`; up to {SAMPLES_MAX} fit into a run."),
+        );
+    }
+    let loads = clients.iter().flat_map(|client| &client.loads);
+    let requests: f64 =
+        loads.map(|load| load.arrivals.per_s()).sum::<f64>() * duration_ns as f64 / 1e9;
+    if requests > REQUESTS_MAX {
+        report.error(
+            &root.at("client"),
+            format!("{requests:.0e} requests would come in the simulated time, which would take days"),
+            format!("Write a lower `rate` or `burst`, or a shorter `duration`: up to {REQUESTS_MAX:.0e} requests."),
+        );
+    }
+}
+
 /// Reads everything.
 pub(super) fn read(root: &mut Section, report: &mut Report, tad: &Tad) -> Scenario {
     let name = root.need_text(report, "name").map(|name| name.text).unwrap_or_default();
@@ -72,26 +101,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, tad: &Tad) -> Scenar
     }
     changes.sort_by_key(|(at, _)| *at);
     let sample_ns = some_time(root, report, "sample", SECOND_NS);
-    if duration_ns / sample_ns > SAMPLES_MAX {
-        report.error(
-            &root.at("sample"),
-            format!(
-                "the run would have {} intervals: nobody could read them, and memory would run out",
-                duration_ns / sample_ns
-            ),
-            format!("Write a longer `sample`; up to {SAMPLES_MAX} fit into a run."),
-        );
-    }
-    let loads = clients.iter().flat_map(|client| &client.loads);
-    let requests: f64 =
-        loads.map(|load| load.arrivals.per_s()).sum::<f64>() * duration_ns as f64 / 1e9;
-    if requests > REQUESTS_MAX {
-        report.error(
-            &root.at("client"),
-            format!("{requests:.0e} requests would come in the simulated time, which would take days"),
-            format!("Write a lower `rate` or `burst`, or a shorter `duration`: up to {REQUESTS_MAX:.0e} requests."),
-        );
-    }
+    refuse_endless(root, report, &clients, (duration_ns, sample_ns));
     Scenario {
         name,
         about: root.words(report, "about"),

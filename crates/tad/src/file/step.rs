@@ -1,7 +1,7 @@
 //! Steps of a request.
 
 use super::error::{Report, suggest};
-use super::request::Names;
+use super::names::Names;
 use super::section::{Section, Text, items};
 use super::system::{NOWHERE, stage};
 use crate::model::{Consumption, Lookup, Place, StageId, Step, StepId, Tad};

@@ -157,18 +157,7 @@ pub fn search(
     let mut walk =
         Walk { tad, choices: &choices, options, waiting: BinaryHeap::new(), seen: Vec::new() };
     walk.waiting.push(Reverse((0, 0, Vec::new())));
-    let mut found = Found {
-        system: tad.name.clone(),
-        goals: goals.iter().map(Goal::to_string).collect(),
-        workloads: loads.iter().map(|(workload, _)| workload.name.clone()).collect(),
-        seeds: bench.seeds,
-        choices: choices.len(),
-        as_it_is: None,
-        tried: Vec::new(),
-        skipped: 0,
-        limited: false,
-        stopped: false,
-    };
+    let mut found = nothing_tried(tad, &bench, choices.len());
     let mut holding: Vec<Holding> = Vec::new();
     let mut budget = u32::MAX;
     while !found.stopped {
@@ -204,6 +193,21 @@ pub fn search(
     }
     compare(&mut found.tried);
     Ok(found)
+}
+
+fn nothing_tried(tad: &Tad, bench: &Bench<'_>, choices: usize) -> Found {
+    Found {
+        system: tad.name.clone(),
+        goals: bench.goals.iter().map(Goal::to_string).collect(),
+        workloads: bench.workloads.iter().map(|(workload, _)| workload.name.clone()).collect(),
+        seeds: bench.seeds,
+        choices,
+        as_it_is: None,
+        tried: Vec::new(),
+        skipped: 0,
+        limited: false,
+        stopped: false,
+    }
 }
 
 /// All workloads, each with its scenario at the start.

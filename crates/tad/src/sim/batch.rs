@@ -5,15 +5,7 @@
 
 use super::engine::Engine;
 use super::plan::{StepPlan, UsePlan};
-use super::slab::Phase;
-
-/// The parts that follow one that leads.
-#[derive(Debug, Default)]
-pub(super) struct Followers {
-    parts: Vec<u32>,
-    /// What they need, by consumption of the step.
-    more: Vec<u64>,
-}
+use super::slab::{Followers, Phase};
 
 impl Engine<'_> {
     /// The amount of a consumption, this time.

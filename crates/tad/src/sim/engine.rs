@@ -1,7 +1,6 @@
 //! A running simulation: its state, and the passing of time.
 
 use super::CLIENTS;
-use super::batch::Followers;
 use super::cache::Lru;
 use super::calendar::{Calendar, Event};
 use super::clients::LoadState;
@@ -11,7 +10,7 @@ use super::plan::{Plan, SimError};
 use super::queue::Queue;
 use super::resource::ResourceInstance;
 use super::rng::Rng;
-use super::slab::{NONE, Slab};
+use super::slab::{Followers, NONE, Slab};
 use super::stats::Stats;
 use crate::model::Tad;
 use crate::scenario::{Change, Scenario};

@@ -150,3 +150,11 @@ impl Slab {
         self.in_flight -= 1;
     }
 }
+
+/// The parts of a batch that follow the one that leads.
+#[derive(Debug, Default)]
+pub(super) struct Followers {
+    pub(super) parts: Vec<u32>,
+    /// What they need, by consumption of the step.
+    pub(super) more: Vec<u64>,
+}
