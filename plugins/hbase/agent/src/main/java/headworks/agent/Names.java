@@ -46,7 +46,7 @@ public final class Names {
     }
 
     /** The name of a write-ahead log: with its namespace where each has a log. */
-    static String log(String path) {
+    public static String log(String path) {
         String name = path.substring(path.lastIndexOf('/') + 1);
         int server = name.lastIndexOf(SERVER_ENDS);
         // STARTCODE.TIME, or STARTCODE.GROUP.TIME
