@@ -2,8 +2,8 @@
 //!
 //!     bottleneck KIND [fixed] [PEER]
 //!
-//! A request is a byte and its answer is a byte. `fixed` makes the bottleneck half as narrow. `PEER`
-//! is the port of another server, for the kind `peer`. It prints `ready PORT`.
+//! A request is a byte and its answer is a byte. `fixed` makes the bottleneck half as narrow.
+//! `PEER` is the port of another server, for the kind `peer`. It prints `ready PORT`.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

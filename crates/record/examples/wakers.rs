@@ -3,8 +3,8 @@
 //!     wakers PAIRS [SLEEPERS]
 //!
 //! Sleepers are threads that do nothing. Its memory has a shared part that may be executed and
-//! whose file is `/dev/zero (deleted)`: nobody should read that file. It prints `ready TID TID …`: each two that follow are a pair. Thread number and word of a pair
-//! are known, so each wake-up has one right waker.
+//! whose file is `/dev/zero (deleted)`: that file is not to be read. It prints
+//! `ready TID TID …`: each two that follow are a pair, and wake one another alone.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -217,7 +217,7 @@ fn resource(
 pub(crate) fn disk(found: &Architecture, stage: usize) -> u64 {
     let at = Kind::ALL.iter().position(|kind| *kind == Kind::Device).unwrap_or(0);
     let facts = &found.facts[stage];
-    // A few sleeps without a request of its own are chance.
+    // A few sleeps without a request are chance.
     facts.bios.max(if facts.bios > 0 || facts.sleeps[at] >= 10 { facts.sleeps[at] } else { 0 })
 }
 

@@ -1,7 +1,7 @@
 //! Which wait limits throughput: each pool, lock and device is made twice as good in the simulator,
 //! one at a time, and what gains most is first.
 //!
-//! Long waits are not what limits: a thread that sleeps for ten seconds holds up nobody. What a
+//! Long waits are not what limits: a thread that sleeps for ten seconds holds up nothing. What a
 //! change gains says more than the sum of waits. The idea of looking for the waits on which others
 //! wait is that of wPerf (Zhou et al., OSDI 2018); there the gain is left to the reader.
 

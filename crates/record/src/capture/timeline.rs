@@ -1,5 +1,5 @@
-//! The time line of each thread, as Perfetto (https://ui.perfetto.dev) and Chrome's tracing read it:
-//! one JSON object for each time in which a thread ran, was ready or slept.
+//! The time line of each thread, as Perfetto (https://ui.perfetto.dev) and Chrome's tracing read
+//! it: one JSON object for each time in which a thread ran, was ready or slept.
 
 use super::layout::Event;
 use anyhow::Context;

@@ -2,7 +2,7 @@
 //! quickly as the system did.
 //!
 //! One thing is open: how long a thread waits for a processor after it was woken. It is recorded
-//! with the time for which all processors were busy, which the simulation has by itself. So a part
+//! with the time for which all processors were busy, which is simulated anyway. So a part
 //! of it is added to the steps, the same part for all, which a search finds.
 
 use super::{Drawn, TIME};

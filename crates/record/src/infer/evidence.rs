@@ -1,4 +1,4 @@
-//! Arrows that something else than sleeps shows: answers to clients, an agent, and stops of threads.
+//! Arrows that other things than sleeps show: answers to clients, an agent, stops of threads.
 
 use super::arrows::{Arrow, By, EVENTS_MIN, End, Meaning, socket_arrow};
 use super::sockets::Sockets;
@@ -13,7 +13,7 @@ pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<A
     handed(trace, stages, arrows);
 }
 
-/// A stage that answers and is never asleep: nothing wakes it, and requests come to it all the same.
+/// A stage that answers and is never asleep: nothing wakes it, and requests come to it anyway.
 /// They come from who waits for its answers, or from where clients come in.
 fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
     let entry = sockets.requests.first().map(|(stage, _)| *stage);

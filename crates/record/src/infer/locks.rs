@@ -114,7 +114,7 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
             let named = function != "?" && function != UNNAMED;
             let name = if named { super::names::short(&function) } else { UNNAMED.to_owned() };
             let key = (stage.place, name);
-            // A thread that parks has an address of its own, whatever lock it waits for.
+            // A thread that parks has its own address, whichever lock it waits for.
             if link.mutex {
                 addresses.entry(key.clone()).or_default().insert(link.address);
             }

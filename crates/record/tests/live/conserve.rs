@@ -85,24 +85,24 @@ fn times_add_up_and_wakers_are_right_at_very_many_wake_ups() {
     }
     let part = all_ns / counted_ns / wakers.tids.len() as f64;
     assert!((part - 1.0).abs() < 0.01, "{part}");
-    let (mut right, mut wrong, mut nobody) = (0, 0, 0);
+    let (mut right, mut wrong, mut unknown) = (0, 0, 0);
     for pair in wakers.tids.chunks(2) {
         for (own, other) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             for wait in trace.waits.iter().filter(|wait| wait.wakee == unit[&own]) {
                 match wait.how {
                     How::Futex if wait.waker == unit[&other] => right += wait.n,
-                    How::None => nobody += wait.n,
+                    How::None => unknown += wait.n,
                     _ => wrong += wait.n,
                 }
             }
         }
     }
-    let per_s = (right + wrong + nobody) as f64 / trace.head.counted_s;
+    let per_s = (right + wrong + unknown) as f64 / trace.head.counted_s;
     println!(
         "{per_s:.0} sleeps/s: times add up to {:.4} of the counted time; wakers: {right} right, \
-         {wrong} wrong, {nobody} not known; lost: {:?}",
+         {wrong} wrong, {unknown} not known; lost: {:?}",
         part, trace.losses
     );
-    assert!(right as f64 >= 0.99 * (right + wrong + nobody) as f64);
+    assert!(right as f64 >= 0.99 * (right + wrong + unknown) as f64);
     assert!(trace.losses.iter().all(|loss| loss.what.starts_with("stacks")), "{:?}", trace.losses);
 }

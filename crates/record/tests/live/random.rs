@@ -116,8 +116,8 @@ fn truth_of(truth: &Truth, threads: &BTreeMap<u32, usize>) -> String {
 }
 
 /// Scores recordings that `HEADWORKS_RECORDINGS` kept earlier: rules can be tried without recording
-/// again. `HEADWORKS_KEPT=folder cargo test -p headworks-record --test live -- --ignored --nocapture
-/// kept_systems`.
+/// again. `HEADWORKS_KEPT=folder cargo test -p headworks-record --test live -- --ignored
+/// --nocapture kept_systems`.
 #[test]
 #[ignore = "needs kept recordings: an experiment"]
 fn kept_systems() {

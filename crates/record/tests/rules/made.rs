@@ -228,7 +228,7 @@ fn nameless_threads_that_are_made_for_requests_are_at_most_likely() {
     requests(&mut trace, 2, 500);
     wakes(&mut trace, 2, 3, 0x1000, 400);
     newborn(&mut trace, 7_000, 2, "run", 400);
-    // It was seen in a function of its own, many times: two stages would look the same.
+    // It was seen in one function, many times: two stages would look the same.
     let frames = ["libc.so.6!1", "work", "run", "start_thread"].map(str::to_owned).to_vec();
     trace.stacks.push(Stack { unit: 7_000, whole: true, frames, n: 9, ..Stack::default() });
     let found = found(&trace);
@@ -239,7 +239,7 @@ fn nameless_threads_that_are_made_for_requests_are_at_most_likely() {
 }
 
 #[test]
-fn threads_that_begin_with_a_function_of_their_own_are_one_stage_whoever_makes_them() {
+fn threads_that_begin_with_a_function_that_no_pool_has_are_one_stage() {
     let mut trace = named(&["reader", "worker"]);
     requests(&mut trace, 2, 500);
     wakes(&mut trace, 2, 3, 0x1000, 400);
@@ -380,7 +380,7 @@ fn one_function_that_serves_two_queues_is_two_stages() {
 fn a_stage_for_whose_answers_others_wait_is_fed_by_them() {
     let mut trace = named(&["handler", "writer"]);
     requests(&mut trace, 2, 500);
-    // Each answer is on an object of its own request.
+    // Each answer is on its request's object.
     wakes(&mut trace, 3, 2, headworks_record::trace::MANY, 500);
     let found = found(&trace);
     let (handler, writer) = (found.stages.of[&2], found.stages.of[&3]);
