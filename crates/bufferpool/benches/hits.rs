@@ -7,9 +7,9 @@
 //! 64 bytes where the pool's are pages of 4 KiB; neither's bytes are touched, but for the row that
 //! says so.
 //!
-//! Time is the threads' own processor time, so that whoever else uses the machine disturbs little;
-//! two threads that fight for a cache line pay for it in that, too. Arms take turns, the best of
-//! their rounds is shown.
+//! Time is the threads' own processor time, so that other users of the machine disturb little; two
+//! threads that fight for a cache line pay for it in that, too. Arms take turns, the best of their
+//! rounds is shown.
 
 use headworks_bufferpool::storage::MemStorage;
 use headworks_bufferpool::{BufferPool, Lsn, NoWal, PageId, PoolConfig, StrategyKind};
@@ -133,7 +133,7 @@ fn main() {
             [&pin_vanilla, &pin_lruc, &pin_other, &read, &found, &number];
         for (at, (threads, traces)) in cases.iter().enumerate() {
             for turn in 0..arms.len() {
-                // Nobody is always the first.
+                // No arm is always the first.
                 let arm = if round % 2 == 0 { turn } else { arms.len() - 1 - turn };
                 rates[arm][at].push(rate(*threads, traces, arms[arm]));
             }

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let given = std::env::args().nth(1).map(PathBuf::from);
     let path =
         given.clone().unwrap_or_else(|| std::env::temp_dir().join("headworks-example.pages"));
-    // One that an earlier run left behind is nobody's.
+    // A file that an earlier run left behind may be replaced.
     let options = FileOptions { replace: given.is_none(), ..FileOptions::default() };
     // A quarter of the pages fit: the rest goes to the file and comes back.
     let config = PoolConfig { frames: 1_000, ..PoolConfig::default() };

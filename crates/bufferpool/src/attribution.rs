@@ -86,7 +86,7 @@ impl Dirtiers {
         }
     }
 
-    /// Counts a change for `cause`. The first one after a copy starts the counts anew.
+    /// Counts a change for `cause`. The first one after a copy restarts the counts.
     pub(crate) fn add(&self, cause: u32) {
         if self.copied.load(Relaxed) {
             self.reset();
@@ -166,18 +166,18 @@ mod tests {
         dirtiers.add(0);
         dirtiers.add(0);
         dirtiers.add(0);
-        assert_eq!(dirtiers.most(), 8, "nobody is not charged");
+        assert_eq!(dirtiers.most(), 8, "cause 0 is not charged");
         dirtiers.reset();
         assert_eq!(dirtiers.most(), 0);
     }
 
-    /// A change after a copy starts anew; after a failed copy it does not.
+    /// A change after a copy restarts the counts; after a failed copy it does not.
     #[test]
     fn a_copy_carries_its_changes_away_if_it_gets_there() {
         let dirtiers = Dirtiers::default();
         (0..3).for_each(|_| dirtiers.add(7));
         dirtiers.note_copy();
-        assert_eq!(dirtiers.most(), 7, "until somebody changes the page again");
+        assert_eq!(dirtiers.most(), 7, "until the page is changed again");
         dirtiers.add(8);
         assert_eq!(dirtiers.most(), 8);
         dirtiers.note_copy();

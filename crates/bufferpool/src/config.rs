@@ -15,8 +15,8 @@ pub enum StrategyKind {
     /// the end of the flusher's batch. Any thread may take a frame that a stall has freed, and
     /// repeated attempts sleep.
     InnoDb56,
-    /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a window of its own for the
-    /// search and the flusher, as the LRU-C paper emulates it (section 5.2.3).
+    /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a separate window for the search
+    /// and the flusher, as the LRU-C paper emulates it (section 5.2.3).
     CfLru {
         /// Pages from the tail in which a clean page is evicted before a dirty one.
         window: usize,

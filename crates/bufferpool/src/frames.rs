@@ -16,7 +16,7 @@ use std::sync::Arc;
 const PIN: u64 = 1;
 /// The bits that count pins.
 const PINS: u64 = (1 << 24) - 1;
-/// Nobody may pin.
+/// No thread may pin.
 const CLOSED: u64 = 1 << 31;
 /// One hit. The upper half of the word counts hits, so a hit needs no further instruction. An
 /// overflow after 2^32 hits is lost and harmless.

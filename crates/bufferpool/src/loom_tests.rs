@@ -47,13 +47,13 @@ fn a_hit_and_an_eviction() {
             assert_eq!(
                 frames.get(frame).page(),
                 OLD,
-                "the frame was filled anew under the look-up"
+                "the frame was filled again under the look-up"
             );
             frames.get(frame).unpin();
         }
         let replaced = evicts.join().unwrap();
         assert_eq!(frames.get(0).page(), if replaced { NEW } else { OLD });
-        assert!(replaced || pinned.is_some(), "nobody else pins");
+        assert!(replaced || pinned.is_some(), "no other thread pins");
         assert!(!frames.get(0).is_pinned());
     });
 }

@@ -137,7 +137,7 @@ impl Deref for SharedBytes<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `start` is valid for a page, zeroed at allocation. This guard holds the shared
-        // latch, so no `ExclusiveBytes` of the frame exists and nobody writes.
+        // latch, so no `ExclusiveBytes` of the frame exists and no thread writes.
         unsafe { std::slice::from_raw_parts(self.memory.start(self.frame), self.memory.page_size) }
     }
 }

@@ -181,7 +181,8 @@ fn requests_say_why_and_for_whom() {
     pool.flush_all().unwrap();
     let seen = storage.take();
     assert_eq!(seen[0], (PageId(100), IoTag { kind: IoKind::Miss, cause: 9 }));
-    // The write is for whoever dirtied the page, not for whoever asked for the flush.
+    // The write is charged to the cause that dirtied the page, not to the one that asked for the
+    // flush.
     assert_eq!(seen[1], (PageId(0), IoTag { kind: IoKind::CheckpointFlush, cause: 7 }));
     assert_eq!(attribution::current(), 0);
 }
@@ -209,7 +210,7 @@ fn asking(strategy: StrategyKind) -> (Arc<Recorder>, BufferPool) {
 }
 
 /// The pool asks whom a thread serves: reads are the reader's, writes of those who changed the page
-/// most, and what was changed after a copy is charged anew.
+/// most, and what was changed after a copy is charged separately.
 #[test]
 fn a_source_says_for_whom_threads_work() {
     for strategy in [StrategyKind::Vanilla, StrategyKind::WAR, StrategyKind::LRU_C] {
@@ -225,7 +226,7 @@ fn a_source_says_for_whom_threads_work() {
             seen.into_iter().map(|(page, tag)| (page.0, tag.cause)).collect::<Vec<_>>()
         };
         (0..3).for_each(|page| drop(pool.create(PageId(page), Lsn(1)).unwrap()));
-        assert_eq!(flushed(), [(0, 0), (1, 0), (2, 0)], "nobody's");
+        assert_eq!(flushed(), [(0, 0), (1, 0), (2, 0)], "no cause");
         change(0, 7);
         change(0, 9);
         change(0, 9);
@@ -266,7 +267,7 @@ fn a_page_that_was_set_aside_is_still_its_dirtiers() {
         SERVES.set(1 + page as u32 % 2);
         drop(pool.create(PageId(page), Lsn(1)).unwrap());
     }
-    // Whoever looks at them is not who dirtied them.
+    // The cause that looks at them is not the one that dirtied them.
     SERVES.set(5);
     (0..200).for_each(|page| drop(pool.read(PageId(page)).unwrap()));
     SERVES.set(0);

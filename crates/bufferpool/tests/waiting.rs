@@ -1,5 +1,5 @@
 //! Who waits for whose writes: WAR for its buffer, InnoDB 5.6 for the flusher's batch, an eager
-//! flusher for nobody.
+//! flusher for none.
 
 use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, PageWrite, Storage};
 use headworks_bufferpool::{
@@ -129,7 +129,7 @@ fn waits(ended: &Receiver<()>) {
     assert_eq!(still, Err(RecvTimeoutError::Timeout), "it did not wait");
 }
 
-/// Eight misses take frames of dirty pages while no write ends: nobody stalls. The ninth finds the
+/// Eight misses take frames of dirty pages while no write ends: none stalls. The ninth finds the
 /// buffer full and waits. Its woken flusher is shut out as well.
 #[test]
 fn a_miss_waits_only_while_the_buffer_is_full() {
@@ -157,11 +157,11 @@ fn a_miss_waits_only_while_the_buffer_is_full() {
     pool.close().unwrap();
 }
 
-/// A page whose former self is on its way to storage is neither read nor made anew before that has
+/// A page whose former self is on its way to storage is neither read nor made again before that has
 /// arrived: the write of the old content would end after one of the new.
 #[test]
 fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
-    for anew in [false, true] {
+    for made in [false, true] {
         let (gate, pool) = full();
         let _open = OpenAtEnd(Arc::clone(&gate));
         put(&pool, 100, 100);
@@ -172,7 +172,7 @@ fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
             let (send, ended) = channel();
             let pool = &pool;
             scope.spawn(move || {
-                if anew {
+                if made {
                     put(pool, 0, 77);
                 } else {
                     pool.write(PageId(0)).unwrap().change(Lsn(1))[100] = 77;
@@ -186,7 +186,7 @@ fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
         pool.close().unwrap();
         let mut bytes = vec![0; PAGE_SIZE];
         gate.read(PageId(0), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
-        assert_eq!(bytes[100], 77, "anew: {anew}");
+        assert_eq!(bytes[100], 77, "made: {made}");
     }
 }
 

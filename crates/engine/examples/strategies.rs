@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 
 const PAGE_SIZE: usize = 16 * 1024;
 const WARM_UP: Duration = Duration::from_secs(5);
-/// A log device of its own, as in the paper: what its sync takes.
+/// A separate log device, as in the paper: what its sync takes.
 const LOG_SYNC: Duration = Duration::from_micros(200);
 
-/// Arms so far: each has positions of its own in the log.
+/// Arms so far: each has its own positions in the log.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

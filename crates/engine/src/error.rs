@@ -41,8 +41,8 @@ pub enum EngineError {
     },
     /// The commit is durable in the log, but not all of its pages could be changed.
     #[error(
-        "the commit took place, but could not be carried out in full ({0}): see to the storage, open the engine \
-         anew, recovery completes it"
+        "the commit took place, but could not be carried out in full ({0}): see to the storage, then open the engine \
+         again: recovery completes it"
     )]
     Unfinished(String),
     /// A page is unusable. The transaction that needs it has no effect.

@@ -149,7 +149,7 @@ fn a_bad_page_is_out_of_service_and_nothing_else_is() {
     rest(&engine, b"three");
 }
 
-/// A page that the log tells as a whole is rebuilt, by recovery and by whoever needs it.
+/// A page that the log tells as a whole is rebuilt, by recovery and by a thread that needs it.
 #[test]
 fn a_bad_page_is_rebuilt_if_its_history_is_in_the_log() {
     let (database, engine) = Database::create();

@@ -240,7 +240,7 @@ fn a_log_that_is_older_than_the_pages_is_refused() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// Nobody asks for a checkpoint, and the log does not grow for ever.
+/// No caller asks for a checkpoint, and the log does not grow for ever.
 #[test]
 fn the_log_is_cut_in_the_background() {
     let path = scratch("background");
@@ -271,7 +271,7 @@ fn the_log_is_cut_in_the_background() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// A database is made until it is whole, however often whoever makes it is killed; then it is never
+/// A database is made until it is whole, however often its maker is killed. Then it is never
 /// touched.
 #[test]
 fn a_database_whose_making_was_killed_is_made_anew() {
@@ -311,7 +311,7 @@ fn a_database_whose_making_was_killed_is_made_anew() {
         let (engine, _) = Engine::open_in(&path, config()).unwrap();
         assert_eq!(number_at(&engine, 7), 7);
     }
-    println!("{killed} were made anew, {whole} were whole");
+    println!("{killed} were made again, {whole} were whole");
 }
 
 /// Each step of the making, if it was the last.

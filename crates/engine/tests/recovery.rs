@@ -117,7 +117,7 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
     let device = Arc::new(PowerCutStorage::new(base));
     let data: Arc<dyn Storage> =
         Arc::new(SubStorage::new(device.clone(), PageId(0), PAGES).unwrap());
-    // An area that met a failed sync refuses from then on, until it is opened anew.
+    // An area that met a failed sync refuses from then on, until it is opened again.
     let open_area = || {
         let area = SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap();
         Arc::new(Doublewrite::new(Arc::new(area)).unwrap())
@@ -315,7 +315,7 @@ fn recovery_can_be_repeated() {
         None,
         &[false, true],
     );
-    assert!(matches!(again, Err(EngineError::Exists)), "a whole one is never made anew");
+    assert!(matches!(again, Err(EngineError::Exists)), "a whole one is never made again");
     let (engine, report) = open();
     assert_eq!((report.redone, report.completed), (0, 0), "{report:?}");
     assert_eq!(rows(&engine).len(), 2000);

@@ -96,7 +96,7 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, u64) {
     let device = Arc::new(SlowSync(Arc::clone(&power), AtomicBool::new(false)));
     let data: Arc<dyn Storage> =
         Arc::new(SubStorage::new(device.clone(), PageId(0), PAGES).unwrap());
-    // An area that met a failed sync refuses from then on, until it is opened anew.
+    // An area that met a failed sync refuses from then on, until it is opened again.
     let open_area = || {
         let area = SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap();
         Arc::new(Doublewrite::new(Arc::new(area)).unwrap())

@@ -1,8 +1,7 @@
 //! From an architecture to a diagram that `headworks tad` checks, draws and simulates.
 //!
-//! Stages without a request that reaches them do not enter the diagram if they did nothing: the
-//! report names them. A stage that works and whose feeder was not seen has an arrow from the
-//! clients that is a guess.
+//! A stage that no request reaches is left out if it did no work; the report names it. If it did
+//! work, it has an arrow from the clients that is a guess, since its sender was not seen.
 
 mod calibrate;
 mod fit;

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = Stop::new()?;
     let stopper = stop.clone();
     std::thread::spawn(move || {
-        // Whoever started this closes it, or dies.
+        // The process that started this closes it, or dies.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stopper.stop();
     });

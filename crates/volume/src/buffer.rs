@@ -32,7 +32,7 @@ unsafe impl Sync for Buffer {}
 /// Unused memory of one size.
 struct Kept(Vec<NonNull<u8>>);
 
-// SAFETY: the memory that the pointers name belongs to nobody else.
+// SAFETY: the memory that the pointers name has no other owner.
 unsafe impl Send for Kept {}
 
 static POOL: [Mutex<Kept>; CLASSES] = [const { Mutex::new(Kept(Vec::new())) }; CLASSES];
@@ -114,7 +114,7 @@ impl Drop for Buffer {
                 return;
             }
         }
-        // SAFETY: allocated by `new` with this very layout, and used by nobody else.
+        // SAFETY: allocated by `new` with this very layout, and no other code uses it.
         unsafe { dealloc(self.at.as_ptr(), layout_of(self.capacity)) };
     }
 }

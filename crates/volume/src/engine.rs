@@ -117,7 +117,7 @@ pub trait Causes: Send {
     /// Whether causes may have become critical since the last call.
     fn have_changed(&mut self, now: Nanos) -> bool;
 
-    /// Whether somebody waits for requests of this cause.
+    /// Whether a client waits for requests of this cause.
     fn is_critical(&self, cause: u32) -> bool;
 }
 

@@ -157,7 +157,7 @@ impl Front {
             MountOption::NoExec,
         ];
         config.n_threads = Some(threads.max(1));
-        // Each thread with a queue of its own for answers.
+        // Each thread has its own queue for answers.
         config.clone_fd = true;
         let state = Arc::new(State::default());
         let disk = Disk { engine, made: SystemTime::now(), state: Arc::clone(&state) };

@@ -15,7 +15,7 @@ fn preset(name: &str) -> Device {
     Device::preset(name).expect("a known device")
 }
 
-/// A disk without a queue and a cache of its own, so that the scheduler's order is the disk's.
+/// A disk without its own queue and cache, so that the scheduler's order is the disk's.
 fn plain_disk() -> Device {
     let Device::Hdd(parameters) = preset("hdd") else { panic!("a disk") };
     Device::Hdd(hdd::Parameters { queue_depth: 1, cache_kib: 0, ..parameters })
@@ -35,7 +35,7 @@ fn random(operation: Operation, depth: u16) -> Job {
     Job::random(operation, depth, SPAN_SECTORS)
 }
 
-/// A reader of its own file of 1 GiB, from its beginning to its end.
+/// A reader of a separate file of 1 GiB, from its beginning to its end.
 fn reader(cause: u32) -> Job {
     Job {
         pattern: Pattern::Sequential,
@@ -134,7 +134,7 @@ fn a_cause_with_a_short_deadline_goes_ahead() {
         simulate(scheduler.as_mut(), &plain_disk(), &[a, b], 60)[0].latency(0.99)
     };
     let (own, common) = (latency(true), latency(false));
-    println!("p99 of A: {own} with deadlines of its own, {common} without");
+    println!("p99 of A: {own} with its own deadlines, {common} without");
     assert!(own < Nanos::from_millis(60), "{own}");
     assert!(common > Nanos::from_millis(1_000), "{common}");
 }

@@ -90,7 +90,7 @@ fn a_page_cleaned_again_at_the_pointer_is_the_victim() {
     pages.set(2, DIRTY);
     pages.set(2, CLEAN);
     assert_eq!(lru.pointer(), Some(2));
-    assert_eq!(lru.select_clean(), Some(2), "nobody looked while it was dirty");
+    assert_eq!(lru.select_clean(), Some(2), "no thread looked while it was dirty");
     assert_eq!(lru.checked(), (vec![4, 3], vec![0], vec![]));
 }
 
@@ -331,7 +331,7 @@ fn a_written_page_is_freed_unless_a_hit_brought_it_back_or_holds_it() {
     pages.set(2, PINNED);
     assert!(lru.evict(0, true));
     assert!(!lru.evict(1, true), "it is in the mixed region");
-    assert!(!lru.evict(2, true), "somebody holds it");
+    assert!(!lru.evict(2, true), "a thread holds it");
     assert_eq!(lru.checked(), (vec![2, 1, 4], vec![], vec![]));
 }
 

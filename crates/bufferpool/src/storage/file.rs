@@ -100,7 +100,7 @@ impl FileStorage {
                 return Err(label::wrong(path, what));
             }
             Found::Foreign => {
-                let what = "it holds something that is no page file: if nobody needs that, remove the file, or wipe \
+                let what = "it holds something that is no page file: if it is not needed, remove the file, or wipe \
                             the device (`wipefs --all`, then zeroes over its first and last MiB)";
                 return Err(label::wrong(path, what));
             }

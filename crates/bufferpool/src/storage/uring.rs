@@ -90,7 +90,7 @@ impl Taken<'_> {
         };
         let mut whole = vec![false; parts.len()];
         let mut end = |at: usize, result| whole[at] = usize::try_from(result) == Ok(parts[at].1);
-        // SAFETY: `reads` borrows the bytes exclusively for the whole call, and nobody looks at
+        // SAFETY: `reads` borrows the bytes exclusively for the whole call, and no code looks at
         // them before it returns.
         unsafe { self.run(parts.len(), &entry, &mut end) };
         whole
@@ -100,8 +100,9 @@ impl Taken<'_> {
     /// and its result, a number of bytes or a negated error number.
     ///
     /// # Safety
-    /// The bytes of every entry stay where they are until this returns. Nobody changes bytes that
-    /// the kernel reads, or touches those that it writes, before `end` was called for them.
+    /// The bytes of every entry stay where they are until this returns. The caller does not change
+    /// bytes that the kernel reads, or touch those that it writes, before `end` was called for
+    /// them.
     unsafe fn run(
         mut self,
         count: usize,

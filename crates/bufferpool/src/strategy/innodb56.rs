@@ -1,6 +1,6 @@
 //! How InnoDB 5.6 gets a frame. The LRU-C paper's prototype is a modified InnoDB 5.6.
 //!
-//! The paper describes it briefly (section 2.2) as [`super::scan`] does it. Its source, in the
+//! Section 2.2 of the paper describes only what [`super::scan`] implements. InnoDB's source, in the
 //! comment of `buf_LRU_get_free_block`, has more:
 //! - A frame that a miss has freed goes to the free list, where other threads may take it.
 //! - With doublewrite, a miss may find the free list empty while the flusher writes a batch from

@@ -15,7 +15,7 @@ fn is_sync(error: &PoolError) -> bool {
     matches!(error, PoolError::Storage(StorageError::Io { operation: "sync", .. }))
 }
 
-/// After a sync that failed nobody knows what storage has of the pages written before it, though
+/// After a sync that failed it is unknown what storage has of the pages written before it, though
 /// the next sync succeeds. So there is no checkpoint any more, and the rest goes on.
 #[test]
 fn no_checkpoint_is_taken_once_a_sync_has_failed() {
@@ -44,7 +44,7 @@ fn no_checkpoint_is_taken_once_a_sync_has_failed() {
     }
 }
 
-/// The sync of a read stall counts like any other: whoever asks first hears of a failure.
+/// The sync of a read stall counts like any other: the first caller hears of a failure.
 #[test]
 fn a_sync_that_fails_in_a_stall_is_not_forgotten() {
     let storage = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, 1000))));

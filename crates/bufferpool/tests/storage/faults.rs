@@ -230,7 +230,7 @@ fn a_pool_that_shrinks_gives_memory_back() {
             scope.spawn(move || pool.resize(frames).unwrap());
         }
     });
-    // Storage has them now, in memory of its own.
+    // Storage has them now, in its own memory.
     pool.resize(64).unwrap();
     let written = pool.stats().pages_written() as usize * PAGE_SIZE;
     let freed = (before + written).saturating_sub(resident());

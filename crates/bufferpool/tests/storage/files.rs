@@ -109,7 +109,7 @@ fn truncated_and_foreign_files_are_refused_by_name() {
     let wrong_size = FileOptions { page_size: 8192, ..options };
     assert!(matches!(FileStorage::open(&path, wrong_size), Err(StorageError::Foreign { .. })));
 
-    // Truncated while it is open, then opened anew.
+    // Truncated while it is open, then opened again.
     let storage = Arc::new(FileStorage::open(&path, options).unwrap());
     let pool =
         BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
@@ -139,7 +139,7 @@ fn truncated_and_foreign_files_are_refused_by_name() {
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
 }
 
-/// Two that write the same pages would destroy them; a lock goes with whoever has it.
+/// Two that write the same pages would destroy them; a lock ends with its owner.
 #[test]
 fn a_file_that_is_open_is_not_opened_again() {
     let path = scratch("twice");
@@ -252,7 +252,8 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // The device's number keeps that mark when it is detached, for whoever gets it next.
+        // The device's number keeps that mark when it is detached, for the next user of that
+        // number.
         self.set_writable(true);
         let _ = std::process::Command::new("losetup").arg("-d").arg(&self.path).output();
         let _ = std::fs::remove_file(&self.file);
@@ -287,8 +288,8 @@ fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
     (0..100).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
     drop(pool);
     // A smaller page file in its place, which grows: nothing of the former one comes back.
-    let anew = FileOptions { replace: true, ..options };
-    drop(FileStorage::create(&device.path, 10, anew).unwrap());
+    let replacing = FileOptions { replace: true, ..options };
+    drop(FileStorage::create(&device.path, 10, replacing).unwrap());
     let storage = Arc::new(FileStorage::grow(&device.path, 90, options).unwrap());
     let pool =
         BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();

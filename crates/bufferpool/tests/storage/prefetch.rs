@@ -72,7 +72,7 @@ fn pages_come_in_batches_through_every_layer() {
         get(&pool, page).unwrap();
     }
     let before = pool.stats();
-    // Whoever says what comes next may look at pages of the pool on the way.
+    // The iterator that names the next pages may look at pages of the pool on the way.
     let ahead = (0..100).chain(20..60).map(|page| {
         get(&pool, 3).unwrap();
         PageId(page)

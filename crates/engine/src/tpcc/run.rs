@@ -67,7 +67,7 @@ impl Default for Mix {
     }
 }
 
-/// A user: each transaction's home warehouse is drawn anew, as in tpcc-mysql. (The standard's
+/// A user: the home warehouse is drawn for each transaction, as in tpcc-mysql. (The standard's
 /// terminals stay at one warehouse. With fewer users than warehouses, most of the database would
 /// then be idle.)
 pub struct Client<'e> {

@@ -1,5 +1,5 @@
-//! `headworks bench`, `controller`, `hbase`, `store` and `tad` are separate programs, which the command
-//! finds.
+//! `headworks bench`, `controller`, `hbase`, `store` and `tad` are separate programs, which the
+//! command finds.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,8 +1,9 @@
-//! Each level for itself: proportional steps of the logarithm.
+//! Each level learns alone: proportional steps of the logarithm.
 //!
 //! # Problem
-//! No ask, no grant, no turn: a host whose store says nothing knows only the dft of its own
-//! applications. It must find its fractions, and must not fight the store, which finds its own.
+//! No ask, no grant, no turn: a host whose store says nothing knows only the dft of the
+//! applications on it. It must find its fractions, and must not fight the store, which finds its
+//! own.
 //!
 //! # The primitive
 //! Every [`Settings::interval`] windows, the fraction of each application with a target is

@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     println!("\nHBase, uncached gets, every disk busy, {} simulated seconds:", options.seconds);
     let nodes = if options.nodes.is_empty() { vec![7, 100, 1000] } else { options.nodes };
     for nodes in nodes {
-        // A process of its own, so that its peak of memory is its own.
+        // A separate process, so that its peak of memory is its own.
         let me = std::env::current_exe().expect("a path");
         let status = Command::new(me)
             .args(["--only", &nodes.to_string(), "--seconds", &options.seconds.to_string()])
@@ -128,7 +128,7 @@ fn compare(case: &Case, options: &Options) -> bool {
         ours.push(reference::numbers(&measure(case, seed, 1).0));
         theirs.push(slow.numbers());
     }
-    // A temporary file that nobody needs any more.
+    // A temporary file that is not needed any more.
     let _ = std::fs::remove_file(&export);
     let (slow, fast) = (median(&mut their_ns), median(&mut our_ns));
     let ratio = slow / fast;

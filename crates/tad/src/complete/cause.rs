@@ -1,7 +1,8 @@
-//! Why a clean system does not isolate: what would cure it.
+//! Explains why a system that passes all five checks is still unfair.
 //!
-//! Each cure removes one feature of the model that the five problems do not cover. A cure that
-//! works alone names the cause; if none does, two together. Otherwise the cause is unknown.
+//! A *cure* removes one feature of the model that the five problems do not cover: held threads, a
+//! crowded resource and others. A cure that alone makes the system fair names the cause. If none
+//! does, two are tried together. Else the cause is unknown.
 
 use super::{Case, Growth, shortfall};
 use crate::model::{Discipline, Tad, Threads};

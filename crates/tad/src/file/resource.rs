@@ -82,7 +82,7 @@ fn read_rate(
             report.error(
                 &section.at,
                 format!(
-                    "resource \"{}\" has no rate: nobody knows how long its use takes",
+                    "resource \"{}\" has no rate: it is unknown how long its use takes",
                     name.text
                 ),
                 format!("Add `rate = …`, in {}.", dimension.rate_units()),
@@ -100,7 +100,7 @@ fn read_rate(
     if rate <= 0.0 {
         report.error(
             &text.at,
-            format!("resource \"{}\" has rate 0: whoever uses it never ends", name.text),
+            format!("resource \"{}\" has rate 0: a request that uses it never ends", name.text),
             format!("Write, for instance, \"{example}\"."),
         );
         return None;

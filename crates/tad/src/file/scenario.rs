@@ -82,7 +82,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, tad: &Tad) -> Scenar
     if clients.is_empty() {
         report.error(
             &root.at,
-            "nobody issues requests",
+            "no client issues requests",
             "Add a [[client]] with a [[client.load]].",
         );
     }
@@ -134,7 +134,7 @@ fn read_loads(
                     "two loads of the client are named \"{}\"; results could not tell them apart",
                     load.name
                 ),
-                "Give one of them a `name` of its own.",
+                "Give one of them another `name`.",
             );
         }
         loads.push(load);
@@ -439,7 +439,7 @@ fn read_rate(
     if rate_per_s <= 0.0 {
         report.error(
             &rate.at,
-            "at rate 0, whoever uses the resource never ends",
+            "at rate 0, a request that uses the resource never ends",
             "Write a rate above 0.",
         );
         return None;

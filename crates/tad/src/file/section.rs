@@ -172,7 +172,7 @@ impl<'t, 'i> Section<'t, 'i> {
         }
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were never asked for.
     pub fn finish(self, report: &mut Report) {
         for (key, _) in self.table.iter() {
             let name: &str = key.get_ref();

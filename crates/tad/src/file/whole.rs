@@ -1,4 +1,4 @@
-//! What is wrong only in the whole: a stage that nothing feeds, a step that nobody submits, a
+//! What is wrong only in the whole: a stage that nothing feeds, a step that no other submits, a
 //! request that waits for itself, a pool whose threads all wait for one another.
 
 use super::Marks;
@@ -44,7 +44,7 @@ pub(super) fn check(tad: &Tad, marks: &Marks, report: &mut Report) {
                 names.join(" and of "),
                 if names.len() == 1 { "the same stage" } else { "the next of these stages" },
             ),
-            "Make one of the stages asynchronous or on-demand, or do the inner step in a stage of its own.",
+            "Make one of the stages asynchronous or on-demand, or do the inner step in a separate stage.",
         );
     }
     brackets(tad, marks, report);
@@ -107,13 +107,13 @@ fn submitted_once(tad: &Tad, marks: &Marks, report: &mut Report, request: Reques
         match count[id] {
             0 if waiting.is_empty() => report.error(
                 at,
-                format!("nobody submits step \"{name}\", so it is never done"),
+                format!("no step submits \"{name}\", so it is never done"),
                 "Name it in `submits`, `calls` or `then` of the step that leads to it, or remove it.",
             ),
             0 => report.error(
                 at,
                 format!(
-                    "nobody submits step \"{name}\", and \"{}\" waits for it for ever",
+                    "no step submits \"{name}\", and \"{}\" waits for it for ever",
                     waiting.join("\", \"")
                 ),
                 "Name it in `submits` or `calls` of a step that comes before.",

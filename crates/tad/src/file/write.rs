@@ -435,7 +435,7 @@ fn rate(per_s: f64, dimension: Dimension) -> String {
     }
 }
 
-/// `do = "…"` and what follows, each by itself.
+/// `do = "…"` and what follows, each separately.
 fn pairs_of(remedy: &Remedy) -> Vec<String> {
     let table: toml::Table =
         toml::from_str(&format!("r = {}", remedy.to_toml())).unwrap_or_default();

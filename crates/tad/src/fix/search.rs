@@ -47,7 +47,7 @@ pub trait Watch: Sync {
     fn settled(&self, _set: &SetReport) {}
 }
 
-/// Nobody looks on.
+/// Without a watcher.
 impl Watch for () {}
 
 /// Why there is nothing to search.

@@ -89,11 +89,11 @@ fn inside(table: String) -> String {
 /// A column of cells of this height together, one for each port.
 fn column(w: f64, h: f64, ports: &[String]) -> String {
     let count = ports.len().max(1);
-    let nobody = String::new();
+    let empty = String::new();
     let mut rows = String::new();
     let edge = |index: usize| (h * index as f64 / count as f64).round();
     for index in 0..count {
-        let port = ports.get(index).unwrap_or(&nobody);
+        let port = ports.get(index).unwrap_or(&empty);
         rows.push_str(&row(&cell(w, edge(index + 1) - edge(index), port)));
     }
     table(&rows)

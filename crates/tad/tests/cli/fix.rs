@@ -51,7 +51,7 @@ fn shown<'s>(said: &'s str, label: &'s str) -> impl Iterator<Item = &'s str> {
 #[test]
 fn each_set_that_is_printed_can_be_run_as_it_is_printed() {
     let run = Dir::new();
-    // No queue: whoever has more threads has more of the CPU, until the stage gets a pool.
+    // No queue: a client with more threads has more of the CPU, until the stage gets a pool.
     let pooled = "threads = 1\nqueue = { explicit = true, pluggable = true }";
     let system = run.file("it's a shop.toml", &CLEAN.replace(pooled, "threads = \"on-demand\""));
     let load = run.file("my load.toml", &(LOAD.to_owned() + GROWS));

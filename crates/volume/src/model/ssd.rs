@@ -39,8 +39,7 @@
 //!   alone never turn. Writes in groups turn a die less often than single writes between reads.
 //!
 //! SSD-A's preset uses the first, fitted to Table 5. For the other drives no mixed load is
-//! published. Their turnaround gives the same mix at the same depth, 32, the same 0.587 of what its
-//! parts would allow.
+//! published. Their `turnaround_us` is fitted so that the same mix at depth 32 reaches 0.587, too.
 //!
 //! # Details
 //! Writes of less than `page_bytes` are gathered into a page before it is programmed. Reads of data

@@ -25,7 +25,7 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// Zeros written at a time where the file system cannot zero by itself.
+/// Zeros written at a time where the file system cannot zero.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// A write into the page cache that took so long was held up: too much waits for the disk.

@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Longest range of a trim or of zeroing that is asked for at a time, in bytes.
 const RANGE_BYTES_MAX: u64 = 1 << 30;
 
-/// Zeros that are written at a time where the server cannot zero by itself.
+/// Zeros that are written at a time where the server cannot zero.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// Why an export cannot hold a volume.

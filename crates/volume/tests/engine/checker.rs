@@ -1,8 +1,8 @@
 //! What a volume may hold: for every sector the writes that could be there, by the order in which
 //! requests were submitted and answered.
 //!
-//! Every write fills its sectors with a number of its own, so that a sector tells who wrote it, and
-//! whether it is half of one and half of another.
+//! Every write fills its sectors with another number, so that a sector tells which write it is of,
+//! and whether it is half of one and half of another.
 
 use headworks_policy::block::SECTOR_BYTES;
 
@@ -60,7 +60,7 @@ impl Checker {
         }
     }
 
-    /// Forgets what nobody can see any more, read or after a cut, from this moment on.
+    /// Forgets what no reader can see any more, read or after a cut, from this moment on.
     pub fn prune(&mut self, oldest: Moment) {
         for sector in &mut self.sectors {
             let durable = sector

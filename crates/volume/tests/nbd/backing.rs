@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// Threads, each with a part of the volume of its own, against a copy of what must be there.
+/// Threads, each with its own part of the volume, against a copy of what must be there.
 fn random_requests(store: &Nbd) {
     const PART: u64 = MIB;
     std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ impl Nbdkit {
                 return None;
             }
         };
-        // The file is there before anybody listens.
+        // The file is there before the server listens.
         let listens = || UnixStream::connect(&path).is_ok();
         wait_until(listens, || "nbdkit does not listen".to_owned());
         Some(Nbdkit { child, path, _folder: folder })
@@ -259,7 +259,7 @@ fn a_server_that_comes_back_is_a_pause_if_nothing_was_unflushed() {
     let store = open(&server.path);
     store.write(0, &[5; 4096], false).unwrap();
     store.flush().unwrap();
-    // Durable by itself: needs no flush.
+    // Durable at once: needs no flush.
     store.write(4096, &[6; 4096], true).unwrap();
     server.end();
     std::thread::scope(|scope| {
@@ -292,7 +292,7 @@ fn writes_that_were_not_flushed_may_be_lost_so_everything_fails() {
     }
     let trouble = store.trouble().unwrap();
     assert!(trouble.contains("1 writes") && trouble.contains("volume umount"), "{trouble}");
-    // Started anew it serves again.
+    // Started again it serves again.
     let store = open(&server.path);
     store.read(0, &mut [0; 512]).unwrap();
 }

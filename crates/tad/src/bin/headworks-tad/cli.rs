@@ -195,7 +195,7 @@ pub struct Simulate {
     /// First seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Runs, each with a seed of its own
+    /// Runs, each with another seed
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub seeds: u32,
     /// For machines
@@ -220,8 +220,9 @@ pub struct Simulate {
     drf:10%           dominant shares follow the weights, within 10 %, and are as steady\n\n\
     Each set of remedies is tried with the scenario as it begins, as it ends, and with the others'\n\
     threads times two and four; then as it is written, and with every seed. What fails once is\n\
-    dropped, and so is what makes worse off whom the goals are for (with fair and drf: whoever gets\n\
-    the least of its due as it is) in any of these runs.\n\n\
+    dropped, and so is what makes worse off whom the goals are for (with fair and drf: the client
+\
+     that gets the least of its due as it is) in any of these runs.\n\n\
     Ctrl-C ends a search and prints what it has found.\n\n\
     Examples:\n  \
     headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \

@@ -133,7 +133,7 @@ fn a_parameter_that_would_count_two_things() {
 }
 
 #[test]
-fn a_parameter_that_nobody_uses_or_knows() {
+fn a_parameter_that_absent_uses_or_knows() {
     let errors = errors_after("\"$reply\"", "\"1 KB\"");
     assert_at(&errors, line_of("parameters = {"), &["\"reply\" is used by no step"]);
     let errors = errors_after("\"$reply\"", "\"$repy\"");
@@ -156,13 +156,13 @@ fn a_step_that_is_submitted_twice_or_never() {
     assert_at(&errors, line_of("name = \"fetch\""), &["submitted 2 times"]);
     let errors = errors_after("then = [\"respond\"]", "");
     let line = line_of("name = \"respond\"\nstage");
-    assert_at(&errors, line, &["nobody submits step \"respond\""]);
+    assert_at(&errors, line, &["no step submits \"respond\""]);
     let errors = errors_after("at = \"other\"", "at = \"other\"\nthen = [\"handle\"]");
     assert!(errors.contains("\"handle\" is the first"), "{errors}");
 }
 
 #[test]
-fn a_wait_for_a_step_that_nobody_submits() {
+fn a_wait_for_a_step_that_absent_submits() {
     let errors = errors_after("submits = [\"log\"]", "");
     assert!(errors.contains("\"handle\" waits for it for ever"), "{errors}");
 }
@@ -171,8 +171,8 @@ fn a_wait_for_a_step_that_nobody_submits() {
 fn steps_that_the_request_does_not_have() {
     let errors = errors_after("calls = [\"fetch\"]", "calls = [\"fetsch\"]");
     assert_at(&errors, line_of("calls = [\"fetch\"]"), &["\"fetsch\"", "\"fetch\"?"]);
-    let errors = errors_after("answered-by = [\"respond\"]", "answered-by = [\"nobody\"]");
-    assert_at(&errors, line_of("answered-by = [\"respond\"]"), &["\"nobody\""]);
+    let errors = errors_after("answered-by = [\"respond\"]", "answered-by = [\"absent\"]");
+    assert_at(&errors, line_of("answered-by = [\"respond\"]"), &["\"absent\""]);
     let errors = errors_after("answered-by = [\"respond\"]\n", "\n");
     assert!(errors.contains("does not say when its client has the answer"), "{errors}");
 }
