@@ -40,6 +40,7 @@ class StagesTest {
 
     @BeforeAll
     static void start() throws Exception {
+        assumeTrue(System.getenv("HEADWORKS_STAGES") != null, "not finished: HEADWORKS_STAGES=1 scripts/test-hbase");
         cluster = Site.start();
         for (int at = 0; at < TABLES.length; at++) {
             Site.table(TABLES[at], PORTS[at], true, 1, 100_000);

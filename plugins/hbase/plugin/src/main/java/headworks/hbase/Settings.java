@@ -53,8 +53,8 @@ final class Settings {
         weights = weights(conf.get(WEIGHTS, ""));
         networkBytesPerSecond = enabled ? number(conf, NETWORK, 0) : 0;
         diskBytesPerSecond = number(conf, DISK, 0);
-        outstanding = enabled ? (int) Math.min(10_000, number(conf, OUTSTANDING, 30)) : 0;
-        unreadBytes = enabled ? number(conf, UNREAD, 64 << 20) : 0;
+        outstanding = enabled ? (int) Math.min(10_000, number(conf, OUTSTANDING, 0)) : 0;
+        unreadBytes = enabled ? number(conf, UNREAD, 0) : 0;
         speculate = enabled && conf.getBoolean(SPECULATE, false);
         controllers = conf.getTrimmed(CONTROLLER, "");
         tokenFile = conf.getTrimmed(TOKEN_FILE, "");
