@@ -32,12 +32,12 @@
 //!   be free.
 //!
 //! # Invariants
-//! It is work-conserving. While a request waits, D are with the device, or its room is full. Or all
-//! that wait are best effort, and as many of these as may are with the device. Let W be the cost
-//! that was dispatched, and cᵢ and cⱼ the largest costs of applications i and j. While both wait and
-//! no bound on best effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed may differ by what is with
-//! the device: (D + 1) requests more. So none starves: an application that waits is passed over by
-//! each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
+//! It is work-conserving. While a request waits, D are with the device, or its room is full. Or
+//! all that wait are best effort, and as many of these as may are with the device. Let W be the
+//! cost that was dispatched, and cᵢ and cⱼ the largest costs of applications i and j. While both
+//! wait and no bound on best effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed
+//! may differ by what is with the device: (D + 1) requests more. So none starves: an application
+//! that waits is passed over by each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
 //!
 //! # Worked example
 //! Requests of cost 1; A has weight 2, B weight 1, depth 3. Tags from zero: A goes (tag ½), B (1),
