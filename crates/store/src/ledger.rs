@@ -101,7 +101,8 @@ struct Books {
     inflight: u32,
     /// Their cost.
     inflight_ns: u64,
-    /// The cost that fills the device as one of its requests does; zero if only their number counts.
+    /// The cost that fills the device as one of its requests does; zero if only their number
+    /// counts.
     place_ns: u64,
     /// Places of the device that are filled × time.
     filled_ns: u64,

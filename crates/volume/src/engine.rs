@@ -110,8 +110,8 @@ impl Submission {
 /// Tells whose requests are, where a front end cannot: those of a file system come by threads of
 /// the kernel. Called with the queue locked, so each call takes microseconds at most.
 pub trait Causes: Send {
-    /// A request enters the queue: fills in its cause, level and criticality (`sync`), if known. Returns
-    /// the tag that a storage server knows its application by; zero if it has none.
+    /// A request enters the queue: fills in its cause, level and criticality (`sync`), if known.
+    /// Returns the tag that a storage server knows its application by; zero if it has none.
     fn complete(&mut self, now: Nanos, request: &mut Request) -> u16;
 
     /// Whether causes may have become critical since the last call.

@@ -15,8 +15,8 @@ fn store(model: &str, listen: &str) -> Rig {
     ))
 }
 
-/// A connection writes, and breaks off in some way at some moment. What the next one finds, and what
-/// it writes, stays.
+/// A connection writes, and breaks off in some way at some moment. What the next one finds, and
+/// what it writes, stays.
 fn round(random: &mut Random, round: u64, mut open: impl FnMut(Option<&str>) -> Raw) {
     let session = format!("s{round}");
     // A program of ours names its session, so that its old connection may still be open.
@@ -96,7 +96,8 @@ fn by_tcp_the_end_of_a_killed_client_comes_behind_all_that_it_had_sent() {
     for round in 0..times("HEADWORKS_STORE_ROUNDS", 1_000) / 250 {
         let mut dead = Raw::tcp(address, "m");
         dead.stream.set_write_timeout(Duration::from_millis(50)).unwrap();
-        // More than the store reads at a time: the rest waits in the sockets, and the end behind it.
+        // More than the store reads at a time: the rest waits in the sockets, and the end behind
+        // it.
         let payload = vec![9; 64 << 10];
         let offset = 4096 * round;
         let mut left = 150;

@@ -1,9 +1,10 @@
 //! Kills of the store, of clients, and of the relay between them, under a checker of every write
 //! that was answered.
 //!
-//! The client is this program, started again for [`client_of_the_checker`]: it says what it is about
-//! to write, and what was answered. Each block has the number of its last write. After each kill, the
-//! next client finds in each block the last number that was answered, or one that was on its way.
+//! The client is this program, started again for [`client_of_the_checker`]: it says what it is
+//! about to write, and what was answered. Each block has the number of its last write. After each
+//! kill, the next client finds in each block the last number that was answered, or one that was on
+//! its way.
 
 use crate::access::certificates;
 use crate::raw::{READ, Raw};

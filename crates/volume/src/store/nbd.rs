@@ -4,15 +4,14 @@
 //! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after
 //! the write. `io` never reports something as durable before the server did.
 //!
-//! # When the server is lost
-//! Requests in flight are unanswered, so each may be done twice. They are repeated on a new
-//! connection, for up to the store's timeout; then they fail with EIO. A server that is silent for
-//! half of that is taken for lost, too: its machine may be cut off, and TCP would notice for minutes
-//! that it is there again. But a server that comes back
-//! may have lost answered writes that were not flushed: this store is then like a drive that lost
-//! its cache. If any write was answered since the last flush, everything fails with EIO from then
-//! on. It lasts until the volume is started again and the file system replays its journal. After a
-//! flush nothing can be lost, and the volume's users notice only a pause.
+//! # When the server is lost Requests in flight are unanswered, so each may be done twice. They
+//! are repeated on a new connection, for up to the store's timeout; then they fail with EIO. A
+//! server that is silent for half of that is taken for lost, too: its machine may be cut off, and
+//! TCP would notice for minutes that it is there again. But a server that comes back may have lost
+//! answered writes that were not flushed: this store is then like a drive that lost its cache. If
+//! any write was answered since the last flush, everything fails with EIO from then on. It lasts
+//! until the volume is started again and the file system replays its journal. After a flush
+//! nothing can be lost, and the volume's users notice only a pause.
 //!
 //! A store of ours names its *incarnation*, which is the same as long as it has all that it
 //! answered: its process was started again, and the machine was not. Then it is a pause, too.

@@ -1,7 +1,7 @@
 //! The address of an export: NBD URIs, as in the NetworkBlockDevice project's `doc/uri.md`.
 //!
-//! TLS is spoken by another program ([`Address::tls`]): what runs beside a database links no library
-//! for it.
+//! TLS is spoken by another program ([`Address::tls`]): what runs beside a database links no
+//! library for it.
 
 use super::NbdError;
 use std::fmt;
