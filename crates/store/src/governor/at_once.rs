@@ -45,6 +45,10 @@ impl Governor {
                 belief.owner.granted(promise);
             }
         }
+        if self.rival.is_none() {
+            let shares = self.allocator.shares().iter().copied();
+            self.shares = abouts.iter().map(|(cause, _)| *cause).zip(shares).collect();
+        }
         self.orders(&abouts, Vec::new())
     }
 }
