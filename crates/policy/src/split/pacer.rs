@@ -269,8 +269,8 @@ impl Pacer {
         self.commits.are_of(now, call.account, call.file)
     }
 
-    /// A commit of this account begins. `file` is the file of an `fsync`. Everything else is paced by
-    /// commits until it [ends](Pacer::end_commit).
+    /// A commit of this account begins. `file` is the file of an `fsync`. Everything else is paced
+    /// by commits until it [ends](Pacer::end_commit).
     pub(super) fn begin_commit(&mut self, now: Nanos, account: Account, file: Option<u32>) {
         let behind = self.backlog(now);
         // An idle device had room for more direct writes than may run beside this commit.
