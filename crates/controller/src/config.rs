@@ -1,6 +1,7 @@
 //! The configuration of a controller: a TOML file.
 
 use anyhow::{Context, Result, ensure};
+pub use headworks_store::config::Tls;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -25,18 +26,6 @@ pub struct Config {
 
 fn period() -> u64 {
     2_000
-}
-
-/// Certificates, as those of a store.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// Of the controller.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// Who signs certificates of nodes.
-    pub clients: PathBuf,
 }
 
 /// Servers of etcd.
@@ -77,7 +66,7 @@ pub fn parse(text: &str) -> Result<Config> {
 }
 
 impl Config {
-    /// The word that nodes must know; `-` if there is none.
+    /// The word that nodes must send. It is `-` without a `token_file`.
     pub fn token(&self) -> Result<String> {
         token(self.token_file.as_deref())
     }

@@ -55,7 +55,7 @@ pub enum Said {
     Set(String, String),
 }
 
-/// Reads a line. None if it is none of ours.
+/// Reads a line. None if no node or controller sends such a line.
 pub fn said(line: &str) -> Option<Said> {
     let line = line.trim_end_matches(['\r', '\n']);
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));

@@ -119,6 +119,26 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// The points of an axis that are run. `axis` has the experiment's id and the axis' name.
+    ///
+    /// # Errors
+    /// `--at` names a point that is not on the axis.
+    pub(crate) fn points<'a>(
+        &'a self,
+        (id, axis): (&str, &str),
+        full: &'a [f64],
+        quick: &'a [f64],
+    ) -> Result<&'a [f64]> {
+        let points = match (&self.at[..], self.quick) {
+            ([], true) => quick,
+            ([], false) => full,
+            (at, _) => at,
+        };
+        let known = points.iter().all(|point| full.contains(point));
+        ensure!(known, "{id} has these points: {full:?} ({axis})");
+        Ok(points)
+    }
+
     /// A full run with results in `out`.
     pub fn new(out: impl Into<PathBuf>) -> Self {
         Self {

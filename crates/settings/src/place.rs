@@ -73,7 +73,7 @@ impl Place<'_> {
         place.at(before.len(), what, mend)
     }
 
-    /// Where the key is whose value starts at `value`; `value` itself if there is none before it.
+    /// Where the key is whose value starts at `value`. Without a key before it, `value` itself.
     fn key(&self, value: usize) -> Range<usize> {
         let before = self.text.get(..value).unwrap_or_default();
         let Some(left) = before.trim_end().strip_suffix('=') else { return value..value };

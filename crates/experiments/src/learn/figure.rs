@@ -15,7 +15,7 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{self, Rounds};
 use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
@@ -132,18 +132,8 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let (all_s, rounds) = figure.times[usize::from(options.quick)];
     let all_s = options.window_s.unwrap_or(all_s).max(10);
     let rounds = options.repeat.unwrap_or(rounds).max(1);
-    let points = match (&options.at[..], options.quick) {
-        ([], true) => figure.quick_points,
-        ([], false) => figure.points,
-        (at, _) => at,
-    };
-    ensure!(
-        points.iter().all(|point| figure.points.contains(point)),
-        "{} has these points: {:?} ({})",
-        figure.id,
-        figure.points,
-        figure.axis
-    );
+    let axis = (figure.id, figure.axis);
+    let points = options.points(axis, figure.points, figure.quick_points)?;
     let chosen = |arm: &&Arm| match &options.only {
         Some(only) => arm.label.contains(only.as_str()),
         None => arm.quick || !options.quick,

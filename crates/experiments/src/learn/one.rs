@@ -22,7 +22,7 @@ pub(super) const OLTP_A: Kind = Kind::OltpA { small: 100, large: 10 };
 
 fn members(part: f64) -> Vec<Member> {
     vec![
-        // A transaction costs more from the second phase on, and there is none in the third.
+        // From the second phase on a transaction costs more. In the third one this member rests.
         Member::new("a", 0, OLTP_A, Wants::PartOfAlone(part))
             .cost(&[1.0, 1.25])
             .there(&[1.0, 1.0, 0.0, 1.0]),

@@ -351,18 +351,8 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let (warm_up_s, window_s, rounds) = figure.times[usize::from(options.quick)];
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let rounds = options.repeat.unwrap_or(rounds).max(1);
-    let points = match (&options.at[..], options.quick) {
-        ([], true) => figure.quick_points,
-        ([], false) => figure.points,
-        (at, _) => at,
-    };
-    ensure!(
-        points.iter().all(|point| figure.points.contains(point)),
-        "{} has these points: {:?} ({})",
-        figure.id,
-        figure.points,
-        figure.axis
-    );
+    let axis = (figure.id, figure.axis);
+    let points = options.points(axis, figure.points, figure.quick_points)?;
     let arms: Vec<&Arm> = figure
         .arms
         .iter()

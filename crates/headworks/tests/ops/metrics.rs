@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use crate::echo::{Echo, NAME, PATIENT};
 use crate::support::wait_until;
 
-/// An address that no other process has. The loopback address depends on the process, and the port
-/// is none that the kernel gives to connections.
+/// An address that no other process has. The loopback address depends on the process. The kernel
+/// gives such ports to no connection.
 fn own_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(9_100);
     let [_, high, middle, low] = std::process::id().to_be_bytes();

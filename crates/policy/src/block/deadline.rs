@@ -29,7 +29,7 @@
 //! # Worked example
 //! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due, and the last batch ended at 8. Then
 //! 10 and 20 are a batch, 30 goes alone, and 5 begins the next, as the one due first. If the read
-//! of 30 is due before the first batch: 30, then (upwards there is none) 10, 20, ...
+//! of 30 is due before the first batch: 30, and since no read lies above it, 10, 20, ...
 
 use super::expiry::Expiry;
 use super::plug::{self, Plug};

@@ -286,7 +286,7 @@ impl Arms {
 
     /// The smallest P, of those that are compared, whose throughput is at least this part of the
     /// best that was measured at any P. If only the best of the three counted, the search would go
-    /// down a gentle slope step by step. If there is none, the best of them.
+    /// down a gentle slope step by step. If no P reaches that part, the best of them.
     pub(super) fn best(&self, as_good: f64) -> Option<u32> {
         let best = self.arms().iter().map(|arm| arm.mean).fold(0.0, f64::max);
         let measured = || self.compared().filter(|arm| arm.count > 0);

@@ -113,8 +113,8 @@ impl Rig {
     }
 }
 
-/// An address that no other test has: each process has a loopback address, and the port is none of
-/// those that the kernel gives to connections.
+/// An address that no other test has: each process has a loopback address. The kernel gives such
+/// ports to no connection.
 pub fn own_address() -> std::net::SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(9_100);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
