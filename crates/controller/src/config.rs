@@ -1,6 +1,7 @@
 //! The configuration of a controller: a TOML file.
 
 use anyhow::{Context, Result, ensure};
+use headworks_settings::{Mistake, Place, explain};
 pub use headworks_store::config::Tls;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -45,23 +46,40 @@ pub struct Etcd {
 pub fn load(path: &Path) -> Result<Config> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).with_context(|| format!("{} is no configuration of a controller", path.display()))
+    Ok(parse(&text, path)?)
 }
 
-/// Reads and checks a text.
-pub fn parse(text: &str) -> Result<Config> {
-    let config: Config = toml::from_str(text)?;
-    ensure!(
-        config.state.is_some() != config.etcd.is_some(),
-        "write either state = \"DIRECTORY\" or [etcd], where settings are kept"
-    );
-    let loopback = config.listen.starts_with("127.") || config.listen.starts_with("[::1]");
-    ensure!(
-        loopback || config.tls.is_some(),
-        "listen = \"{}\" can be reached from elsewhere: add [tls], or listen at 127.0.0.1",
-        config.listen
-    );
-    ensure!((100..=60_000).contains(&config.period_ms), "period_ms is 100 to 60000");
+/// What to write for a key whose value has the wrong type.
+fn mend_of(key: &str, message: &str) -> String {
+    match key {
+        "tls" | "etcd" => format!("Write the section as `[{key}]`."),
+        _ if message.ends_with("expected a string") => {
+            format!("Write a text in quotes: `{key} = \"...\"`.")
+        }
+        _ => "docs/controller.md shows every key.".to_owned(),
+    }
+}
+
+/// Reads and checks a text; `path` is for the messages.
+pub fn parse(text: &str, path: &Path) -> Result<Config, Mistake> {
+    let place = Place { text, path };
+    let wrong =
+        |key, what: &str, mend: &str| Err(place.at_path(key, what.to_owned(), mend.to_owned()));
+    let config: Config = toml::from_str(text).map_err(|error| explain(&error, &place, mend_of))?;
+    if config.state.is_some() == config.etcd.is_some() {
+        let what = "settings are kept in one place: `state` or `[etcd]`";
+        return wrong("state", what, "Write state = \"DIRECTORY\", or the section [etcd].");
+    }
+    if !config.listen.starts_with("127.")
+        && !config.listen.starts_with("[::1]")
+        && config.tls.is_none()
+    {
+        let what = "this address can be reached from other machines without TLS";
+        return wrong("listen", what, "Write a section [tls], or listen at 127.0.0.1:PORT.");
+    }
+    if !(100..=60_000).contains(&config.period_ms) {
+        return wrong("period_ms", "`period_ms` is out of range", "Write 100 to 60000.");
+    }
     Ok(config)
 }
 
@@ -92,14 +110,18 @@ mod tests {
 
     #[test]
     fn a_controller_without_tls_stays_on_its_machine() {
+        let parse = |text| parse(text, Path::new("x.toml"));
         assert!(parse("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"").is_ok());
         for (wrong, word) in [
             ("listen = \"127.0.0.1:7700\"", "state"),
-            ("listen = \"0.0.0.0:7700\"\nstate = \"/tmp/x\"", "tls"),
-            ("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nperiod_ms = 1", "period_ms"),
-            ("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nport = 1", "port"),
+            ("listen = \"0.0.0.0:7700\"\nstate = \"/tmp/x\"", "x.toml:1:1: this address"),
+            (
+                "listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nperiod_ms = 1",
+                "x.toml:3:1: `period_ms`",
+            ),
+            ("listen = \"127.0.0.1:7700\"\nstate = \"/tmp/x\"\nport = 1", "no key `port`"),
         ] {
-            let error = format!("{:#}", parse(wrong).unwrap_err());
+            let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }

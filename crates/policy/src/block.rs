@@ -112,6 +112,9 @@ pub struct Request {
     pub level: u8,
     /// When it should complete at the latest, if its submitter said.
     pub deadline: Option<Nanos>,
+    /// What comes before it in the same request of the client has been done; see
+    /// [`BlockScheduler::most_sectors`].
+    pub continues: bool,
 }
 
 impl Request {
@@ -127,6 +130,7 @@ impl Request {
             class: IoClass::BestEffort,
             level: 4,
             deadline: None,
+            continues: false,
         }
     }
 
@@ -200,6 +204,13 @@ pub trait BlockScheduler: Send {
     /// gives them to the device at once.
     fn shares_flushes(&self) -> bool {
         false
+    }
+
+    /// Most sectors of a read or a write that are to go to the device at once. A queue adds no
+    /// more than these, and the rest once they are done.
+    fn most_sectors(&self, now: Nanos) -> u32 {
+        let _ = now;
+        u32::MAX
     }
 
     /// Requests that wait: added, not merged, not dispatched.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
 
 /// One mistake in a file of settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +62,35 @@ impl Place<'_> {
         }
     }
 
+    /// A mistake in what `path` names, such as `device.kind`, or `volume.2.size` for the third
+    /// `[[volume]]`. If the file does not say it, the mistake is placed at the section.
+    pub fn at_path(&self, path: &str, what: String, mend: String) -> Mistake {
+        self.at(self.find(path).unwrap_or(0), what, mend)
+    }
+
+    /// Offset of the last key of a path that the file says. `None` without the first.
+    fn find(&self, path: &str) -> Option<usize> {
+        let parsed = DeTable::parse(self.text).ok()?;
+        let (mut at, mut table) = (None, parsed.get_ref());
+        let mut keys = path.split('.');
+        while let Some(name) = keys.next() {
+            let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else {
+                break;
+            };
+            at = Some(key.span().start);
+            let mut value = value;
+            if let DeValue::Array(sections) = value.get_ref() {
+                let index = keys.next().and_then(|index| index.parse::<usize>().ok());
+                let Some(section) = index.and_then(|index| sections.get(index)) else { break };
+                at = Some(section.span().start);
+                value = section;
+            }
+            let DeValue::Table(inner) = value.get_ref() else { break };
+            table = inner;
+        }
+        at
+    }
+
     /// The file has bytes that are no UTF-8, the first of them at `at`.
     pub fn not_text(path: &Path, bytes: &[u8], at: usize) -> Mistake {
         let before = String::from_utf8_lossy(&bytes[..at]);
@@ -102,5 +132,14 @@ mod tests {
         let said = "x.toml:2:3: no such way\n  2 |   ways = \"no\"\n  Write yes.";
         assert_eq!(mistake.to_string(), said);
         assert_eq!(place.at(9_999, String::new(), String::new()).line, 2);
+    }
+
+    #[test]
+    fn a_path_is_found_as_far_as_the_file_says_it() {
+        let text = "a = 1\n[device]\nkind = 'x'\n[[volume]]\nname = 'a'\n[[volume]]\nname = 'b'\n";
+        let place = Place { text, path: Path::new("x.toml") };
+        let line = |path: &str| place.at_path(path, String::new(), String::new()).line;
+        let lines = ["a", "device.kind", "device.depth", "volume.1.name", "volume.1.size", "b"];
+        assert_eq!(lines.map(line), [1, 3, 2, 7, 6, 1]);
     }
 }

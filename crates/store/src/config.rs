@@ -1,10 +1,10 @@
 //! The configuration: a TOML file, checked once. A mistake gives an error and changes nothing, so
 //! a running store keeps the configuration that it has.
 
-use crate::learner::Learner;
-use headworks_policy::block::SchedulerKind;
+mod check;
+
+use headworks_settings::{Mistake, Place, explain};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -240,22 +240,9 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// It is no TOML of this form.
-    #[error("{path}: {source}")]
-    Text {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: Box<toml::de::Error>,
-    },
-    /// It says what cannot be.
-    #[error("{path}: {problem}")]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// What.
-        problem: String,
-    },
+    /// A mistake in it.
+    #[error(transparent)]
+    Wrong(Box<Mistake>),
 }
 
 /// Reads and checks a file.
@@ -273,145 +260,15 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// The first mistake.
 pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-    let config: Config = toml::from_str(text)
-        .map_err(|source| ConfigError::Text { path: path.to_owned(), source: Box::new(source) })?;
-    let wrong = |problem| ConfigError::Wrong { path: path.to_owned(), problem };
-    config.check().map_err(wrong)?;
+    let place = Place { text, path };
+    let wrong = |mistake| ConfigError::Wrong(Box::new(mistake));
+    let config: Config =
+        toml::from_str(text).map_err(|error| wrong(explain(&error, &place, check::mend_of)))?;
+    config.check().map_err(|found| wrong(place.at_path(&found.at, found.what, found.mend)))?;
     Ok(config)
 }
 
 impl Config {
-    fn check(&self) -> Result<(), String> {
-        if self.listen.is_empty() {
-            return Err("`listen` names no place: listen = [\"unix:/run/headworks/store\"]".into());
-        }
-        for place in &self.listen {
-            self.check_place(place)?;
-        }
-        if self.connections == 0 {
-            return Err("with `connections = 0` no client could come".into());
-        }
-        let learner = self.controller.parse::<Learner>()?;
-        let by_hand = self.applications.iter().find(|application| application.share.is_some());
-        if let (None, Some(application)) = (learner.need(false, false), by_hand) {
-            let (name, controller) = (&application.name, &self.controller);
-            return Err(format!(
-                "application `{name}`: the controller `{controller}` knows no share by hand"
-            ));
-        }
-        let scheduler = &self.device.scheduler;
-        if scheduler != "bucket" {
-            scheduler.parse::<SchedulerKind>().map_err(|error| format!("{error}, bucket"))?;
-        } else if self.device.mib_per_s <= 0.0 {
-            return Err("the scheduler `bucket` needs `mib_per_s`".into());
-        }
-        if self.device.kind == Kind::Array && self.device.disks == 0 {
-            return Err("an array needs the number of its `disks`".into());
-        }
-        unique("client", self.clients.iter().map(|client| &client.name))?;
-        unique("volume", self.volumes.iter().map(|volume| &volume.name))?;
-        unique("application", self.applications.iter().map(|application| &application.name))?;
-        for client in &self.clients {
-            if client.uid.is_none() && client.certificate.is_none() && client.address.is_none() {
-                let name = &client.name;
-                return Err(format!(
-                    "client `{name}` has neither uid, certificate nor address: it could never come"
-                ));
-            }
-        }
-        for volume in &self.volumes {
-            self.check_volume(volume)?;
-        }
-        for application in &self.applications {
-            self.check_application(application)?;
-        }
-        let all = self.volumes.len() * self.clients.len().max(1) + self.applications.len();
-        if all > APPLICATIONS_MAX {
-            return Err(format!(
-                "{all} pairs of volumes and clients are more than {APPLICATIONS_MAX}: start another store"
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_place(&self, place: &str) -> Result<(), String> {
-        let wrong = || format!("`{place}` is no place: write unix:PATH or tcp:ADDRESS:PORT");
-        match place.split_once(':') {
-            Some(("unix", path)) if path.starts_with('/') => Ok(()),
-            Some(("tcp", address)) => {
-                let address: SocketAddr = address.parse().map_err(|_| wrong())?;
-                if address.ip().is_loopback() || self.tls.is_some() {
-                    return Ok(());
-                }
-                Err(format!(
-                    "{place} can be reached from other machines: that needs [tls], or 127.0.0.1"
-                ))
-            }
-            _ => Err(wrong()),
-        }
-    }
-
-    fn check_volume(&self, volume: &Volume) -> Result<(), String> {
-        let name = &volume.name;
-        if let Some(size) = &volume.size {
-            match size.bytes() {
-                Some(bytes) if bytes > 0 && bytes % 512 == 0 => {}
-                _ => return Err(format!("volume `{name}`: the size is no multiple of 512 bytes")),
-            }
-        } else if volume.path == "memory" || volume.path.contains("://") {
-            return Err(format!("volume `{name}` needs a size: size = \"10GiB\""));
-        }
-        for client in volume.clients.iter().flatten() {
-            if !self.clients.iter().any(|known| known.name == *client) {
-                return Err(format!("volume `{name}`: there is no [[client]] `{client}`"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_application(&self, application: &Application) -> Result<(), String> {
-        let name = &application.name;
-        let Some(volume) = self.volumes.iter().find(|other| other.name == application.volume)
-        else {
-            return Err(format!(
-                "application `{name}`: there is no [[volume]] `{}`",
-                application.volume
-            ));
-        };
-        if let Some(client) = &application.client {
-            let known = self.clients.iter().any(|known| known.name == *client);
-            let may = volume.clients.as_ref().is_none_or(|clients| clients.contains(client));
-            if !known || !may {
-                return Err(format!(
-                    "application `{name}`: client `{client}` may not open `{}`",
-                    volume.name
-                ));
-            }
-        }
-        let ways = [
-            application.target.is_some(),
-            application.latency_ms.is_some(),
-            application.share.is_some(),
-        ];
-        if ways.iter().filter(|way| **way).count() > 1 {
-            return Err(format!("application `{name}`: one of target, latency_ms and share"));
-        }
-        let numbers = [
-            application.target,
-            application.latency_ms,
-            application.limit,
-            application.share,
-            Some(application.weight),
-        ];
-        if numbers.iter().flatten().any(|number| !number.is_finite() || *number <= 0.0) {
-            return Err(format!("application `{name}`: numbers are above zero"));
-        }
-        if application.limit.or(application.share).is_some_and(|part| part > 1.0) {
-            return Err(format!("application `{name}`: a share is at most 1"));
-        }
-        Ok(())
-    }
-
     /// Where the control socket is.
     pub fn control(&self) -> PathBuf {
         if let Some(path) = &self.control {
@@ -423,19 +280,6 @@ impl Config {
             .or_else(|| self.state.as_ref().map(|dir| dir.join("control")))
             .unwrap_or_else(|| "/run/headworks-store.control".into())
     }
-}
-
-fn unique<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if name.is_empty() || name.len() > 200 || name.contains(['\0', '\n', '"', '\\']) {
-            return Err(format!("`{name}` is no name of a {what}"));
-        }
-        if !seen.insert(name) {
-            return Err(format!("two [[{what}]] are called `{name}`"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -470,7 +314,7 @@ target = 500
             ("unix:/run/store", "udp:x", "no place"),
             ("uid = 1000\n", "", "never come"),
             ("64MiB", "100", "multiple of 512"),
-            ("size = \"64MiB\"\n", "", "needs a size"),
+            ("size = \"64MiB\"\n", "", "x.toml:5:1: volume `data` needs a size"),
             ("clients = [\"alice\"]", "clients = [\"bob\"]", "no [[client]] `bob`"),
             ("volume = \"data\"", "volume = \"log\"", "no [[volume]] `log`"),
             ("target = 500", "target = 500\nshare = 0.5", "one of"),

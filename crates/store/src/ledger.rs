@@ -322,12 +322,16 @@ impl BlockScheduler for Watched {
             Operation::Flush => (2, false),
             Operation::Discard | Operation::WriteZeroes => (3, false),
         };
-        tally.ios[kind] += 1;
+        tally.ios[kind] += u64::from(!note.request.continues);
         tally.bytes += if moved { u64::from(note.request.sectors) * SECTOR_BYTES } else { 0 };
     }
 
     fn shares_flushes(&self) -> bool {
         self.inner.shares_flushes()
+    }
+
+    fn most_sectors(&self, now: Nanos) -> u32 {
+        self.inner.most_sectors(now)
     }
 
     fn waiting(&self) -> usize {

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// From so many times its share on, what an application had beyond it was lent.
 const LENT: f64 = 1.05;
 
+/// An application that has less than this part of its share is not held by it, however long its
+/// requests wait: the device is full of large requests of others.
+const HELD: f64 = 0.7;
+
 /// What an application had in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -19,7 +23,7 @@ pub struct Window {
     pub used: f64,
     /// Deviation from target, once it is known.
     pub dft: Option<f64>,
-    /// It waited mostly in the scheduler.
+    /// Its share held it: it waited mostly in the scheduler, and had about what it was granted.
     pub held: bool,
     /// Most of its service was given while no other waited.
     pub lent: bool,
@@ -55,11 +59,12 @@ impl Window {
         let taken = tally.taken.max(1) as f64;
         let done = tally.all().max(1) as f64;
         let starves = tally.waiting > 0;
+        let waits = tally.waited_ns > tally.service_ns;
         Window {
             granted,
             used,
             // Served nothing: starved, or not there.
-            held: if tally.taken == 0 { starves } else { tally.waited_ns > tally.service_ns },
+            held: if tally.taken == 0 { starves } else { waits && used > HELD * granted },
             // Others that do not wait here may wait at their hosts, for their fractions. Nothing is
             // lent to who has no more than its share.
             lent: 2 * tally.lent > tally.taken && used > LENT * granted,
@@ -84,5 +89,14 @@ mod tests {
         assert!(Window::of(&tally, 1.0, 0.5, 0.81).lent);
         let mixed = Tally { lent: 4, ..tally };
         assert!(!Window::of(&mixed, 1.0, 0.5, 0.81).lent);
+    }
+
+    #[test]
+    fn who_has_far_less_than_its_share_is_not_held_by_it() {
+        let waits = Tally { taken: 10, waited_ns: 2, service_ns: 1, ..Tally::default() };
+        assert!(Window::of(&waits, 1.0, 0.5, 0.48).held);
+        assert!(!Window::of(&waits, 1.0, 0.5, 0.27).held);
+        let starved = Tally { waiting: 1, ..Tally::default() };
+        assert!(Window::of(&starved, 1.0, 0.5, 0.0).held);
     }
 }

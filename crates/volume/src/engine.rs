@@ -11,6 +11,8 @@
 //!   answered before it was submitted, and these are all in the store. Writes in flight may be
 //!   covered or not.
 //! * A write with `fua` is durable when it is answered, whatever else is unflushed.
+//! * A large read or write may go to the device in pieces, one after the other. If one fails, the
+//!   others do not follow.
 //! * Requests in flight at the same time may be done in any order, even if they overlap. A caller
 //!   that needs an order waits for the answer.
 //!
@@ -37,6 +39,7 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{BlockScheduler, Operation, Request, SECTOR_BYTES, Share};
 use shared::Shared;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -63,6 +66,9 @@ pub struct Submission {
     pub fence: Option<Arc<Fence>>,
     /// Gets the result.
     pub done: Completion,
+    /// Sectors of it that are done, and the end of those that go next: a read or a write may go in
+    /// pieces.
+    piece: Range<u32>,
     /// Offset and length are whole sectors, and the length fits.
     whole: bool,
 }
@@ -86,6 +92,7 @@ impl Submission {
             tag: 0,
             fence: None,
             done,
+            piece: 0..request.sectors,
             whole: true,
         }
     }
@@ -104,6 +111,14 @@ impl Submission {
     /// Bytes.
     pub fn len_bytes(&self) -> u64 {
         u64::from(self.request.sectors) * SECTOR_BYTES
+    }
+
+    /// Of the piece that goes next: its first byte, and which bytes of the data it has.
+    fn piece_bytes(&self) -> (u64, Range<usize>) {
+        // Data is limited by TRANSFER_BYTES_MAX, far below the size of memory.
+        let byte = |sector: u32| (u64::from(sector) * SECTOR_BYTES) as usize;
+        let piece = byte(self.piece.start)..byte(self.piece.end);
+        (self.offset_bytes() + piece.start as u64, piece)
     }
 }
 

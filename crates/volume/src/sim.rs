@@ -231,6 +231,7 @@ fn request(job: &Job, sector: u64) -> Request {
         class: job.class,
         level: job.level,
         deadline: None,
+        continues: false,
     }
 }
 

@@ -94,6 +94,7 @@ impl IoScheduler for PolicyQueue {
             class,
             level,
             deadline: None,
+            continues: false,
         };
         let added = self.scheduler.add(Nanos(now_ns), index(id), &described);
         assert_eq!(added, Added::Queued, "neighbours with a gap between them were joined");

@@ -21,12 +21,13 @@ pub fn sheet(before: &Files, now: &Files) -> Sheet {
 
 fn title(now: &Files) -> String {
     format!(
-        "{}: {}{} for a {}, {} calls wait",
+        "{}: {}{} for a {}, {} {} held",
         printable(&now.instance),
         now.scheduler,
         if now.on || now.scheduler == "noop" { "" } else { " (off)" },
         if now.disk { "disk" } else { "flash drive" },
         now.waiting,
+        if now.waiting == 1 { "call" } else { "calls" },
     )
 }
 
@@ -50,9 +51,9 @@ fn busy(before: &Files, now: &Files) -> Vec<Account> {
             let earlier = before.of_thread(account);
             earlier.map_or_else(|| account.clone(), |earlier| account.since(earlier))
         })
-        .filter(|account| account.writes + account.fsyncs + account.reads + account.held > 0)
+        .filter(|account| account.waits || account.has_calls())
         .collect();
-    rows.sort_by_key(|row| Reverse((row.written_bytes + row.read_bytes, row.fsyncs)));
+    rows.sort_by_key(|row| Reverse((row.written_bytes + row.read_bytes, row.waits, row.fsyncs)));
     rows
 }
 
@@ -76,7 +77,7 @@ fn cells(row: &Account, seconds: f64, rcp: bool) -> Vec<String> {
         format!("{:.1}", per(row.fsyncs)),
         mean(row.fsync_ns, row.fsyncs),
         format!("{:.1}", per(row.reads)),
-        mean(row.held_ns, row.held),
+        if row.waits { "now".to_owned() } else { mean(row.held_ns, row.held) },
         format!("{:.1}", per(row.written_back_pieces)),
     ];
     if rcp {

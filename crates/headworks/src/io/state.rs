@@ -24,6 +24,8 @@ pub struct Account {
     pub read_bytes: u64,
     pub held: u64,
     pub held_ns: u64,
+    /// A call of it is held at this moment.
+    pub waits: bool,
     pub written_back_pieces: u64,
     /// With `rcp`: calls that a client waited for, and others.
     pub critical: u64,
@@ -33,6 +35,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// Whether it made calls.
+    pub fn has_calls(&self) -> bool {
+        self.writes + self.fsyncs + self.reads + self.held > 0
+    }
+
     pub fn since(&self, before: &Account) -> Account {
         let less = |now: u64, before: u64| now.saturating_sub(before);
         Account {
@@ -177,6 +184,7 @@ impl Files {
 
     pub(super) fn of(instance: &Instance, region: &IoMapping) -> Files {
         let control = &region.control;
+        let waiting: Vec<u32> = region.waiting_threads().collect();
         let accounts = region.accounts.iter().skip(RULES + 1).filter_map(|slot| {
             let thread = slot.tid.load(Relaxed);
             (thread != 0).then(|| Account {
@@ -192,6 +200,7 @@ impl Files {
                 read_bytes: slot.read_bytes.load(Relaxed),
                 held: slot.held.load(Relaxed),
                 held_ns: slot.held_ns.load(Relaxed),
+                waits: waiting.contains(&thread),
                 written_back_pieces: slot.written_back.load(Relaxed),
                 critical: slot.critical.load(Relaxed),
                 background: slot.background.load(Relaxed),
@@ -204,7 +213,7 @@ impl Files {
             scheduler: control.kind().name().to_owned(),
             on: control.is_on(),
             disk: control.rotational(),
-            waiting: region.waiting(),
+            waiting: waiting.len(),
             lock_busy: control.lock_busy.load(Relaxed),
             tasks_full: control.tasks_full.load(Relaxed),
             hold_limit: control.hold_limit.load(Relaxed),

@@ -171,13 +171,13 @@ fn tab_turns_the_pages() {
     press(&mut view, KeyCode::Tab);
     assert_shows(&picture(&mut view), &["files are not scheduled", "headworks run --io"]);
     view.files = Some(Sheet {
-        title: "mariadbd: rcp for a disk, 2 calls wait".to_owned(),
+        title: "mariadbd: rcp for a disk, 2 calls held".to_owned(),
         notes: vec!["clients wait: fsync 5.0/s of 10.0 ms".to_owned()],
         columns: vec![Column::right("THREAD"), Column::left("NAME"), Column::right("FSYNC/S")],
         rows: vec![["7", "page cleaner", "12.5"].map(str::to_owned).into()],
     });
     let files = picture(&mut view);
-    assert_shows(&files, &["2 calls wait", "fsync 5.0/s", "THREAD NAME", "7 page cleaner", "12.5"]);
+    assert_shows(&files, &["2 calls held", "fsync 5.0/s", "THREAD NAME", "7 page cleaner", "12.5"]);
     assert!(!files.contains("sort:"), "{files}");
     press(&mut view, KeyCode::Tab);
     assert_shows(&picture(&mut view), &["no volume runs; mount one"]);

@@ -105,6 +105,7 @@ mod tests {
             class: IoClass::BestEffort,
             level: 4,
             deadline: None,
+            continues: false,
         }
     }
 

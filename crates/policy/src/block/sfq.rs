@@ -27,6 +27,9 @@
 //! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
 //!   that comes then waits for all of it. So the cost that is with the device is bounded, too,
 //!   while several applications ask ([`Settings::room`]).
+//! * **Pieces.** The device does not stop a request of 1 MiB for one of 4 KiB. On flash, large
+//!   requests go in pieces while several applications ask ([`Settings::piece_sectors`]). The
+//!   next piece of a request goes before other requests of its application.
 //! * **Flushes** go before the other requests of their application, and wait for those of
 //!   others no longer than shares say. They are charged [`Settings::flush`], lest endless flushes
 //!   be free.
@@ -73,6 +76,9 @@ pub struct Settings {
     /// Smaller: large requests of one application are in the way of others for less time. Larger:
     /// more of the device's throughput for large requests.
     pub room: Nanos,
+    /// Most sectors of a request that go to the device at once, while several applications ask.
+    /// Default: no bound; 256 (128 KiB) for flash. On disks each piece would cost a seek.
+    pub piece_sectors: u32,
     /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for
     /// flash and arrays.
     pub seek: Nanos,
@@ -92,6 +98,7 @@ impl Default for Settings {
             depth: 4,
             best_effort_depth: u32::MAX,
             room: Nanos(u64::MAX),
+            piece_sectors: u32::MAX,
             seek: Nanos::from_millis(12),
             request: Nanos(0),
             transfer: Nanos::from_micros(4),
@@ -106,6 +113,7 @@ impl Settings {
     pub fn flash() -> Self {
         Settings {
             depth: 32,
+            piece_sectors: 256,
             seek: Nanos(0),
             request: Nanos::from_micros(20),
             transfer: Nanos::from_micros(1),
@@ -313,7 +321,11 @@ impl BlockScheduler for Sfq {
             self.contended_until = now + CONTENDED;
         }
         let flow = self.open(request.cause);
-        let found = self.table.find_merge(request, true, |entry| entry.mark == u64::from(flow));
+        let most = u64::from(self.most_sectors(now));
+        let found = self.table.find_merge(request, true, |entry| {
+            let sectors = u64::from(entry.request.sectors) + u64::from(request.sectors);
+            entry.mark == u64::from(flow) && sectors <= most
+        });
         if let Some(added) = found {
             self.table.merge(added, request);
             return added;
@@ -322,7 +334,7 @@ impl BlockScheduler for Sfq {
         let queue = self.flows.get_mut(flow);
         queue.members += 1;
         queue.waiting += 1;
-        if request.operation == Operation::Flush {
+        if request.operation == Operation::Flush || request.continues {
             self.arrival.push_front(&mut queue.arrival, index);
         } else {
             self.arrival.push_back(&mut queue.arrival, index);
@@ -365,6 +377,10 @@ impl BlockScheduler for Sfq {
 
     fn shares_flushes(&self) -> bool {
         true
+    }
+
+    fn most_sectors(&self, now: Nanos) -> u32 {
+        if now < self.contended_until { self.settings.piece_sectors.max(1) } else { u32::MAX }
     }
 
     fn waiting(&self) -> usize {

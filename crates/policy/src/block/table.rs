@@ -154,6 +154,7 @@ impl Table {
             class: IoClass::BestEffort,
             level: 0,
             deadline: None,
+            continues: false,
         };
         let free = Entry {
             request,
@@ -339,6 +340,7 @@ mod tests {
             class: IoClass::BestEffort,
             level: 4,
             deadline: None,
+            continues: false,
         }
     }
 

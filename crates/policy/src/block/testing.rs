@@ -20,6 +20,7 @@ pub fn write(sector: u64, sectors: u32) -> Request {
         class: IoClass::BestEffort,
         level: 4,
         deadline: None,
+        continues: false,
     }
 }
 

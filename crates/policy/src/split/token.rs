@@ -418,6 +418,7 @@ mod tests {
                 class: IoClass::BestEffort,
                 level: 4,
                 deadline: None,
+                continues: false,
             };
             assert_eq!(token.req_add(Nanos(0), 7, &read), Entry::Go);
             token.req_complete(Nanos(0), 7, &read, service);

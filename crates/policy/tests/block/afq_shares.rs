@@ -54,6 +54,7 @@ proptest! {
                     class: IoClass::BestEffort,
                     level: levels[who],
                     deadline: None,
+                    continues: false,
                 };
                 prop_assert_eq!(scheduler.add(Nanos(0), index as Index, &request), Added::Queued);
                 *slot = Some(request);

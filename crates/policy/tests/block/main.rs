@@ -198,6 +198,7 @@ fn requests() -> impl Strategy<Value = Request> {
             class,
             level,
             deadline: due.map(|ms| Nanos(ms * MS)),
+            continues: false,
         }
     })
 }
@@ -356,6 +357,7 @@ proptest! {
                 class: IoClass::BestEffort,
                 level: levels[who].0,
                 deadline: None,
+                continues: false,
             };
             scheduler.add(Nanos(now), index, &request);
         };
@@ -393,6 +395,7 @@ fn neighbours_are_merged_by_every_scheduler() {
                 class: IoClass::BestEffort,
                 level: 4,
                 deadline: None,
+                continues: false,
             });
         }
         assert_eq!(owner.merges, 31, "{name}");
@@ -417,6 +420,7 @@ fn a_full_queue_is_served() {
                     class: IoClass::BestEffort,
                     level: (cause % 8) as u8,
                     deadline: None,
+                    continues: false,
                 });
             }
             assert_eq!(owner.scheduler.waiting(), 1_024);

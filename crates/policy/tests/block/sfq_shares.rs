@@ -21,6 +21,7 @@ fn request(who: usize, sector: u64, sectors: u32) -> Request {
         class: IoClass::BestEffort,
         level: 4,
         deadline: None,
+        continues: false,
     }
 }
 

@@ -148,6 +148,7 @@ impl Machine<'_> {
             class,
             level: 4,
             deadline: None,
+            continues: false,
         }
     }
 

@@ -392,11 +392,16 @@ impl IoRegion {
         }
     }
 
-    /// Calls that wait now. Those of dead threads are left out: the next one that waits frees them.
+    /// Calls that wait now.
     pub fn waiting(&self) -> usize {
-        let waits = |slot: &&TaskSlot| slot.state() == WAITING;
-        let lives = |slot: &&TaskSlot| thread_exists(slot.tid.load(Relaxed));
-        self.tasks.iter().filter(waits).filter(lives).count()
+        self.waiting_threads().count()
+    }
+
+    /// Threads whose calls wait now. Dead ones are left out: the next call that waits frees their
+    /// slots.
+    pub fn waiting_threads(&self) -> impl Iterator<Item = u32> + '_ {
+        let waits = self.tasks.iter().filter(|slot| slot.state() == WAITING);
+        waits.map(|slot| slot.tid.load(Relaxed)).filter(|tid| thread_exists(*tid))
     }
 }
 

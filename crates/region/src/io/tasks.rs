@@ -67,6 +67,7 @@ fn read_request(call: &Call) -> Request {
         },
         level: 4,
         deadline: None,
+        continues: false,
     }
 }
 

@@ -201,6 +201,7 @@ impl Requests {
             class: IoClass::BestEffort,
             level: 4,
             deadline: None,
+            continues: false,
         };
         let now_ns = self.now_ns;
         let flight = Flight {

@@ -32,16 +32,12 @@ pub(super) fn perform_at_once(
     if matches!(inside, Some(None)) {
         return Some(Err(io::Error::from_raw_os_error(libc::ESHUTDOWN)));
     }
-    let (offset, len) = (submission.offset_bytes(), submission.len_bytes());
+    let (offset, piece) = submission.piece_bytes();
     let done = match submission.request.operation {
-        // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
-        Operation::Read => {
-            if submission.data.len() as u64 != len {
-                submission.data = Buffer::new(len as usize);
-            }
-            store.try_read(offset, &mut submission.data)
+        Operation::Read => store.try_read(offset, &mut data_read(submission)[piece]),
+        Operation::Write if !submission.request.fua => {
+            store.try_write(offset, &submission.data[piece])
         }
-        Operation::Write if !submission.request.fua => store.try_write(offset, &submission.data),
         _ => return None,
     };
     match done {
@@ -49,6 +45,16 @@ pub(super) fn perform_at_once(
         Ok(true) => Some(Ok(())),
         Err(error) => Some(Err(error)),
     }
+}
+
+/// Where a read puts its data.
+fn data_read(submission: &mut Submission) -> &mut Buffer {
+    let len = submission.len_bytes();
+    if submission.data.len() as u64 != len {
+        // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
+        submission.data = Buffer::new(len as usize);
+    }
+    &mut submission.data
 }
 
 fn faulted(store: &dyn Store, submission: &mut Submission, fault: Option<Fault>) -> io::Result<()> {
@@ -68,16 +74,11 @@ fn faulted(store: &dyn Store, submission: &mut Submission, fault: Option<Fault>)
 }
 
 fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
-    let (offset, len) = (submission.offset_bytes(), submission.len_bytes());
+    let (offset, piece) = submission.piece_bytes();
+    let len = submission.len_bytes();
     match submission.request.operation {
-        Operation::Read => {
-            if submission.data.len() as u64 != len {
-                // Reads are limited by TRANSFER_BYTES_MAX, far below the size of memory.
-                submission.data = Buffer::new(len as usize);
-            }
-            store.read(offset, &mut submission.data)
-        }
-        Operation::Write => store.write(offset, &submission.data, submission.request.fua),
+        Operation::Read => store.read(offset, &mut data_read(submission)[piece]),
+        Operation::Write => store.write(offset, &submission.data[piece], submission.request.fua),
         Operation::Flush => store.flush_at(offset),
         Operation::Discard => store.discard(offset, len),
         Operation::WriteZeroes => {

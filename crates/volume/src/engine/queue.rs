@@ -51,7 +51,7 @@ impl Command {
         self.merged.is_empty() && self.first.fault.is_none()
     }
 
-    pub(super) fn into_parts(self) -> impl Iterator<Item = Part> {
+    pub(super) fn into_parts(self) -> impl Iterator<Item = Part> + use<> {
         std::iter::once(self.first).chain(self.merged)
     }
 }
@@ -134,15 +134,31 @@ impl Queue {
         }
     }
 
+    /// What of a submission goes next, for the scheduler.
+    fn piece(&mut self, now: Nanos, part: &mut Part) -> Request {
+        let Part { submission, fault, .. } = part;
+        let mut request = submission.request;
+        if let Some(causes) = &mut self.causes {
+            submission.tag = causes.complete(now, &mut request);
+        }
+        let moves = matches!(request.operation, Operation::Read | Operation::Write);
+        if moves && fault.is_none() {
+            let piece = &mut submission.piece;
+            let most = self.scheduler.most_sectors(now).max(1);
+            piece.end = piece.start.saturating_add(most).min(request.sectors);
+            request.continues = piece.start > 0;
+            request.sector += u64::from(piece.start);
+            request.sectors = piece.end - piece.start;
+        }
+        request
+    }
+
     fn enter(&mut self, now: Nanos, mut part: Part) {
         let Some(index) = self.free.pop() else {
             self.before.push_front(part);
             return;
         };
-        let mut request = part.submission.request;
-        if let Some(causes) = &mut self.causes {
-            part.submission.tag = causes.complete(now, &mut request);
-        }
+        let request = self.piece(now, &mut part);
         let into = match self.scheduler.add(now, index, &request) {
             Added::Queued => {
                 self.slots[usize::from(index)] =
@@ -214,26 +230,46 @@ impl Queue {
         Next::Start(Box::new(Command { index, started: now, due, first, merged }))
     }
 
-    /// The device has completed a command.
-    pub(super) fn finish(&mut self, now: Nanos, index: Option<Index>, started: Nanos) {
+    /// The device has completed a command. Returns those of its requests that are over.
+    pub(super) fn finish(
+        &mut self,
+        now: Nanos,
+        command: Command,
+    ) -> impl Iterator<Item = Part> + use<> {
         self.in_flight -= 1;
-        if let Some(index) = index {
-            self.scheduler.completed(now, index, now.since(started));
+        if let Some(index) = command.index {
+            self.scheduler.completed(now, index, now.since(command.started));
             self.slots[usize::from(index)] = None;
             self.free.push(index);
         }
+        let first = self.go_on(now, command.first);
+        let merged: Vec<Part> =
+            command.merged.into_iter().filter_map(|part| self.go_on(now, part)).collect();
         while !self.free.is_empty()
             && let Some(part) = self.before.pop_front()
         {
             self.enter(now, part);
         }
+        first.into_iter().chain(merged)
+    }
+
+    /// The next piece of a request enters the queue. Returns the request if it is over.
+    fn go_on(&mut self, now: Nanos, mut part: Part) -> Option<Part> {
+        let piece = &mut part.submission.piece;
+        if part.result.is_err() || piece.end >= part.submission.request.sectors {
+            return Some(part);
+        }
+        piece.start = piece.end;
+        self.enter(now, part);
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headworks_policy::block::{Afq, Rcp, afq};
+    use crate::buffer::Buffer;
+    use headworks_policy::block::{Afq, Rcp, Sfq, afq, sfq};
     use std::sync::{Arc, Mutex};
 
     const MIB: u64 = 1 << 20;
@@ -268,12 +304,10 @@ mod tests {
         queue.add(NOW, Part { submission, came: NOW, fault: None, result: Ok(()) });
     }
 
-    /// The place of the request that goes to the device, in MiB, and its index.
-    fn next(queue: &mut Queue) -> Option<(u64, Option<Index>)> {
+    /// The place of the request that goes to the device, in MiB, and its command.
+    fn next(queue: &mut Queue) -> Option<(u64, Box<Command>)> {
         match queue.next(NOW) {
-            Next::Start(command) => {
-                Some((command.first.submission.offset_bytes() / MIB, command.index))
-            }
+            Next::Start(command) => Some((command.first.submission.offset_bytes() / MIB, command)),
             Next::Wait(_) | Next::Idle => None,
         }
     }
@@ -308,10 +342,42 @@ mod tests {
         // Tickets are 8 to 1.
         let mut high = 0;
         for _ in 0..90 {
-            let (at, index) = next(&mut queue).unwrap();
+            let (at, command) = next(&mut queue).unwrap();
             high += u64::from(at < BORDER_MIB);
-            queue.finish(NOW, index, NOW);
+            assert_eq!(queue.finish(NOW, *command).count(), 1);
         }
         assert!((78..=82).contains(&high), "{high}");
+    }
+    #[test]
+    fn a_large_request_goes_in_pieces_while_others_ask_and_ends_once() {
+        const PIECE: u32 = 256;
+        let mut queue = Queue::new(Box::new(Sfq::new(sfq::Settings::flash())), None);
+        queue.set_causes(Box::<Halves>::default());
+        let large = |at_mib| {
+            let data = Buffer::zeroed(1 << 20);
+            let submission = Submission::write(at_mib * MIB, data, Box::new(|_| ()));
+            Part { submission, came: NOW, fault: None, result: Ok(()) }
+        };
+        add(&mut queue, Operation::Read, 0);
+        queue.add(NOW, large(BORDER_MIB));
+        let mut pieces = Vec::new();
+        let mut over = 0;
+        while let Some((at, command)) = next(&mut queue) {
+            if at == BORDER_MIB {
+                pieces.push(command.first.submission.piece.clone());
+            }
+            over += queue.finish(NOW, *command).count();
+        }
+        let all = (0..8).map(|number| number * PIECE..(number + 1) * PIECE);
+        assert_eq!((pieces, over), (all.collect(), 2));
+        // Alone, it goes whole. A piece that fails is the last one.
+        let later = NOW + Nanos::from_millis(1_000);
+        queue.add(later, large(BORDER_MIB));
+        let Next::Start(mut command) = queue.next(later) else { panic!("nothing starts") };
+        assert_eq!(command.first.submission.piece, 0..8 * PIECE);
+        command.first.submission.piece = 0..PIECE;
+        command.first.result = Err(io::ErrorKind::Other.into());
+        assert_eq!(queue.finish(later, *command).count(), 1);
+        assert!(matches!(queue.next(later), Next::Idle));
     }
 }

@@ -273,14 +273,18 @@ impl Shared {
     /// Takes a command off the device and answers its requests. Returns the commands that start
     /// instead.
     fn settle(&self, command: Box<Command>) -> Vec<Box<Command>> {
-        let commands = self.queued.as_ref().map_or_else(Vec::new, |queued| {
-            let mut queued = lock(queued);
+        let Some(queued) = &self.queued else {
             let now = clock::now();
-            queued.queue.finish(now, command.index, command.started);
-            self.pump(&mut queued, now)
-        });
+            command.into_parts().for_each(|part| self.answer(now, part));
+            return Vec::new();
+        };
+        let mut queued = lock(queued);
         let now = clock::now();
-        for part in command.into_parts() {
+        let over = queued.queue.finish(now, *command);
+        let commands = self.pump(&mut queued, now);
+        drop(queued);
+        let now = clock::now();
+        for part in over {
             self.answer(now, part);
         }
         commands

@@ -139,6 +139,7 @@ fn read_line(line: &str) -> Option<Traced> {
         class: IoClass::BestEffort,
         level: 4,
         deadline: None,
+        continues: false,
     };
     Some(Traced {
         request,

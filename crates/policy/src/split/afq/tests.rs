@@ -89,6 +89,7 @@ fn streams_follow_the_priorities_although_their_calls_hardly_wait() {
         class: IoClass::BestEffort,
         level: 4,
         deadline: None,
+        continues: false,
     };
     let mut bytes = [0u64; 8];
     let mut now = Nanos(1_000_000_000);

@@ -32,6 +32,7 @@ fn read(account: Account) -> Request {
         class: if account == CHECKPOINTER { IoClass::Idle } else { IoClass::BestEffort },
         level: 4,
         deadline: None,
+        continues: false,
     }
 }
 
