@@ -77,7 +77,7 @@ pub struct Settings {
     /// more of the device's throughput for large requests.
     pub room: Nanos,
     /// Most sectors of a request that go to the device at once, while several applications ask.
-    /// Default: no bound; 256 (128 KiB) for flash. On disks each piece would cost a seek.
+    /// Default: no bound; 128 (64 KiB) for flash. On disks each piece would cost a seek.
     pub piece_sectors: u32,
     /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for
     /// flash and arrays.
@@ -113,7 +113,7 @@ impl Settings {
     pub fn flash() -> Self {
         Settings {
             depth: 32,
-            piece_sectors: 256,
+            piece_sectors: 128,
             seek: Nanos(0),
             request: Nanos::from_micros(20),
             transfer: Nanos::from_micros(1),

@@ -350,7 +350,7 @@ mod tests {
     }
     #[test]
     fn a_large_request_goes_in_pieces_while_others_ask_and_ends_once() {
-        const PIECE: u32 = 256;
+        const PIECE: u32 = 128;
         let mut queue = Queue::new(Box::new(Sfq::new(sfq::Settings::flash())), None);
         queue.set_causes(Box::<Halves>::default());
         let large = |at_mib| {
@@ -368,13 +368,13 @@ mod tests {
             }
             over += queue.finish(NOW, *command).count();
         }
-        let all = (0..8).map(|number| number * PIECE..(number + 1) * PIECE);
+        let all = (0..16).map(|number| number * PIECE..(number + 1) * PIECE);
         assert_eq!((pieces, over), (all.collect(), 2));
         // Alone, it goes whole. A piece that fails is the last one.
         let later = NOW + Nanos::from_millis(1_000);
         queue.add(later, large(BORDER_MIB));
         let Next::Start(mut command) = queue.next(later) else { panic!("nothing starts") };
-        assert_eq!(command.first.submission.piece, 0..8 * PIECE);
+        assert_eq!(command.first.submission.piece, 0..16 * PIECE);
         command.first.submission.piece = 0..PIECE;
         command.first.result = Err(io::ErrorKind::Other.into());
         assert_eq!(queue.finish(later, *command).count(), 1);
