@@ -68,11 +68,12 @@ fn rate(threads: u64, traces: &[Vec<u64>], access: &(dyn Fn(u64) + Sync)) -> f64
     })
 }
 
-fn pool(strategy: StrategyKind) -> BufferPool {
+fn pool((strategy, by_number): (StrategyKind, bool)) -> BufferPool {
     let config = PoolConfig {
         frames: PAGES as usize + 1024,
         page_size: PAGE_SIZE,
         strategy,
+        by_number,
         ..PoolConfig::default()
     };
     let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
@@ -89,8 +90,12 @@ fn main() {
         return;
     }
     // Where a pool's memory happens to lie is worth a few percent: several of each, made in turn.
-    let pools: Vec<_> =
-        (0..POOLS).map(|_| [StrategyKind::Vanilla, StrategyKind::LRU_C].map(pool)).collect();
+    let pools: Vec<_> = (0..POOLS)
+        .map(|_| {
+            let [vanilla, lruc] = [StrategyKind::Vanilla, StrategyKind::LRU_C];
+            [(vanilla, false), (lruc, false), (lruc, true)].map(pool)
+        })
+        .collect();
     let arcs: Cache<u64, Arc<[u8]>> = Cache::new(PAGES as usize * 2);
     let numbers: Cache<u64, u64> = Cache::new(PAGES as usize * 2);
     for page in 0..PAGES {
@@ -105,6 +110,7 @@ fn main() {
         "pool, Vanilla: pin, unpin",
         "pool, LRU-C: pin, unpin",
         "another pool, Vanilla: pin, unpin",
+        "pool, LRU-C, an array of pages: pin, unpin",
         "pool, LRU-C: pin, shared latch, read a byte",
         "quick_cache: get an Arc, drop it",
         "quick_cache: get a number",
@@ -120,17 +126,19 @@ fn main() {
         .into_iter()
         .flat_map(|skewed| [1, 2].map(|threads| (threads, [trace(skewed, 3), trace(skewed, 4)])))
         .collect();
-    let mut rates = [const { [const { Vec::new() }; 4] }; 6];
+    let mut rates = [const { [const { Vec::new() }; 4] }; 7];
     for round in 0..ROUNDS {
-        let ([vanilla, lruc], [other, _]) = (&pools[round % POOLS], &pools[(round + 1) % POOLS]);
+        let ([vanilla, lruc, array], [other, ..]) =
+            (&pools[round % POOLS], &pools[(round + 1) % POOLS]);
         let pin_vanilla = |page| hit(vanilla, page);
         let pin_lruc = |page| hit(lruc, page);
         let pin_other = |page| hit(other, page);
+        let pin_array = |page| hit(array, page);
         let read = |page| {
             black_box(lruc.read(PageId(page)).expect("a hit")[40]);
         };
-        let arms: [&(dyn Fn(u64) + Sync); 6] =
-            [&pin_vanilla, &pin_lruc, &pin_other, &read, &found, &number];
+        let arms: [&(dyn Fn(u64) + Sync); 7] =
+            [&pin_vanilla, &pin_lruc, &pin_other, &pin_array, &read, &found, &number];
         for (at, (threads, traces)) in cases.iter().enumerate() {
             for turn in 0..arms.len() {
                 // No arm is always the first.
@@ -146,10 +154,14 @@ fn main() {
         row(name, &|at| format!("{:.1}", rates[at].iter().copied().fold(0.0, f64::max)));
     }
     println!("\nratio within a round, median");
-    for (name, arm) in [("LRU-C / Vanilla", 1), ("Vanilla / Vanilla, what chance makes of it", 2)] {
+    for (name, arm, of) in [
+        ("LRU-C / Vanilla", 1, 0),
+        ("Vanilla / Vanilla, what chance makes of it", 2, 0),
+        ("LRU-C, an array / a hash table", 3, 1),
+    ] {
         row(name, &|at| {
             let mut ratios: Vec<_> =
-                rates[arm][at].iter().zip(&rates[0][at]).map(|(one, base)| one / base).collect();
+                rates[arm][at].iter().zip(&rates[of][at]).map(|(one, base)| one / base).collect();
             ratios.sort_by(f64::total_cmp);
             format!("{:.3}", ratios[ratios.len() / 2])
         });

@@ -85,6 +85,8 @@ pub struct PoolConfig {
     /// on probation in the last eighth of the list until it is hit, unless it was evicted lately.
     /// It takes the place of the midpoint, in instances of 512 frames and more. Default no.
     pub frequency: bool,
+    /// Find pages by an array with an entry for each page of the storage, not by a hash table.
+    pub by_number: bool,
     /// Pages that are copied and written in one batch, default 256. Each flusher needs this much
     /// memory.
     pub io_batch: usize,
@@ -112,6 +114,7 @@ impl Default for PoolConfig {
             flush_interval: Duration::from_secs(1),
             midpoint: false,
             frequency: false,
+            by_number: false,
             io_batch: 256,
             checkpoint_age_bytes: 1 << 30,
             sync_stall_flush: true,

@@ -40,6 +40,7 @@ pub(crate) enum Mode {
 pub(crate) struct Hooks {
     pub(crate) format: Option<Arc<dyn PageFormat>>,
     pub(crate) bad_page: Option<Arc<dyn BadPage>>,
+    pub(crate) strategy: Option<Box<strategy::own::Make>>,
 }
 
 /// Repairs pages that storage returned damaged, for an engine that has their contents elsewhere: in
@@ -110,11 +111,17 @@ impl Core {
         let instances = (0..config.instances as u32)
             .map(|at| Instance::new(at * each, each, &frames, order))
             .collect();
-        let strategies =
-            (0..config.instances).map(|_| strategy::new(&config, count as u32)).collect();
+        let own = hooks.strategy.as_deref();
+        let strategies = (0..config.instances)
+            .map(|_| strategy::new(&config, count as u32, each, own))
+            .collect();
         Ok(Self {
             memory,
-            table: PageTable::new(Arc::clone(&frames), count),
+            table: PageTable::new(
+                Arc::clone(&frames),
+                count,
+                config.by_number.then(|| storage.pages()),
+            ),
             frames,
             storage,
             wal,
@@ -144,12 +151,11 @@ impl Core {
     }
 
     pub(crate) fn index_of_page(&self, page: PageId) -> usize {
-        self.index_of_hash(mix(page))
-    }
-
-    fn index_of_hash(&self, hash: u64) -> usize {
-        // The upper half: the lower bits choose the bucket. Less than the number of instances.
-        ((hash >> 32) as usize * self.instances.len()) >> 32
+        match self.instances.len() {
+            1 => 0,
+            // The upper half: the lower bits choose the bucket. Less than the number of instances.
+            many => ((mix(page) >> 32) as usize * many) >> 32,
+        }
     }
 
     pub(crate) fn instance_of_frame(&self, frame: FrameId) -> &Instance {
@@ -159,10 +165,9 @@ impl Core {
     /// Pins a page, and reads it first if needed.
     #[inline]
     pub(crate) fn pin(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
-        let hash = mix(page);
-        match self.table.pin(page, hash) {
+        match self.table.pin(page) {
             Some(frame) => {
-                self.keep_order(&self.instances[self.index_of_hash(hash)], frame);
+                self.keep_order(&self.instances[self.index_of_page(page)], frame);
                 Ok(frame)
             }
             None => self.pin_slowly(page, mode),

@@ -55,4 +55,5 @@ pub use memory::AlignedBuffer;
 pub use page::{HeadworksFormat, PAGE_HEADER_BYTES, PageFormat, page_lsn};
 pub use pool::{BufferPool, Builder, CloseError};
 pub use stats::PoolStats;
+pub use strategy::own::{Slots, Strategy, Taken};
 pub use wal::{NoWal, Wal};

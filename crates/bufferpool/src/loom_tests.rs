@@ -14,7 +14,7 @@ const NEW: PageId = PageId(2);
 /// Frame 0 holds the page, clean and unpinned.
 fn one_page() -> (Arc<Frames>, Arc<PageTable>) {
     let frames = Frames::new(1);
-    let table = Arc::new(PageTable::new(Arc::clone(&frames), 1));
+    let table = Arc::new(PageTable::new(Arc::clone(&frames), 1, None));
     frames.get(0).set_page(OLD);
     table.lock(OLD).insert(0);
     frames.get(0).open_pinned();
@@ -42,7 +42,7 @@ fn a_hit_and_an_eviction() {
         let (frames, table) = one_page();
         let other = (Arc::clone(&frames), Arc::clone(&table));
         let evicts = thread::spawn(move || replace(&other.0, &other.1));
-        let pinned: Option<FrameId> = table.pin(OLD, mix(OLD));
+        let pinned: Option<FrameId> = table.pin(OLD);
         if let Some(frame) = pinned {
             assert_eq!(
                 frames.get(frame).page(),
@@ -67,7 +67,7 @@ fn a_change_and_an_eviction() {
         let other = (Arc::clone(&frames), Arc::clone(&table));
         let changes = thread::spawn(move || {
             let (frames, table) = other;
-            let pinned = table.pin(OLD, mix(OLD));
+            let pinned = table.pin(OLD);
             if let Some(frame) = pinned {
                 frames.get(frame).set_flags(DIRTY);
                 frames.get(frame).unpin();

@@ -12,6 +12,7 @@ use crate::ids::{Lsn, PageId};
 use crate::page::PageFormat;
 use crate::stats::PoolStats;
 use crate::storage::{Storage, check_range};
+use crate::strategy::own::Strategy;
 use crate::wal::{NoWal, Wal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -427,6 +428,18 @@ impl Builder {
     #[must_use]
     pub fn bad_page(mut self, mender: Arc<dyn BadPage>) -> Self {
         self.hooks.bad_page = Some(mender);
+        self
+    }
+
+    /// The engine's own strategy instead of [`PoolConfig::strategy`]. `make` is called once for
+    /// each instance, with the number of its slots. With [`PoolConfig::frequency`] a hit takes no
+    /// lock: the pool's own order of pages is not needed then.
+    #[must_use]
+    pub fn strategy(
+        mut self,
+        make: impl Fn(u32) -> Box<dyn Strategy> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.strategy = Some(Box::new(make));
         self
     }
 

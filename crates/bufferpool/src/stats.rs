@@ -56,6 +56,7 @@ pub(crate) fn bump(counter: &AtomicU64) {
 
 /// Totals since the pool was made, over all instances.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolStats {
     /// Requested pages that were in the pool.
     pub hits: u64,

@@ -23,6 +23,8 @@ pub(crate) struct PageTable {
     heads: Box<[AtomicU32]>,
     shards: Box<[Shard]>,
     mask: usize,
+    /// One bucket for each page: its number is the bucket's.
+    by_number: bool,
     frames: Arc<Frames>,
 }
 
@@ -34,27 +36,30 @@ pub(crate) struct Bucket<'a> {
 }
 
 impl PageTable {
-    pub(crate) fn new(frames: Arc<Frames>, count: usize) -> Self {
-        let buckets = (count * 2).next_power_of_two().max(SHARDS);
+    pub(crate) fn new(frames: Arc<Frames>, count: usize, pages: Option<u64>) -> Self {
+        let wanted = pages.map_or(count * 2, |pages| pages as usize);
+        let buckets = wanted.next_power_of_two().max(SHARDS);
         Self {
             heads: (0..buckets).map(|_| AtomicU32::new(NIL)).collect(),
             shards: (0..SHARDS).map(|_| Shard(Mutex::new(()))).collect(),
             mask: buckets - 1,
+            by_number: pages.is_some(),
             frames,
         }
     }
 
+    #[inline]
     fn bucket_of(&self, page: PageId) -> usize {
+        let key = if self.by_number { page.0 } else { mix(page) };
         // Truncation keeps the lower bits, which are all that the mask uses.
-        mix(page) as usize & self.mask
+        key as usize & self.mask
     }
 
-    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is completely
+    /// Pins the frame of a page, without a lock, if the page is completely
     /// there. `None` is not final: look it up under the lock.
     #[inline]
-    pub(crate) fn pin(&self, page: PageId, hash: u64) -> Option<FrameId> {
-        // Truncation keeps the lower bits, which are all that the mask uses.
-        let mut at = self.heads[hash as usize & self.mask].load(Ordering::Acquire);
+    pub(crate) fn pin(&self, page: PageId) -> Option<FrameId> {
+        let mut at = self.heads[self.bucket_of(page)].load(Ordering::Acquire);
         for _ in 0..STEPS {
             if at == NIL {
                 return None;
@@ -134,7 +139,7 @@ mod tests {
     #[test]
     fn pages_are_found_until_they_are_removed() {
         let frames = Frames::new(1000);
-        let table = PageTable::new(Arc::clone(&frames), 1000);
+        let table = PageTable::new(Arc::clone(&frames), 1000, None);
         for frame in 0..1000u32 {
             let page = PageId(u64::from(frame) * 7919);
             frames.get(frame).set_page(page);
@@ -144,11 +149,11 @@ mod tests {
         }
         for frame in 0..1000u32 {
             let page = PageId(u64::from(frame) * 7919);
-            assert_eq!(table.pin(page, mix(page)), Some(frame));
+            assert_eq!(table.pin(page), Some(frame));
             assert!(!frames.get(frame).try_close(0));
             assert!(frames.get(frame).try_close(1));
             table.remove(page, frame);
-            assert_eq!(table.pin(page, mix(page)), None);
+            assert_eq!(table.pin(page), None);
             assert_eq!(table.lock(page).find(page), None);
         }
     }

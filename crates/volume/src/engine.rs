@@ -28,7 +28,7 @@ mod shared;
 mod timer;
 mod workers;
 
-pub use counters::{Count, Counts};
+pub use counters::{Count, Counts, Lateness};
 pub use fence::Fence;
 
 use crate::buffer::Buffer;
@@ -252,6 +252,11 @@ impl Engine {
     /// Counts of all requests so far.
     pub fn counts(&self) -> Counts {
         self.shared.counts()
+    }
+
+    /// Counts and lateness begin anew: what came so far was no user's.
+    pub fn forget_counts(&self) {
+        self.shared.forget_counts();
     }
 
     /// Name and figures of each layer.

@@ -18,6 +18,9 @@
 //! processors never sleep, waking is cheap. Only one thread spins at a time, and none while
 //! requests are queued. Spins that find nothing become rarer.
 
+mod abi;
+mod ring;
+
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
 use crate::spin::{SPIN_TIME, SpinHistory};
@@ -29,6 +32,7 @@ use fuser::{
 };
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
+use ring::Rings;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -71,10 +75,18 @@ const WAY_MAX: Nanos = Nanos::from_micros(80);
 /// Measurements, alternately with and without spinning: an odd number of each, for a median.
 const SPIN_MEASUREMENTS: usize = 18;
 
+/// The file, for whichever way the kernel's requests come.
 struct Disk {
     engine: Arc<Engine>,
     made: SystemTime,
     state: Arc<State>,
+}
+
+/// Requests by `/dev/fuse`.
+struct Files {
+    disk: Arc<Disk>,
+    /// Requests should come by io_uring, if the kernel has that.
+    ring: bool,
 }
 
 /// What the threads and the owner of a file system share.
@@ -82,6 +94,8 @@ struct Disk {
 struct State {
     /// The connection to the kernel, for polling.
     kernel: OnceLock<OwnedFd>,
+    /// The kernel sends requests by io_uring.
+    ring: AtomicBool,
     /// Spinning is worth it here.
     looks: AtomicBool,
     /// A thread looks.
@@ -139,6 +153,7 @@ impl State {
 #[derive(Debug)]
 pub struct Front {
     session: BackgroundSession,
+    rings: Option<Rings>,
     state: Arc<State>,
 }
 
@@ -148,6 +163,22 @@ impl Front {
     /// # Errors
     /// If there is no FUSE, or the caller may not mount.
     pub fn mount(engine: Arc<Engine>, name: &str, dir: &Path, threads: usize) -> io::Result<Front> {
+        match Front::mount_by(Arc::clone(&engine), name, dir, threads, true)? {
+            Some(front) => Ok(front),
+            // Asked not to, the kernel offers no ring.
+            None => Front::mount_by(engine, name, dir, threads, false)?
+                .ok_or_else(|| io::Error::other("a ring that was not asked for")),
+        }
+    }
+
+    /// The same. `None` if the kernel agreed to a ring and then refused its queues.
+    fn mount_by(
+        engine: Arc<Engine>,
+        name: &str,
+        dir: &Path,
+        threads: usize,
+        ring: bool,
+    ) -> io::Result<Option<Front>> {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(format!("headworks-{name}")),
@@ -160,11 +191,23 @@ impl Front {
         // Each thread has its own queue for answers.
         config.clone_fd = true;
         let state = Arc::new(State::default());
-        let disk = Disk { engine, made: SystemTime::now(), state: Arc::clone(&state) };
-        let session = Session::new(disk, dir, &config)?;
+        let disk = Arc::new(Disk { engine, made: SystemTime::now(), state: Arc::clone(&state) });
+        let session = Session::new(Files { disk: Arc::clone(&disk), ring }, dir, &config)?;
+        let mut rings = None;
+        if state.ring.load(Ordering::Relaxed) {
+            match Rings::start(&disk, session.as_fd()) {
+                Ok(started) => rings = Some(started),
+                Err(_) => return Ok(None),
+            }
+        }
         // Set once, here.
         let _ = state.kernel.set(session.as_fd().try_clone_to_owned()?);
-        Ok(Front { session: session.spawn()?, state })
+        Ok(Some(Front { session: session.spawn()?, rings, state }))
+    }
+
+    /// Whether the kernel sends requests by io_uring.
+    pub fn has_ring(&self) -> bool {
+        self.rings.is_some()
     }
 
     /// Measures whether spinning makes requests at depth 1 faster by at least a twentieth, and sets
@@ -221,7 +264,9 @@ impl Front {
     /// # Errors
     /// If the file is still open (EBUSY).
     pub fn end(self) -> io::Result<()> {
-        self.session.umount_and_join()
+        self.session.umount_and_join()?;
+        self.rings.into_iter().for_each(Rings::join);
+        Ok(())
     }
 
     /// Whether the kernel ended the connection, for example by `umount`.
@@ -253,12 +298,20 @@ impl Disk {
         }
     }
 
-    fn zero(&self, offset: u64, len: u64, unmap: bool, reply: ReplyEmpty) {
+    /// Reads without a queue, if this engine has none. A front end that is measured never queues.
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
+        if !self.state.measuring.load(Ordering::Relaxed) {
+            return self.engine.read_now(offset, into);
+        }
+        let began = Instant::now();
+        let read = self.engine.read_past_queue(offset, into);
+        let inside_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.state.inside_ns.store(inside_ns, Ordering::Relaxed);
+        Some(read)
+    }
+
+    fn zero(&self, offset: u64, len: u64, unmap: bool, done: Completion) {
         if len <= RANGE_BYTES_MAX {
-            let done = Box::new(move |result: io::Result<Buffer>| match result {
-                Ok(_) => reply.ok(),
-                Err(error) => reply.error(error.into()),
-            });
             self.engine.submit(zeroing(offset, len, unmap, done));
             return;
         }
@@ -270,13 +323,21 @@ impl Disk {
             while at < len {
                 let part = (len - at).min(RANGE_BYTES_MAX);
                 if let Err(error) = engine.call(|done| zeroing(offset + at, part, unmap, done)) {
-                    return reply.error(error.into());
+                    return done(Err(error));
                 }
                 at += part;
             }
-            reply.ok();
+            done(Ok(Buffer::default()));
         });
     }
+}
+
+/// Answers without data.
+fn answer_empty(reply: ReplyEmpty) -> Completion {
+    Box::new(move |result| match result {
+        Ok(_) => reply.ok(),
+        Err(error) => reply.error(error.into()),
+    })
 }
 
 /// Zeroing of at most [`RANGE_BYTES_MAX`].
@@ -286,19 +347,21 @@ fn zeroing(offset: u64, len: u64, unmap: bool, done: Completion) -> Submission {
     submission
 }
 
-impl Filesystem for Disk {
+impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Each of these is optional: an older kernel does without.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = config.set_congestion_threshold(BACKGROUND_MAX);
+        let ring = self.ring && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+        self.disk.state.ring.store(ring, Ordering::Relaxed);
         Ok(())
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if parent == ROOT && name == FILE_NAME {
-            reply.entry(&FOREVER, &self.attributes(DISK), Generation(0));
+            reply.entry(&FOREVER, &self.disk.attributes(DISK), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
         }
@@ -311,7 +374,7 @@ impl Filesystem for Disk {
         _file: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        reply.attr(&FOREVER, &self.attributes(node));
+        reply.attr(&FOREVER, &self.disk.attributes(node));
     }
 
     fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -338,24 +401,13 @@ impl Filesystem for Disk {
         reply: ReplyData,
     ) {
         // Reads of a file may go beyond its end, those of a device may not.
-        let left = self.engine.size_bytes().saturating_sub(offset);
+        let left = self.disk.engine.size_bytes().saturating_sub(offset);
         let len = u64::from(size).min(left);
         let mut buffer = Buffer::new(len as usize);
-        if self.state.measuring.load(Ordering::Relaxed) {
-            let began = Instant::now();
-            let read = self.engine.read_past_queue(offset, &mut buffer);
-            let inside_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.state.inside_ns.store(inside_ns, Ordering::Relaxed);
-            match read {
-                Ok(()) => reply.data(&buffer),
-                Err(error) => reply.error(error.into()),
-            }
-            return self.state.look();
-        }
-        match self.engine.read_now(offset, &mut buffer) {
+        match self.disk.read_at_once(offset, &mut buffer) {
             Some(Ok(())) => {
                 reply.data(&buffer);
-                self.state.look();
+                self.disk.state.look();
             }
             Some(Err(error)) => reply.error(error.into()),
             None => {
@@ -365,7 +417,7 @@ impl Filesystem for Disk {
                 });
                 let mut submission = Submission::new(Operation::Read, offset, len, done);
                 submission.data = buffer;
-                self.engine.submit(submission);
+                self.disk.engine.submit(submission);
             }
         }
     }
@@ -384,10 +436,10 @@ impl Filesystem for Disk {
     ) {
         // A request is at most REQUEST_BYTES_MAX long.
         let len = data.len() as u32;
-        match self.engine.write_now(offset, data, false) {
+        match self.disk.engine.write_now(offset, data, false) {
             Some(Ok(())) => {
                 reply.written(len);
-                self.state.look();
+                self.disk.state.look();
             }
             Some(Err(error)) => reply.error(error.into()),
             None => {
@@ -395,7 +447,7 @@ impl Filesystem for Disk {
                     Ok(_) => reply.written(len),
                     Err(error) => reply.error(error.into()),
                 });
-                self.engine.submit(Submission::write(offset, Buffer::copy_of(data), done));
+                self.disk.engine.submit(Submission::write(offset, Buffer::copy_of(data), done));
             }
         }
     }
@@ -408,11 +460,8 @@ impl Filesystem for Disk {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let done = Box::new(move |result: io::Result<Buffer>| match result {
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(error.into()),
-        });
-        self.engine.submit(Submission::new(Operation::Flush, 0, 0, done));
+        let done = answer_empty(reply);
+        self.disk.engine.submit(Submission::new(Operation::Flush, 0, 0, done));
     }
 
     fn fallocate(
@@ -433,12 +482,12 @@ impl Filesystem for Disk {
         if !(offset | len).is_multiple_of(SECTOR_BYTES) {
             return reply.error(Errno::EINVAL);
         }
-        self.zero(offset, len, unmap, reply);
+        self.disk.zero(offset, len, unmap, answer_empty(reply));
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
         // The loop device uses the block size as the grain of discards.
-        reply.statfs(self.engine.size_bytes() / 4096, 0, 0, 2, 0, 4096, 255, 4096);
+        reply.statfs(self.disk.engine.size_bytes() / 4096, 0, 0, 2, 0, 4096, 255, 4096);
     }
 
     fn readdir(

@@ -16,6 +16,7 @@ pub mod loop_device;
 pub mod model;
 pub mod nbd;
 pub mod probe;
+pub mod reach;
 pub mod replay;
 pub mod sim;
 mod spin;

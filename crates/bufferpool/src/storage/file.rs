@@ -18,6 +18,7 @@ const THREADS: usize = 16;
 
 /// How batches reach the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum AsyncIo {
     /// io_uring where the kernel allows it, else threads.
     Auto,

@@ -38,6 +38,7 @@ use crate::ids::PageId;
 
 /// Why a page is read or written: the queue to which the request belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum IoKind {
     /// A foreground thread waits for the page.
     Miss,

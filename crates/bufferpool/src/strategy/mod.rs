@@ -6,6 +6,7 @@
 
 mod innodb56;
 mod lruc;
+pub(crate) mod own;
 mod scan;
 mod war;
 
@@ -58,7 +59,16 @@ pub(crate) trait Strategy: Send + Sync {
     }
 }
 
-pub(crate) fn new(config: &PoolConfig, frames: u32) -> Box<dyn Strategy> {
+/// The strategy of an instance of `each` frames, in a pool of `frames`.
+pub(crate) fn new(
+    config: &PoolConfig,
+    frames: u32,
+    each: u32,
+    own: Option<&own::Make>,
+) -> Box<dyn Strategy> {
+    if let Some(make) = own {
+        return Box::new(own::Own(make(each)));
+    }
     match config.strategy {
         StrategyKind::Vanilla => {
             Box::new(scan::Scan { depth: config.scan_depth, batch: config.flush_batch })
@@ -84,10 +94,7 @@ fn stall(core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError>
     let Some(frame) = found else { return Ok(None) };
     let start = Instant::now();
     let written = core.write_one(instance, frame, IoKind::StallFlush);
-    bump(&instance.counters.read_stalls);
-    // A wait of 584 years would overflow.
-    let waited = start.elapsed().as_nanos() as u64;
-    instance.counters.read_stall_ns.fetch_add(waited, Ordering::Relaxed);
+    count_stall(instance, start);
     match written {
         Ok(_) => Ok(instance.lru.evict(frame, false).then(|| {
             core.detach(frame);
@@ -99,6 +106,14 @@ fn stall(core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError>
             Err(error)
         }
     }
+}
+
+/// A reader waited for a write since `start`.
+fn count_stall(instance: &Instance, start: Instant) {
+    bump(&instance.counters.read_stalls);
+    // A wait of 584 years would overflow.
+    let waited = start.elapsed().as_nanos() as u64;
+    instance.counters.read_stall_ns.fetch_add(waited, Ordering::Relaxed);
 }
 
 /// Empties a frame that was claimed from the list, and counts it as a miss's victim.

@@ -88,7 +88,7 @@ fn tasks(sweep: &'static Sweep, plan: &Plan) -> Vec<Task> {
     let points = sweep.points(plan.quick);
     let of = |arm: &'static Arm| {
         points.iter().map(move |&at| {
-            let mut setup = usual(arm.strategy, plan.quick);
+            let mut setup = Setup { frequency: arm.frequency, ..usual(arm.strategy, plan.quick) };
             (sweep.at)(at, &mut setup);
             Task { arm, at, setup }
         })
@@ -153,7 +153,8 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
         }
     }
     let arm = |arm: &Arm| {
-        let mut setup = usual(arm.strategy, plan.quick).describe();
+        let setup = Setup { frequency: arm.frequency, ..usual(arm.strategy, plan.quick) };
+        let mut setup = setup.describe();
         setup.insert("database".to_owned(), arm.workload.database(plan.quick).describe());
         rounds::Arm { label: arm.label, setup, points: sweep.points(plan.quick).to_vec() }
     };

@@ -36,6 +36,7 @@ const LOCK_LIMIT: Duration = Duration::from_secs(50);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Setup {
     pub(super) strategy: StrategyKind,
+    pub(super) frequency: bool,
     pub(super) device: DeviceKind,
     pub(super) mix: tpcc::Mix,
     pub(super) threads: usize,
@@ -98,6 +99,7 @@ impl Setup {
     pub(super) fn describe(&self) -> BTreeMap<String, String> {
         let pairs = [
             ("strategy", format!("{:?}", self.strategy)),
+            ("frequency", self.frequency.to_string()),
             ("device", self.device.describe()),
             ("threads", self.threads.to_string()),
             ("buffer_percent", self.buffer_percent.to_string()),
@@ -277,6 +279,7 @@ fn pool_config(setup: &Setup, data: &Data) -> PoolConfig {
         page_size: PAGE_BYTES,
         instances: setup.instances,
         strategy: setup.strategy,
+        frequency: setup.frequency,
         scan_depth: setup.scan_depth,
         flush_batch: setup.scan_depth,
         flush_interval: setup.flush_interval,

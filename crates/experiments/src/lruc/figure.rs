@@ -59,6 +59,8 @@ pub(super) struct Arm {
     pub(super) label: &'static str,
     pub(super) workload: Workload,
     pub(super) strategy: StrategyKind,
+    /// What is used often stays, not what was used last.
+    pub(super) frequency: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,11 +70,17 @@ pub(super) enum Workload {
 }
 
 pub(super) const fn tpcc(label: &'static str, strategy: StrategyKind) -> Arm {
-    Arm { label, workload: Workload::Tpcc, strategy }
+    Arm { label, workload: Workload::Tpcc, strategy, frequency: false }
 }
 
 pub(super) const fn linkbench(label: &'static str, strategy: StrategyKind) -> Arm {
-    Arm { label, workload: Workload::LinkBench, strategy }
+    Arm { label, workload: Workload::LinkBench, strategy, frequency: false }
+}
+
+/// TPC-C on the pool's default strategy, in the order of frequency.
+pub(super) const fn by_frequency(label: &'static str) -> Arm {
+    let strategy = StrategyKind::LRU_C_EAGER;
+    Arm { label, workload: Workload::Tpcc, strategy, frequency: true }
 }
 
 /// Sizes of a full and of a quick run.
@@ -108,6 +116,7 @@ const DOUBLEWRITE_BATCHES: usize = 8;
 pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
     Setup {
         strategy,
+        frequency: false,
         device: DeviceKind::slowed(DEVICE, SLOWED),
         mix: Mix::STANDARD,
         threads: 64,

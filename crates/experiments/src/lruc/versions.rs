@@ -3,7 +3,7 @@
 
 use headworks_bufferpool::StrategyKind;
 
-use super::figure::{Claim, Figure, Sweep, linkbench, tpcc};
+use super::figure::{Claim, Figure, Sweep, by_frequency, linkbench, tpcc};
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
 
@@ -14,15 +14,17 @@ const BASIC: &str = "TPC-C: LRU-C basic";
 const DYNAMIC: &str = "TPC-C: + dynamic batch";
 const FULL: &str = "TPC-C: + LRU-D mutex";
 const EAGER: &str = "TPC-C: + eager flusher";
+const FREQUENT: &str = "TPC-C: + by frequency";
 const LINK_INNODB: &str = "LinkBench: InnoDB 5.6";
 const LINK_VANILLA: &str = "LinkBench: Vanilla";
 const LINK_WAR: &str = "LinkBench: WAR";
 const LINK_FULL: &str = "LinkBench: LRU-C";
+const LINK_EAGER: &str = "LinkBench: + eager flusher";
 const AT: f64 = 10.0;
 const KEY: &str = "throughput_per_s";
 
 /// Arm and what its bar is called.
-const BARS: [(&str, &str, &str); 11] = [
+const BARS: [(&str, &str, &str); 13] = [
     ("TPC-C", "InnoDB 5.6", INNODB),
     ("TPC-C", "Vanilla", VANILLA),
     ("TPC-C", "WAR", WAR),
@@ -30,10 +32,12 @@ const BARS: [(&str, &str, &str); 11] = [
     ("TPC-C", "+ dynamic batch", DYNAMIC),
     ("TPC-C", "+ LRU-D mutex", FULL),
     ("TPC-C", "+ eager flusher", EAGER),
+    ("TPC-C", "+ by frequency", FREQUENT),
     ("LinkBench", "InnoDB 5.6", LINK_INNODB),
     ("LinkBench", "Vanilla", LINK_VANILLA),
     ("LinkBench", "WAR", LINK_WAR),
     ("LinkBench", "+ LRU-D mutex", LINK_FULL),
+    ("LinkBench", "+ eager flusher", LINK_EAGER),
 ];
 
 const SWEEP: Sweep = Sweep {
@@ -48,10 +52,12 @@ const SWEEP: Sweep = Sweep {
         tpcc(DYNAMIC, StrategyKind::LRU_C_DYNAMIC),
         tpcc(FULL, StrategyKind::LRU_C),
         tpcc(EAGER, StrategyKind::LRU_C_EAGER),
+        by_frequency(FREQUENT),
         linkbench(LINK_INNODB, StrategyKind::InnoDb56),
         linkbench(LINK_VANILLA, StrategyKind::Vanilla),
         linkbench(LINK_WAR, StrategyKind::WAR),
         linkbench(LINK_FULL, StrategyKind::LRU_C),
+        linkbench(LINK_EAGER, StrategyKind::LRU_C_EAGER),
     ],
     points: &[AT],
     quick_points: &[AT],
@@ -74,7 +80,7 @@ fn bars(workload: &str, title: &str, unit: &str, key: &str) -> Panel {
 const ABOUT: &str = "64 users without pauses on the engine's trees, a buffer of a tenth of the database, doublewrite on. \
     The device is a model at an eighth of its speed, the pool one instance of as many frames as each of the paper's \
     eight. Vanilla is the paper's description of InnoDB, InnoDB 5.6 the loop of the release that its prototype \
-    changes. The eager flusher is not of the paper.";
+    changes. The eager flusher and the order by frequency are not of the paper.";
 
 pub(super) const FIG_6: Figure = Figure {
     id: "lruc-versions",

@@ -4,6 +4,7 @@ use super::state::Named;
 use anyhow::{Context, Result, anyhow, bail};
 use headworks_volume::engine::Counts;
 use headworks_volume::layer::CutReport;
+use headworks_volume::reach::Reach;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -56,6 +57,8 @@ pub struct Figures {
     /// The front end spins for the next request before it sleeps, as that is faster on this
     /// machine.
     pub looks: bool,
+    /// What the model promises and what arrives through the kernel, where that was measured.
+    pub reach: Option<Reach>,
     /// A problem of the backing.
     pub trouble: Option<String>,
 }

@@ -5,6 +5,7 @@ use super::system;
 use anyhow::{Context, Result, bail};
 use headworks_volume::loop_device::{self, LoopDevice};
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
+use headworks_volume::reach::Reach;
 use headworks_volume::{Volume, fuse, kernel_queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,11 @@ pub trait Front {
     /// It spins for requests before it sleeps.
     fn looks(&self) -> bool {
         false
+    }
+
+    /// What the model promises and what arrives, if that was measured.
+    fn reach(&self) -> Option<Reach> {
+        None
     }
 
     /// Whether it ended without being stopped.
@@ -82,8 +88,15 @@ impl Front for Nbd {
 pub struct Kernel {
     fuse: fuse::Front,
     device: LoopDevice,
+    tuned: Tuned,
+}
+
+/// What was found when the device was there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tuned {
     lead_us: f64,
     looks: bool,
+    reach: Option<Reach>,
 }
 
 impl Kernel {
@@ -109,8 +122,8 @@ impl Kernel {
             });
         match attached {
             Ok(device) => {
-                let (lead_us, looks) = tune(volume, &front, &device, description)?;
-                Ok(Kernel { fuse: front, device, lead_us, looks })
+                let tuned = tune(volume, &front, &device, description)?;
+                Ok(Kernel { fuse: front, device, tuned })
             }
             Err(error) => {
                 let _ = front.end();
@@ -127,11 +140,15 @@ impl Kernel {
 
 impl Front for Kernel {
     fn lead_us(&self) -> f64 {
-        self.lead_us
+        self.tuned.lead_us
     }
 
     fn looks(&self) -> bool {
-        self.looks
+        self.tuned.looks
+    }
+
+    fn reach(&self) -> Option<Reach> {
+        self.tuned.reach
     }
 
     fn has_ended(&self) -> bool {
@@ -176,14 +193,14 @@ fn set_queue(device: &Path, description: &Description) -> Result<()> {
 }
 
 /// Users of a modelled device should see the model's times, so the latency of the path through the
-/// kernel is subtracted; without a model that path should be short. Returns the microseconds that
-/// are subtracted, and whether the front end spins for requests.
+/// kernel is subtracted; without a model that path should be short. No program uses the device yet,
+/// so what is measured here is not counted.
 fn tune(
     volume: &Volume,
     front: &fuse::Front,
     device: &LoopDevice,
     description: &Description,
-) -> Result<(f64, bool)> {
+) -> Result<Tuned> {
     let kind = description.volume.find_device()?;
     if kind != headworks_volume::model::Device::Raw {
         // A program that cannot read it learns from the times that the model gives.
@@ -191,11 +208,15 @@ fn tune(
     }
     // If a backing cannot be read, the volume's users get the error.
     if kind == headworks_volume::model::Device::Raw {
-        return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
+        let looks = front.choose_to_look(&device.path).unwrap_or_default();
+        return Ok(Tuned { looks, ..Tuned::default() });
     }
     let way = front.measure_way(&device.path).unwrap_or_default();
     volume.engine.set_lead(way);
-    Ok((way.0 as f64 / 1e3, false))
+    let reach = Reach::measure(&description.volume, &device.path).unwrap_or_default();
+    volume.engine.drain();
+    volume.engine.forget_counts();
+    Ok(Tuned { lead_us: way.0 as f64 / 1e3, looks: false, reach })
 }
 
 fn is_attached(device: &Path, disk: &Path) -> bool {

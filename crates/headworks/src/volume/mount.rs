@@ -1,6 +1,7 @@
 //! `volume mount` and `volume umount`.
 
-use super::control::{self, Request};
+use super::control::{self, Request, Response};
+use super::show;
 use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
 use super::waiting::Waiting;
@@ -36,6 +37,11 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
         learn_from(name, &description)?;
     }
     let device = start(&volume, args.io.as_deref())?;
+    if let Ok(Response::Figures(figures)) = control::ask(&volume, Request::Stat) {
+        for line in show::not_the_model(&volume.name, &figures) {
+            println!("note: {line}");
+        }
+    }
     let Some((dir, kind)) = target else {
         println!("volume `{}` is {}", volume.name, device.display());
         return Ok(());

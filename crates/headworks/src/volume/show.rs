@@ -9,6 +9,7 @@ use anyhow::Result;
 use headworks_console::{Column, Sheet};
 use headworks_region::clock;
 use headworks_volume::engine::Count;
+use headworks_volume::reach::Reach;
 use serde::Serialize;
 
 /// State of a volume.
@@ -176,6 +177,33 @@ fn row(shown: &Shown) -> [String; 5] {
     ]
 }
 
+/// Part of the model's time by which commands may be late, and programs still see the model.
+const LATE: f64 = 0.15;
+
+/// Why programs see another speed than the model's, and what helps. Empty if they see the model's.
+pub fn not_the_model(name: &str, figures: &Figures) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(reach) = figures.reach.filter(Reach::falls_short) {
+        lines.push(format!(
+            "the model does {:.0} random reads of 16 KiB a second, and {:.0} arrive through FUSE and the \
+             loop device ({:.2})",
+            reach.model_per_s,
+            reach.arrived_per_s,
+            reach.part()
+        ));
+        lines.push(format!(
+            "a shorter way: headworks volume serve {name} --nbd unix:SOCKET; or a slower --device"
+        ));
+    }
+    if let Some(part) = figures.counts.lateness.part().filter(|&part| part > LATE) {
+        lines.push(format!(
+            "requests were late by {part:.2} of the model's time: backing or processors do not keep \
+             up; try fewer requests at a time, a faster --backing or a slower --device"
+        ));
+    }
+    lines
+}
+
 /// Shows one volume.
 pub fn stat(args: &cli::Stat) -> Result<()> {
     let (volume, description) = Named::existing(&args.name)?;
@@ -201,6 +229,9 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     }
     if figures.lead_us > 0.0 {
         println!("  front end  {:.1} µs of each modelled time", figures.lead_us);
+    }
+    for line in not_the_model(&volume.name, figures) {
+        println!("  TOO FAST   {line}");
     }
     if let Some(trouble) = &figures.trouble {
         println!("  TROUBLE    {trouble}");

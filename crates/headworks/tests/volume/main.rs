@@ -7,6 +7,7 @@ mod databases;
 mod engine;
 mod life;
 mod owners;
+mod reach;
 mod refusals;
 mod rig;
 mod store;

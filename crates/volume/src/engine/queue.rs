@@ -3,7 +3,7 @@
 //! Requests for which the scheduler has no index left wait before the queue, in order of arrival.
 //! Flushes skip the scheduler, as queued requests do not concern them, unless it shares them out.
 
-use super::{Causes, Submission};
+use super::{Causes, Lateness, Submission};
 use crate::layer::Fault;
 use crate::model::Model;
 use headworks_policy::Nanos;
@@ -85,6 +85,8 @@ pub(super) struct Queue {
     before: VecDeque<Part>,
     flushes: VecDeque<Part>,
     merged: u64,
+    /// Zero without a model.
+    lateness: Lateness,
     causes: Option<Box<dyn Causes>>,
 }
 
@@ -102,6 +104,7 @@ impl Queue {
             before: VecDeque::new(),
             flushes: VecDeque::new(),
             merged: 0,
+            lateness: Lateness::default(),
             causes: None,
         }
     }
@@ -112,6 +115,14 @@ impl Queue {
 
     pub(super) fn merged(&self) -> u64 {
         self.merged
+    }
+
+    pub(super) fn lateness(&self) -> Lateness {
+        self.lateness
+    }
+
+    pub(super) fn forget_lateness(&mut self) {
+        self.lateness = Lateness::default();
     }
 
     pub(super) fn scheduler(&mut self) -> &mut dyn BlockScheduler {
@@ -237,6 +248,9 @@ impl Queue {
         command: Command,
     ) -> impl Iterator<Item = Part> + use<> {
         self.in_flight -= 1;
+        if self.model.is_some() {
+            self.lateness.add(command.started, command.due, now);
+        }
         if let Some(index) = command.index {
             self.scheduler.completed(now, index, now.since(command.started));
             self.slots[usize::from(index)] = None;

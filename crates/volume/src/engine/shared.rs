@@ -348,10 +348,11 @@ impl Shared {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let (merged, in_flight) = self.queued.as_ref().map_or((0, 0), |queued| {
-            let queued = lock(queued);
-            (queued.queue.merged(), u64::from(queued.queue.in_flight()))
-        });
+        let (merged, in_flight, lateness) =
+            self.queued.as_ref().map_or_else(Default::default, |queued| {
+                let queue = &lock(queued).queue;
+                (queue.merged(), u64::from(queue.in_flight()), queue.lateness())
+            });
         Counts {
             read: self.counters.read(Operation::Read),
             write: self.counters.read(Operation::Write),
@@ -361,6 +362,14 @@ impl Shared {
             merged,
             outstanding: self.outstanding.load(Ordering::Relaxed),
             in_flight,
+            lateness,
+        }
+    }
+
+    pub(super) fn forget_counts(&self) {
+        self.counters.forget();
+        if let Some(queued) = &self.queued {
+            lock(queued).queue.forget_lateness();
         }
     }
 

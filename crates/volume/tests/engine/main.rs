@@ -129,3 +129,26 @@ fn a_file_behind_workers_holds_what_was_written() {
     let engine = Engine::start(config).unwrap();
     Run { seed: 7, depth: 32, operations: operations() / 20 }.against(&engine);
 }
+
+/// Answers come after the store is done, and that takes longer than this model allows.
+#[test]
+fn requests_that_end_after_the_models_time_are_counted_as_late() {
+    let config = EngineConfig {
+        store: memory(),
+        model: Some(Box::new(Jumpy {
+            depth: 8,
+            longest: Nanos(1),
+            random: Random::new(8),
+            last: Nanos(0),
+        })),
+        scheduler: None,
+        layers: Vec::new(),
+    };
+    let engine = Engine::start(config).unwrap();
+    Run { seed: 8, depth: 8, operations: 3_000 }.against(&engine);
+    let lateness = engine.counts().lateness;
+    assert!(lateness.part().unwrap() > 1.0, "{lateness:?}");
+    engine.forget_counts();
+    let counts = engine.counts();
+    assert_eq!((counts.read.requests, counts.lateness.commands), (0, 0));
+}
