@@ -17,7 +17,8 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     match tag.kind {
         IoKind::Miss | IoKind::StallFlush | IoKind::Log => (IoClass::RealTime, 0, true),
         IoKind::LruFlush | IoKind::Doublewrite => (IoClass::BestEffort, 4, false),
-        IoKind::Prefetch | IoKind::Other | IoKind::CheckpointFlush => (IoClass::Idle, 7, false),
+        // Prefetches, checkpoints and others.
+        _ => (IoClass::Idle, 7, false),
     }
 }
 
@@ -34,9 +35,8 @@ pub(crate) fn by_user(
     move |tag| match tag.kind {
         IoKind::Log | IoKind::Doublewrite => (IoClass::RealTime, 0, true),
         IoKind::Miss | IoKind::StallFlush => (IoClass::BestEffort, level(tag.cause), true),
-        IoKind::Prefetch | IoKind::LruFlush | IoKind::CheckpointFlush | IoKind::Other => {
-            (IoClass::BestEffort, level(tag.cause), false)
-        }
+        // Prefetches, the flusher's writes, checkpoints and others.
+        _ => (IoClass::BestEffort, level(tag.cause), false),
     }
 }
 

@@ -2,13 +2,14 @@
 //! the goals is worse off than in the unchanged system.
 
 use super::goal::{Goal, Miss, Run};
-use super::service::Service;
+use super::service::{Service, Tails};
 use super::untouched::Untouched;
 use super::workload::Workload;
 use crate::model::Tad;
 use crate::scenario::Scenario;
 use crate::sim::{Outcome, SimError, run};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Allowed loss against the unchanged system: differences of this size are chance.
@@ -73,6 +74,17 @@ impl Measured {
     }
 }
 
+/// A client's service beside the least that it is due.
+struct Comparison<'g> {
+    goal: &'g Goal,
+    client: String,
+    now: Service,
+    due: Service,
+    loss: f64,
+    /// What it is due from, in words.
+    than: &'static str,
+}
+
 /// A set that holds, and its measurement with the first seed.
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
@@ -121,26 +133,29 @@ impl Bench<'_> {
         let mut sums = Sums::default();
         let mut first = None;
         let mut passed = 0;
+        // By workload and comparison.
+        let mut tails: BTreeMap<(usize, usize), Tails> = BTreeMap::new();
         for seed in self.first_seed..self.first_seed + u64::from(self.seeds) {
-            for (workload, begins) in self.workloads {
+            for (number, (workload, begins)) in self.workloads.iter().enumerate() {
                 if !go_on() {
                     return Ok(None);
                 }
                 let outcome = self.run(tad, &workload.scenario, seed)?;
                 let run = Run { workload: &workload.scenario, begins, outcome: &outcome, seed };
-                if let Some(miss) = self.miss(tad, &run)? {
+                if let Some(miss) = self.miss(tad, &run, (number, &mut tails))? {
                     let workload = workload.name.clone();
                     return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
                 }
                 passed += 1;
             }
-            for scenario in self.written {
+            for (number, scenario) in self.written.iter().enumerate() {
                 if !go_on() {
                     return Ok(None);
                 }
                 let outcome = self.run(tad, scenario, seed)?;
                 let run = Run { workload: scenario, begins: scenario, outcome: &outcome, seed };
-                if let Some(miss) = self.harm(tad, &run)? {
+                let number = self.workloads.len() + number;
+                if let Some(miss) = self.short(self.harm(tad, &run)?, (number, &mut tails)) {
                     let workload = scenario.name.clone();
                     return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
                 }
@@ -183,32 +198,69 @@ impl Bench<'_> {
     }
 
     /// The first goal that a run misses, or the client that it harms.
-    fn miss(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
+    fn miss(
+        &self,
+        tad: &Tad,
+        run: &Run<'_>,
+        tails: (usize, &mut BTreeMap<(usize, usize), Tails>),
+    ) -> Result<Option<Miss>, SimError> {
         for goal in self.goals {
             if let Some(seen) = goal.misses(run, &self.untouched)? {
                 return Ok(Some(Miss { goal: goal.to_string(), seen }));
             }
         }
-        self.harm(tad, run)
+        let mut all = Vec::new();
+        for goal in self.goals {
+            if let Goal::Isolate { client, loss } = goal {
+                let due = self.untouched.due(run.workload, run.begins, client, run.seed)?;
+                let now = Service::of(run.workload, run.outcome, client);
+                all.push(Comparison {
+                    goal,
+                    client: client.clone(),
+                    now,
+                    due,
+                    loss: *loss,
+                    than: "",
+                });
+            }
+        }
+        all.extend(self.harm(tad, run)?);
+        Ok(self.short(all, tails))
     }
 
-    /// The client that a run serves worse than the unchanged system does.
-    fn harm(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
+    /// The clients of the goals beside themselves in the unchanged system.
+    fn harm(&self, tad: &Tad, run: &Run<'_>) -> Result<Vec<Comparison<'_>>, SimError> {
         if self.is_untouched(tad) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let before = self.untouched.outcome(run.workload, run.seed)?;
-        Ok(self.goals.iter().find_map(|goal| {
-            let client = goal.subject(run.workload, &before);
-            let mut was = Service::of(run.workload, &before, client);
+        let of = |goal| {
+            let client = Goal::subject(goal, run.workload, &before).to_owned();
+            let mut due = Service::of(run.workload, &before, &client);
             if let Goal::Tail { limit_ms, .. } = goal {
                 // The goal limits this latency.
-                was.p99_ms = was.p99_ms.max(*limit_ms);
+                due.p99_ms = due.p99_ms.max(*limit_ms);
             }
-            let now = Service::of(run.workload, run.outcome, client);
-            let short = now.short_of(&was, CHANCE)?;
-            Some(Miss { goal: goal.to_string(), seen: format!("{client} {short} as it is") })
-        }))
+            let now = Service::of(run.workload, run.outcome, &client);
+            Comparison { goal, client, now, due, loss: CHANCE, than: " as it is" }
+        };
+        Ok(self.goals.iter().map(of).collect())
+    }
+
+    /// The first comparison in which a run is short, or all runs so far are on the mean.
+    fn short(
+        &self,
+        all: Vec<Comparison<'_>>,
+        (workload, tails): (usize, &mut BTreeMap<(usize, usize), Tails>),
+    ) -> Option<Miss> {
+        all.into_iter().enumerate().find_map(|(at, each)| {
+            let tails = tails.entry((workload, at)).or_default();
+            tails.add(&each.now, &each.due);
+            let short = each.now.short_of(&each.due, each.loss);
+            let short = short.or_else(|| tails.too_long(each.loss, self.seeds))?;
+            let seen = format!("{} {short}{}", each.client, each.than);
+            Some(Miss { goal: each.goal.to_string(), seen })
+        })
     }
 
     fn add(&self, sums: &mut Sums, scenario: &Scenario, outcome: &Outcome) {
