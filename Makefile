@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills setup-java
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-store bench-fuse bench-jitter bench-record record-bpf man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-store bench-fuse bench-jitter record-bpf man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -133,9 +133,6 @@ bench-fuse: ## Volumes as block devices beside a libfuse passthrough and a loop 
 bench-jitter: ## How exactly volumes keep their model's time, through FUSE and loop and over NBD (as root)
 	@scripts/setup bench-fuse
 	scripts/bench-jitter $(ARGS)
-
-bench-record: ## Record random systems with known truth, in three dresses: precision and recall (as root, minutes)
-	HEADWORKS_SEEDS=$(or $(SEEDS),101..131) $(CARGO) test -p headworks-record --test live -- --ignored --nocapture --test-threads 1 random_systems
 
 record-bpf: ## Compile the recorder's side in the kernel anew, after a change of crates/record/bpf
 	@scripts/setup bpf

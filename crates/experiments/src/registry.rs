@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::{
     apples, demo, everyday, gate_mariadb, gate_postgres, gate_redis, hbase, index, interrupt,
-    learn, lruc, neighbours, split, tad,
+    learn, lruc, neighbours, recorder, split, tad,
 };
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
@@ -29,6 +29,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         split::EXPERIMENTS,
         learn::EXPERIMENTS,
         hbase::EXPERIMENTS,
+        recorder::EXPERIMENTS,
     ]
     .concat()
 });

@@ -42,11 +42,8 @@ impl Running {
             if left.is_zero() {
                 return Ok(());
             }
-            interrupt::check()?;
+            self.check()?;
             progress.tick();
-            if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended too early ({status}):\n{}", self.name, self.log_tail());
-            }
             sleep(left.min(POLL_INTERVAL));
         }
     }
@@ -65,6 +62,15 @@ impl Running {
                 }
                 None => sleep(POLL_INTERVAL),
             }
+        }
+    }
+
+    /// A program that has ended is an error.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        interrupt::check()?;
+        match self.child.try_wait()? {
+            Some(status) => bail!("{} ended too early ({status}):\n{}", self.name, self.log_tail()),
+            None => Ok(()),
         }
     }
 

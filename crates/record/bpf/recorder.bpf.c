@@ -463,7 +463,7 @@ static __always_inline void emit(struct state *s, u64 now, struct task_struct *n
     bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void comes(struct control *c, u64 now, struct task_struct *next)
+static __always_inline void comes(struct control *c, u64 now, bool idle, struct task_struct *next)
 {
     struct state *s = state_of(c, next);
     if (!s)
@@ -483,6 +483,10 @@ static __always_inline void comes(struct control *c, u64 now, struct task_struct
     if (!s->blocked)
         return;
     s->blocked = 0;
+    if (g && idle && s->woken) {
+        __sync_fetch_and_add(&g->idle_wakes, 1);
+        __sync_fetch_and_add(&g->idle_ns, queued);
+    }
     struct edge_key key = {};
     key.wakee = s->group;
     key.object = s->object;
@@ -533,7 +537,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
     if (from)
         leaves(c, now, preempt, prev);
     if (to)
-        comes(c, now, next);
+        comes(c, now, prev->flags & PF_IDLE, next);
     return 0;
 }
 

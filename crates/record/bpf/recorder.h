@@ -63,6 +63,7 @@ struct group {
     char began[16];       /* the name that its newborn threads inherit */
     u32 parent, names;    /* group that it was split from by name; groups split from it */
     u64 lost;             /* sleeps and transfers of it that no table had room for */
+    u64 idle_wakes, idle_ns; /* wake-ups onto an idle processor, and the time until threads ran */
 };
 struct socket_key {
     u32 group;

@@ -5,6 +5,7 @@
 
 mod calibrate;
 mod fit;
+mod pace;
 mod requests;
 
 use crate::infer::Architecture;
@@ -33,8 +34,19 @@ pub struct Drawn {
     pub left_out: Vec<String>,
     /// What was measured of each load of the scenario, and how a simulation of it compares.
     pub loads: Vec<Match>,
-    /// From a wake-up until a thread runs: request, step and time.
-    wakes: Vec<(usize, usize, u64)>,
+    /// From wake-ups until threads run, by request and step.
+    wakes: Vec<Wakes>,
+}
+
+/// How long a step's threads take to run once they are woken.
+#[derive(Clone, Copy, Debug)]
+struct Wakes {
+    request: usize,
+    step: usize,
+    /// Where processors are free.
+    free_ns: u64,
+    /// What it took longer, since they are not.
+    busy_ns: u64,
 }
 
 /// Part of the processors below which a stage without arrows does nothing.
@@ -108,6 +120,11 @@ impl Drawn {
     /// as long as they did.
     pub fn calibrate(&mut self) {
         calibrate::calibrate(self);
+    }
+
+    /// Requests a second of the busiest load in the simulation, were it of so many clients.
+    pub fn simulated(&self, clients: u32) -> Option<f64> {
+        calibrate::throughput(self, clients)
     }
 }
 

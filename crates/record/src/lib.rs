@@ -17,4 +17,5 @@ pub mod infer;
 pub mod limits;
 pub mod report;
 pub mod trace;
+pub mod truth;
 mod unwind;

@@ -49,6 +49,9 @@ pub struct Head {
     /// are: clients.
     #[serde(default)]
     pub clients_cpu: f64,
+    /// Threads of these that waited for a processor, on average.
+    #[serde(default)]
+    pub clients_waiting: f64,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
 }
@@ -144,6 +147,9 @@ pub struct Unit {
     /// Sleeps and transfers of it that were lost.
     #[serde(default)]
     pub lost: u64,
+    /// Wake-ups onto an idle processor, and the time from these until threads ran.
+    #[serde(default)]
+    pub idle_wakes: (u64, u64),
 }
 
 /// How a sleep ended.

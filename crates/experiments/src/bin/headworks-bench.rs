@@ -87,6 +87,12 @@ enum BenchCommand {
         /// Its volume and its applications, as JSON
         spec: PathBuf,
     },
+    /// Be a random system (what the experiment of the recorder starts as a program)
+    #[command(hide = true)]
+    RandomServer {
+        /// Its seed, and what tells its threads apart
+        words: Vec<String>,
+    },
     /// Analyse and draw records again, without running anything
     Report {
         /// Directory of an earlier run
@@ -161,6 +167,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
         }
         BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
         BenchCommand::LearnHost { spec } => headworks_experiments::learn_host(&spec)?,
+        BenchCommand::RandomServer { words } => headworks_experiments::random_server(&words),
         BenchCommand::Report { dir } => {
             for outcome in headworks_experiments::report(&dir)? {
                 println!("{}", outcome.text);

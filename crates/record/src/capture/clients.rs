@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 struct Client {
     since: Instant,
     until: Instant,
-    before: Duration,
-    after: Duration,
+    /// Time that it ran, and that it waited for a processor.
+    before: [Duration; 2],
+    after: [Duration; 2],
 }
 
 /// See the module.
@@ -21,7 +22,8 @@ impl Clients {
     pub fn look(&mut self, pids: impl IntoIterator<Item = u32>) {
         let now = Instant::now();
         for pid in pids {
-            let Some(used) = procfs::cpu_of(pid) else { continue };
+            let Some(ran) = procfs::cpu_of(pid) else { continue };
+            let used = [ran, procfs::waited(pid)];
             let client = self.0.entry(pid).or_insert(Client {
                 since: now,
                 until: now,
@@ -32,13 +34,16 @@ impl Clients {
         }
     }
 
-    /// Processors that they took on average while they were seen.
-    pub fn processors(&self) -> f64 {
-        let one = |client: &Client| {
+    /// Processors that they took on average while they were seen, and how many of their threads
+    /// waited for one.
+    pub fn processors(&self) -> [f64; 2] {
+        let mut sums = [0.0; 2];
+        for client in self.0.values() {
             let time = client.until.duration_since(client.since).as_secs_f64();
-            let used = client.after.saturating_sub(client.before).as_secs_f64();
-            if time > 0.0 { used / time } else { 0.0 }
-        };
-        self.0.values().map(one).sum()
+            for (at, sum) in sums.iter_mut().enumerate().filter(|_| time > 0.0) {
+                *sum += client.after[at].saturating_sub(client.before[at]).as_secs_f64() / time;
+            }
+        }
+        sums
     }
 }

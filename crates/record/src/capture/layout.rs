@@ -85,6 +85,8 @@ pub struct Group {
     pub parent: u32,
     pub names: u32,
     pub lost: u64,
+    pub idle_wakes: u64,
+    pub idle_ns: u64,
 }
 
 #[repr(C)]

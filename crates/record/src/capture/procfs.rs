@@ -112,6 +112,15 @@ pub fn cpu_of(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(ticks * 1_000_000_000 / per_s))
 }
 
+/// Time for which the threads of a process that are alive waited for a processor.
+pub fn waited(pid: u32) -> Duration {
+    let one = |tid: u32| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    Duration::from_nanos(threads(pid).into_iter().filter_map(one).sum())
+}
+
 /// Base name of a process's program.
 pub fn program(pid: u32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;

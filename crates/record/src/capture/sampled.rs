@@ -125,6 +125,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         own: (own_cpu() - own).as_secs_f64() / seconds.max(1e-9) / f64::from(processors()),
         switches_per_s: 0.0,
         clients_cpu: 0.0,
+        clients_waiting: 0.0,
         missing: vec![
             format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
             format!(

@@ -1,5 +1,6 @@
 //! A recording by eBPF: learn the threads, then count in windows.
 
+mod head;
 mod trial;
 
 use super::budget::Budget;
@@ -10,10 +11,10 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
-use super::{Options, Progress, java, machine, own_cpu, processors, procfs, unix_time, wanted};
+use super::{Options, Progress, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Handed, Head, Injection, Loss, SCHEMA, Trace, Unit, Wait};
+use crate::trace::{Handed, Injection, Loss, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -372,8 +373,10 @@ impl Session<'_> {
         self.joined.extend(splits.nameless.iter().map(|(from, to)| (*from, *to)));
         for (tid, seen) in &self.registry.threads {
             let mut thread = seen.thread.clone();
-            thread.unit = self.unit(splits.unit(thread.unit, &thread.names));
-            thread.born = self.unit(splits.unit(thread.born, &thread.names));
+            let (unit, born) = (thread.unit, thread.born);
+            let Some(unit) = splits.unit(unit, &thread.names) else { continue };
+            thread.unit = self.unit(unit);
+            thread.born = self.unit(splits.unit(born, &thread.names).unwrap_or(born));
             if let Some(name) = self.full_names.get(tid) {
                 thread.names.insert(0, name.clone());
             }
@@ -461,39 +464,7 @@ impl Session<'_> {
             name: String::from_utf8_lossy(&group.name[..end]).into_owned(),
             named: group.parent > 0,
             lost: group.lost,
-        }
-    }
-
-    fn head(&self) -> Head {
-        let (host, kernel) = machine();
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let counted_s = self.counted.as_secs_f64();
-        let own = (own_cpu() - self.own_before).as_secs_f64();
-        let switches = self.kernel.cost().switches - self.before.switches;
-        let mut missing = self.missing.clone();
-        if counted_s < 0.95 * seconds {
-            missing.push(format!(
-                "{:.0} % of the time: events were counted for {counted_s:.1} of {seconds:.1} s, \
-                 to keep the budget of {:.1} %",
-                (1.0 - counted_s / seconds.max(1e-9)) * 100.0,
-                self.options.budget * 100.0
-            ));
-        }
-        Head {
-            schema: SCHEMA.to_owned(),
-            host,
-            kernel,
-            mode: "ebpf".to_owned(),
-            started_s: unix_time().saturating_sub(seconds as u64),
-            seconds,
-            counted_s,
-            processors: processors(),
-            budget: self.options.budget,
-            taken: self.taken(),
-            own: own / seconds.max(1e-9) / f64::from(processors()),
-            switches_per_s: switches as f64 / counted_s.max(1e-9),
-            clients_cpu: self.clients.processors(),
-            missing,
+            idle_wakes: (group.idle_wakes, group.idle_ns),
         }
     }
 }

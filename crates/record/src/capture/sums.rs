@@ -8,35 +8,45 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Default)]
 pub struct Splits {
     named: HashMap<(u32, Vec<u8>), u32>,
-    /// Units whose threads all got names, and the largest unit of these.
+    /// Units whose threads get names, and the largest unit of these.
     pub nameless: HashMap<u32, u32>,
 }
+
+/// Of so many newborn threads one may still be without its name: those at the recording's end.
+const UNNAMED: u64 = 8;
 
 impl Splits {
     /// From what the kernel's side has.
     pub fn of(groups: &[(u32, Group)]) -> Splits {
         let mut splits = Splits::default();
         let mut largest: HashMap<u32, (u64, u32)> = HashMap::new();
+        let mut all: HashMap<u32, u64> = HashMap::new();
         for (number, group) in groups.iter().filter(|(_, group)| group.parent > 0) {
             let name = group.name.iter().copied().take_while(|&byte| byte != 0).collect();
             splits.named.insert((group.parent, name), *number);
             let most = largest.entry(group.parent).or_default();
             *most = (*most).max((group.births, *number));
+            *all.entry(group.parent).or_default() += group.births;
         }
-        let emptied = groups.iter().filter(|(_, group)| group.births as i64 <= 0);
-        splits.nameless =
-            emptied.filter_map(|(number, _)| Some((*number, largest.get(number)?.1))).collect();
+        for (number, group) in groups {
+            // Threads that were taken out of a unit before it was empty make it less than that.
+            let left = u64::try_from(group.births as i64).unwrap_or(0);
+            if let Some((_, most)) = largest.get(number).filter(|_| left * UNNAMED <= all[number]) {
+                splits.nameless.insert(*number, *most);
+            }
+        }
         splits
     }
 
-    /// The unit of a thread that was seen before it had its name, and ended.
-    pub fn unit(&self, unit: u32, names: &[String]) -> u32 {
+    /// The unit of a thread that was seen before it had its name. `None` if it has none yet, and the
+    /// others of its unit have: of which stage it will be is not known.
+    pub fn unit(&self, unit: u32, names: &[String]) -> Option<u32> {
         let digit = |byte: u8| if byte.is_ascii_digit() { b'#' } else { byte };
         let found = names.iter().rev().find_map(|name| {
             let name: Vec<u8> = name.bytes().map(digit).collect();
             self.named.get(&(unit, name))
         });
-        found.copied().unwrap_or(unit)
+        found.copied().or((!self.nameless.contains_key(&unit)).then_some(unit))
     }
 }
 
@@ -57,6 +67,8 @@ pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
     all.cache_misses += unit.cache_misses;
     all.named |= unit.named;
     all.lost += unit.lost;
+    all.idle_wakes.0 += unit.idle_wakes.0;
+    all.idle_wakes.1 += unit.idle_wakes.1;
     if all.name.is_empty() {
         all.name = unit.name;
     }
@@ -122,5 +134,37 @@ pub fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
         turns: traffic.turns,
         after: traffic.after,
         after_ns: traffic.after_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::layout::BORN_FIRST;
+
+    fn group(births: u64, parent: u32, name: &[u8]) -> Group {
+        let mut group = Group { births, parent, ..Group::default() };
+        group.name[..name.len()].copy_from_slice(name);
+        group
+    }
+
+    #[test]
+    fn a_thread_that_has_not_got_its_name_yet_is_of_no_stage() {
+        let names = |name: &str| vec!["server".to_owned(), name.to_owned()];
+        for (left, waits) in [(2, true), (30, false)] {
+            let groups = [
+                (BORN_FIRST, group(left, 0, b"")),
+                (BORN_FIRST + 1, group(40, BORN_FIRST, b"reads-#")),
+                (BORN_FIRST + 2, group(60, BORN_FIRST, b"writes-#")),
+                (BORN_FIRST + 3, group(5, 0, b"")),
+            ];
+            let splits = Splits::of(&groups);
+            assert_eq!(splits.unit(BORN_FIRST, &names("reads-7")), Some(BORN_FIRST + 1));
+            let unnamed = splits.unit(BORN_FIRST, &names("server"));
+            assert_eq!(unnamed, (!waits).then_some(BORN_FIRST), "{left}");
+            let part_of = splits.nameless.get(&BORN_FIRST).copied();
+            assert_eq!(part_of, waits.then_some(BORN_FIRST + 2), "{left}");
+            assert_eq!(splits.unit(BORN_FIRST + 3, &names("server")), Some(BORN_FIRST + 3));
+        }
     }
 }

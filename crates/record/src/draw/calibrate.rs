@@ -1,13 +1,14 @@
 //! What the recording leaves open is set so that a simulation of the recorded load answers as
 //! quickly as the system did.
 //!
-//! One thing is open: how long a thread waits for a processor after it was woken. It is recorded
-//! with the time for which all processors were busy, which is simulated anyway. So a part
-//! of it is added to the steps, the same part for all, which a search finds.
+//! One thing is open: how long a thread waits for a processor after it was woken. Where a processor
+//! is free, that is known. Else it is recorded with the time for which all processors were busy,
+//! which is simulated anyway. So a part of it is added to the steps, the same part for all, which a
+//! search finds.
 
-use super::{Drawn, TIME};
+use super::{Drawn, TIME, Wakes};
 use headworks_tad::model::{Consumption, Quantity, Tad};
-use headworks_tad::scenario::Scenario;
+use headworks_tad::scenario::{Arrivals, Scenario};
 use headworks_tad::sim;
 
 const SECOND: u64 = 1_000_000_000;
@@ -29,7 +30,8 @@ pub struct Match {
     pub per_s: f64,
     /// Time of an answer, if it was seen.
     pub answer_ms: Option<f64>,
-    /// Processor time of the client for a request, where clients are on the same machine.
+    /// Part of the clients' time for a request that is simulated as work: processor time of clients
+    /// on the same machine, and waits for processors until the request is read.
     pub client_ms: f64,
     /// Requests a second and time of an answer in the simulation.
     pub simulated: Option<(f64, f64)>,
@@ -64,6 +66,23 @@ pub fn calibrate(drawn: &mut Drawn) {
             load.simulated = Some((client.throughput_per_s, ms.max(0.0)));
         }
     }
+}
+
+/// Requests a second of the busiest load, were it of so many clients.
+pub fn throughput(drawn: &Drawn, clients: u32) -> Option<f64> {
+    let mut scenario = drawn.scenario.clone()?;
+    scenario.duration_ns = 3 * SECOND;
+    scenario.warmup_ns = SECOND / 2;
+    scenario.sample_ns = scenario.duration_ns;
+    let busiest = (0..drawn.loads.len())
+        .max_by(|&a, &b| drawn.loads[a].per_s.total_cmp(&drawn.loads[b].per_s))?;
+    for load in &mut scenario.clients.get_mut(busiest)?.loads {
+        if let Arrivals::Closed { threads, .. } = &mut load.arrivals {
+            *threads = clients;
+        }
+    }
+    let outcome = sim::run(&drawn.tad, &scenario, 1, &mut |_| {}).ok()?;
+    Some(outcome.clients.get(busiest)?.throughput_per_s)
 }
 
 /// A short scenario of the recorded load.
@@ -110,9 +129,9 @@ fn answer_ms(tad: &Tad, scenario: &Scenario, drawn: &Drawn) -> Option<f64> {
 }
 
 /// Adds a part of the time between wake-ups and work to the steps.
-fn add(tad: &mut Tad, wakes: &[(usize, usize, u64)], part: f64) {
-    for &(request, step, ns) in wakes {
-        let more = (ns as f64 * part) as u64;
+fn add(tad: &mut Tad, wakes: &[Wakes], part: f64) {
+    for &Wakes { request, step, free_ns, busy_ns } in wakes {
+        let more = free_ns + (busy_ns as f64 * part) as u64;
         let stage = tad.requests[request].steps[step].stage;
         let time = tad.stages[stage].uses.iter().map(|used| used.resource);
         let mut time = time.filter(|&resource| tad.resources[resource].name == TIME);

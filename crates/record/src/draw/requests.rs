@@ -9,8 +9,9 @@
 
 use super::calibrate::Match;
 use super::fit::{Fit, Totals};
-use super::{CLIENTS_SHARE, Drawn, Ids};
-use crate::infer::Architecture;
+use super::pace::{idle_wake_ns, pace, several, think_ns};
+use super::{CLIENTS_SHARE, Drawn, Ids, Wakes};
+use crate::infer::{Architecture, Pace};
 use crate::infer::arrows::{By, End, Meaning};
 use crate::trace::Trace;
 use headworks_tad::model::{
@@ -27,8 +28,6 @@ const CPU_NS_MIN: u64 = 1_000;
 const ALWAYS: f64 = 0.85;
 /// Entries that are drawn with requests, the busiest first: the simulator has 16 clients.
 const ENTRIES_MAX: usize = 12;
-/// So many more requests are handed over than connections show: they have several at a time.
-const SEVERAL: f64 = 1.2;
 
 /// A kind of request that comes in at one stage.
 struct Kind {
@@ -47,6 +46,7 @@ struct Kind {
 /// Adds requests to the diagram, and a load like the recorded one.
 pub fn add(trace: &Trace, found: &Architecture, fit: &Fit, ids: &Ids, mut drawn: Drawn) -> Drawn {
     let kinds = kinds(trace, found, &drawn.tad, ids);
+    let idle_ns = idle_wake_ns(trace);
     for kind in &kinds {
         let reached = |stage: usize| -> f64 {
             let reaches = |kind: &&Kind| kind.entry == stage || kind.parents.contains_key(&stage);
@@ -59,12 +59,19 @@ pub fn add(trace: &Trace, found: &Architecture, fit: &Fit, ids: &Ids, mut drawn:
             // The time until the entry's thread runs is part of the clients' time.
             let first = if at == kind.entry { reached(at) } else { 0.0 };
             let part = if n == 0 { 0.0 } else { (1.0 - first / n as f64).max(0.0) };
-            drawn.wakes.push((id, step, (ns as f64 * part / reached(at)) as u64));
+            let all_ns = ns as f64 * part / reached(at);
+            let free_ns = (idle_ns * n as f64 * part / reached(at)).min(all_ns);
+            drawn.wakes.push(Wakes {
+                request: id,
+                step,
+                free_ns: free_ns as u64,
+                busy_ns: (all_ns - free_ns) as u64,
+            });
         }
         drawn.tad.requests.push(request);
     }
     if !kinds.is_empty() {
-        scenario(trace, found, &kinds, ids, &mut drawn);
+        scenario(trace, found, (fit, &kinds), ids, &mut drawn);
     }
     drawn
 }
@@ -101,24 +108,6 @@ fn kinds(trace: &Trace, found: &Architecture, tad: &Tad, ids: &Ids) -> Vec<Kind>
         }
     }
     kinds
-}
-
-/// Requests, and how many are under way, of an entry whose connections have several at a time.
-/// The stage to which it hands them over tells.
-fn several(trace: &Trace, found: &Architecture, entry: usize) -> Option<(f64, f64)> {
-    let turns = found.requests.iter().find(|(stage, _)| *stage == entry)?.1 as f64;
-    let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
-    let next = found.arrows.iter().filter_map(|arrow| match (arrow.from, arrow.to) {
-        (End::Stage(from), End::Stage(to)) if from == entry && arrow.feeds(to) => Some(to),
-        _ => None,
-    });
-    let next = next.filter(|&stage| !found.stages.stages[stage].on_demand);
-    let counted = next.map(|stage| {
-        let visits = super::all_visits(trace, found, stage);
-        (visits, super::fit::working(found, stage, counted_ns))
-    });
-    let most = counted.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (most.0 > SEVERAL * turns).then_some(most)
 }
 
 /// Part of the requests that need the disk, if only some do.
@@ -402,44 +391,13 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
     cpu_ns
 }
 
-/// How many connections a stage's clients have, their pace if it is known, and how long each takes
-/// from one request to the next, for so many requests in the time that was counted.
-fn pace(
+fn scenario(
     trace: &Trace,
     found: &Architecture,
-    entry: usize,
-    n: f64,
-) -> (u32, Option<crate::infer::Pace>, f64) {
-    let counted_s = trace.head.counted_s.max(1e-9);
-    let mut threads = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
-    let mut pace = found.paces.get(&entry).copied();
-    if let Some((_, under_way)) = several(trace, found, entry) {
-        // Answers and requests of one connection are not in turns: their times tell nothing.
-        threads = threads.max(under_way.round() as u32);
-        let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
-        pace = Some(crate::infer::Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
-    }
-    let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
-    // Requests that a busy thread has not read yet wait in its sockets: that looks like the
-    // clients' time.
-    let stage = &found.stages.stages[entry];
-    let few = f64::from(stage.most.max(1));
-    if f64::from(threads) > few && !stage.on_demand && several(trace, found, entry).is_none() {
-        let busy = super::fit::working(found, entry, counted_s * 1e9) / few;
-        let service_ns = busy.min(1.0) * few * counted_s * 1e9 / n.max(1.0);
-        let users = f64::from(threads) / few;
-        let away_ns = super::fit::elsewhere_ns(busy.min(0.999), service_ns, users);
-        let away_ns = away_ns.min(each_ns);
-        let (answer, think) = ((each_ns - away_ns) as u64, away_ns as u64);
-        let slower = pace.as_ref().and_then(crate::infer::Pace::think_ns);
-        if slower.is_none_or(|seen| think < seen) {
-            pace = Some(crate::infer::Pace { answers: (1, answer), thinks: (1, think) });
-        }
-    }
-    (threads, pace, each_ns)
-}
-
-fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, drawn: &mut Drawn) {
+    (fit, kinds): (&Fit, &[Kind]),
+    ids: &Ids,
+    drawn: &mut Drawn,
+) {
     let counted_s = trace.head.counted_s.max(1e-9);
     let all_per_s = kinds.iter().map(|kind| kind.n).sum::<f64>() / counted_s;
     let client_ns = clients_here(trace, all_per_s, ids, &mut drawn.tad);
@@ -449,11 +407,13 @@ fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, draw
         let own = || kinds.iter().enumerate().filter(|(_, kind)| kind.entry == entry);
         let n: f64 = own().map(|(_, kind)| kind.n).sum();
         let (threads, pace, each_ns) = pace(trace, found, entry, n);
-        let think_ns = match pace.as_ref().and_then(crate::infer::Pace::think_ns) {
-            Some(ns) => ns.saturating_sub(client_ns),
+        let seen_ns = pace.as_ref().and_then(Pace::think_ns);
+        let think_ns = match seen_ns {
+            Some(ns) => think_ns(trace, (fit, entry, n), (all_per_s, client_ns), ns),
             // Not recorded: half of the time that their number and the throughput leave.
             None => (each_ns * 0.5) as u64,
         };
+        let simulated_ns = seen_ns.map_or(client_ns, |ns| ns - think_ns);
         let most = own().max_by(|a, b| a.1.part.total_cmp(&b.1.part)).map(|(id, _)| id);
         let loads = own()
             .map(|(request, kind)| Load {
@@ -475,7 +435,7 @@ fn scenario(trace: &Trace, found: &Architecture, kinds: &[Kind], ids: &Ids, draw
             threads,
             per_s: n / counted_s,
             answer_ms: pace.and_then(|pace| pace.answer_ns()).map(|ns| ns as f64 / 1e6),
-            client_ms: client_ns as f64 / 1e6,
+            client_ms: simulated_ns as f64 / 1e6,
             simulated: None,
         });
         clients.push(Client { name: format!("C{}", clients.len() + 1), weight: 1.0, loads });

@@ -4,7 +4,7 @@
 use crate::conserve::{Wakers, example};
 use crate::leaves::{programs, recorder, said, scratch};
 use crate::random::can_record;
-use crate::server::{Clients, Server};
+use crate::server::{self, Clients};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn a_process_that_ends_meanwhile_ends_the_recording() {
     if !can_record() {
         return;
     }
-    let server = Server::start(8, &["named"]);
+    let server = server::start(8, &["named"]);
     let clients = Clients::start(server.port, 2, Duration::from_millis(1));
     let file = scratch("ends.toml");
     let begun = Instant::now();
@@ -87,7 +87,7 @@ fn a_stripped_program_has_stages_without_functions_names() {
         println!("skipped: strip is missing (apt-get install binutils)");
         return;
     }
-    let server = Server::start_program(&stripped, 3, &["loops"]);
+    let server = server::start_program(&stripped, 3, &["loops"]);
     let clients = Clients::start(server.port, 2, Duration::from_millis(1));
     let file = scratch("stripped.toml");
     let output = recorder()

@@ -1,8 +1,9 @@
 //! What the recorder leaves behind, and what it does with what is wrong.
 
 use crate::random::can_record;
-use crate::server::{Clients, Server};
+use crate::server::{self, Clients};
 use headworks_record::trace::Trace;
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -32,14 +33,29 @@ pub fn programs() -> usize {
         .count()
 }
 
+/// Programs of the kernel, by their numbers.
+fn loaded() -> BTreeSet<u32> {
+    aya::programs::loaded_programs().flatten().map(|program| program.id()).collect()
+}
+
+/// Those that a process holds: tests beside this one record, too.
+fn held(pid: u32) -> BTreeSet<u32> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let number = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("prog_id:"))?.trim().to_owned();
+        line.parse().ok()
+    };
+    texts.filter_map(number).collect()
+}
+
 #[test]
 fn a_killed_recorder_leaves_nothing_in_the_kernel() {
     if !can_record() {
         return;
     }
-    let server = Server::start(3, &["named"]);
+    let server = server::start(3, &["named"]);
     let clients = Clients::start(server.port, 2, Duration::from_millis(1));
-    let before = programs();
     let output = scratch("killed.toml");
     let mut child = recorder()
         .args(["record", "--pid", &server.pid().to_string(), "--for", "60s", "-o"])
@@ -48,25 +64,26 @@ fn a_killed_recorder_leaves_nothing_in_the_kernel() {
         .spawn()
         .expect("the recorder");
     let until = Instant::now() + Duration::from_secs(30);
-    while programs() <= before && Instant::now() < until {
+    while held(child.id()).len() < 4 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(programs() > before, "it never loaded its programs");
+    let own = held(child.id());
+    assert!(own.len() >= 4, "it never loaded its programs: {own:?}");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
-    let until = Instant::now() + Duration::from_secs(30);
-    while programs() > before && Instant::now() < until {
+    let left = || loaded().intersection(&own).count();
+    let until = Instant::now() + Duration::from_secs(2);
+    while left() > 0 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Tests beside this one record, too, for a few seconds each: hence the patience.
-    assert!(programs() <= before, "programs stay");
+    assert_eq!(left(), 0, "programs stay");
     assert!(!output.exists());
     clients.end();
 }
 
 #[test]
 fn what_is_recorded_is_kept_private_and_can_be_analysed_again() {
-    let server = Server::start(3, &["named"]);
+    let server = server::start(3, &["named"]);
     let clients = Clients::start(server.port, 2, Duration::from_millis(1));
     let (raw, first, second) = (scratch("a.ndjson"), scratch("a.toml"), scratch("b.toml"));
     let output = recorder()
@@ -95,7 +112,7 @@ fn what_is_recorded_is_kept_private_and_can_be_analysed_again() {
 
 #[test]
 fn proc_alone_sees_stages_and_says_what_it_misses() {
-    let server = Server::start(3, &["loops"]);
+    let server = server::start(3, &["loops"]);
     let clients = Clients::start(server.port, 2, Duration::from_millis(1));
     let (raw, file) = (scratch("p.ndjson"), scratch("p.toml"));
     let output = recorder()

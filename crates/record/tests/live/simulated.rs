@@ -2,13 +2,12 @@
 
 use crate::leaves::{recorder, said, scratch};
 use crate::random::can_record;
-use crate::server::{Clients, Server};
-use headworks_record::draw::{self, Drawn};
+use crate::server::{self, Clients};
+use headworks_record::draw;
 use headworks_record::hints::Hints;
 use headworks_record::infer::infer;
 use headworks_record::trace::Trace;
-use headworks_tad::scenario::Arrivals;
-use headworks_tad::sim;
+use headworks_record::truth::Server;
 use std::io::BufReader;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -44,26 +43,12 @@ fn record(server: &Server) -> Trace {
     Trace::read(BufReader::new(std::fs::File::open(raw).expect("a recording"))).expect("one")
 }
 
-/// Throughput of the recorded diagram with so many clients.
-fn simulated(drawn: &Drawn, count: usize) -> f64 {
-    let mut scenario = drawn.scenario.clone().expect("a load");
-    scenario.duration_ns = 3_000_000_000;
-    scenario.warmup_ns = 500_000_000;
-    for load in scenario.clients.iter_mut().flat_map(|client| &mut client.loads) {
-        if let Arrivals::Closed { threads, .. } = &mut load.arrivals {
-            *threads = count as u32;
-        }
-    }
-    let outcome = sim::run(&drawn.tad, &scenario, 1, &mut |_| {}).expect("a simulation");
-    outcome.clients.iter().map(|client| client.throughput_per_s).sum()
-}
-
 #[test]
 fn a_recording_simulates_at_the_load_that_was_recorded() {
     if !can_record() {
         return;
     }
-    let server = Server::start(3, &["named"]);
+    let server = server::start(3, &["named"]);
     let trace = record(&server);
     let found = infer(&trace, &Hints::default());
     let mut drawn = draw::draw(&trace, &found, "three");
@@ -87,7 +72,7 @@ fn random_systems_simulate() {
     let seeds = first.parse::<u64>().expect("a number")..last.parse().expect("a number");
     let mut off: Vec<(usize, f64)> = Vec::new();
     for seed in seeds {
-        let server = Server::start(seed, &["named"]);
+        let server = server::start(seed, &["named"]);
         let counts = [1, AT, 16];
         let measured = counts.map(|count| per_s(&server, count, Duration::from_millis(1_500)));
         if measured.iter().any(|per_s| *per_s < 20.0) {
@@ -110,7 +95,7 @@ fn random_systems_simulate() {
             .iter()
             .zip(measured)
             .map(|(&count, measured)| {
-                let ratio = simulated(&drawn, count) / measured - 1.0;
+                let ratio = drawn.simulated(count as u32).expect("a load") / measured - 1.0;
                 off.push((count, ratio.abs()));
                 format!("{count}: {measured:.0}/s {:+.0} %", ratio * 100.0)
             })

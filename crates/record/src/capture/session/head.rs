@@ -1,0 +1,42 @@
+//! Where, when and how it was recorded.
+
+use super::Session;
+use crate::capture::{machine, own_cpu, processors, unix_time};
+use crate::trace::{Head, SCHEMA};
+
+impl Session<'_> {
+    pub(super) fn head(&self) -> Head {
+        let (host, kernel) = machine();
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let counted_s = self.counted.as_secs_f64();
+        let own = (own_cpu() - self.own_before).as_secs_f64();
+        let switches = self.kernel.cost().switches - self.before.switches;
+        let [clients_cpu, clients_waiting] = self.clients.processors();
+        let mut missing = self.missing.clone();
+        if counted_s < 0.95 * seconds {
+            missing.push(format!(
+                "{:.0} % of the time: events were counted for {counted_s:.1} of {seconds:.1} s, \
+                 to keep the budget of {:.1} %",
+                (1.0 - counted_s / seconds.max(1e-9)) * 100.0,
+                self.options.budget * 100.0
+            ));
+        }
+        Head {
+            schema: SCHEMA.to_owned(),
+            host,
+            kernel,
+            mode: "ebpf".to_owned(),
+            started_s: unix_time().saturating_sub(seconds as u64),
+            seconds,
+            counted_s,
+            processors: processors(),
+            budget: self.options.budget,
+            taken: self.taken(),
+            own: own / seconds.max(1e-9) / f64::from(processors()),
+            switches_per_s: switches as f64 / counted_s.max(1e-9),
+            clients_cpu,
+            clients_waiting,
+            missing,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Random systems whose stages and arrows are known: what the recorder is measured on.
+//!
+//! [`serve`] is such a system, as a program. [`Server`] runs it, [`Clients`] load it, and [`Score`]
+//! compares what a recording shows with the truth.
+
+mod program;
+mod running;
+mod score;
+
+pub use program::serve;
+pub use running::{Clients, Server, Threads, Truth, read};
+pub use score::{Count, Score};
+
+use crate::capture::{self, Options};
+use crate::hints::Hints;
+use crate::infer::infer;
+use crate::trace::Trace;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const CLIENTS: usize = 4;
+const PAUSE: Duration = Duration::from_micros(500);
+const LENGTH: Duration = Duration::from_millis(2_500);
+/// Of fewer requests, rare ways are not seen.
+const ENOUGH: u64 = 100;
+
+/// Records a system, which `command` starts, under load, and adds what was found to a score.
+/// Returns whether it answered enough requests to be judged. Recording and truth are kept as
+/// `kept.ndjson` and `kept.truth`, if asked for.
+///
+/// # Errors
+/// The program or the recorder fails.
+pub fn judge(command: Command, score: &mut Score, kept: Option<&Path>) -> Result<bool> {
+    let server = Server::start(command)?;
+    let clients = Clients::start(server.port, CLIENTS, PAUSE);
+    std::thread::sleep(Duration::from_millis(100));
+    let stop = AtomicBool::new(false);
+    let options = Options {
+        pids: vec![server.pid()],
+        follow: false,
+        cgroup: None,
+        length: LENGTH,
+        budget: 1.0,
+        attach: false,
+        agent: None,
+        plain: false,
+        inject: false,
+        timeline: None,
+        stop: &stop,
+    };
+    let trace = capture::record(&options, &mut |_| {});
+    let answered = clients.answered.load(Ordering::Relaxed);
+    clients.end();
+    let trace = trace?;
+    let threads = server.threads();
+    if let Some(path) = kept {
+        keep(path, &trace, &server.truth, &threads)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if answered < ENOUGH {
+        score.notes.push(format!("{answered} requests are too few to judge"));
+        return Ok(false);
+    }
+    score.add(&trace, &infer(&trace, &Hints::default()), &server.truth, &threads);
+    Ok(true)
+}
+
+fn keep(path: &Path, trace: &Trace, truth: &Truth, threads: &Threads) -> Result<()> {
+    let mut out = std::io::BufWriter::new(std::fs::File::create(path.with_extension("ndjson"))?);
+    trace.write(&mut out, u64::MAX)?;
+    let stages: Vec<_> = truth.stages.iter().collect();
+    let truth = serde_json::json!({ "stages": stages, "arrows": truth.arrows, "threads": threads });
+    std::fs::write(path.with_extension("truth"), truth.to_string())?;
+    Ok(())
+}
+
+/// Adds what a recording that [`judge`] kept shows.
+///
+/// # Errors
+/// It cannot be read.
+pub fn judge_kept(path: &Path, score: &mut Score) -> Result<()> {
+    let text = std::fs::read_to_string(path.with_extension("truth"))?;
+    let file = std::fs::File::open(path.with_extension("ndjson"))?;
+    let trace = Trace::read(std::io::BufReader::new(file))?;
+    let json: serde_json::Value = serde_json::from_str(&text)?;
+    let threads: Threads = serde_json::from_value(json["threads"].clone())?;
+    score.add(&trace, &infer(&trace, &Hints::default()), &read(&text)?, &threads);
+    Ok(())
+}

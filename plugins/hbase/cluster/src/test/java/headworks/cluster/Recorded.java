@@ -1,0 +1,136 @@
+package headworks.cluster;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.junit.jupiter.api.Test;
+
+/**
+ * The load of the experiment {@code record-hbase}: a stock cluster, and steps of load one after the other.
+ * {@code headworks bench run} starts it and reads what it says in the file of {@code HEADWORKS_FIGURES}:
+ * {@code process NAME PID}, {@code begin STEP} and {@code end STEP REQUESTS_A_SECOND}.
+ */
+class Recorded {
+    private static final TableName CACHED = TableName.valueOf("cached");
+    private static final TableName UNCACHED = TableName.valueOf("uncached");
+    private static final int ROWS = 1_000;
+    private static final int ROW_BYTES = 1_000;
+    private static final long SETTLE_MS = 2_000;
+    /** Memory of the second table that is full after some thousand writes. */
+    private static final long FLUSH_BYTES = 2 << 20;
+
+    private static void say(String line) throws IOException {
+        Files.writeString(Path.of(System.getenv("HEADWORKS_FIGURES")), line + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+        System.err.println(line);
+    }
+
+    /** The steps are {@code LOAD:THREADS:SECONDS}, with commas. */
+    @Test
+    void steps() throws Exception {
+        boolean classic = System.getenv("HEADWORKS_ARM").equals("classic");
+        Map<String, String> settings = new TreeMap<>();
+        if (classic) {
+            settings.put("hbase.wal.provider", "filesystem");
+            settings.put("hbase.rpc.server.impl", "org.apache.hadoop.hbase.ipc.SimpleRpcServer");
+        }
+        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, false, List.of());
+        try (Cluster cluster = new Cluster(settings, true, server)) {
+            Site.use(cluster);
+            processes();
+            Site.table(CACHED, Cluster.DEFAULT, true, ROWS, ROW_BYTES);
+            uncached();
+            String[] steps = System.getenv("HEADWORKS_STEPS").split(",");
+            for (int step = 0; step < steps.length; step++) {
+                String[] words = steps[step].split(":");
+                step(step, words[0], Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+            }
+        }
+    }
+
+    /** The cluster's processes are the children of this one. */
+    private static void processes() throws IOException {
+        Map<String, String> names = Map.of("HRegionServer", "regionserver", "DataNode", "datanode", "NameNode", "namenode", "HMaster", "master");
+        for (ProcessHandle child : (Iterable<ProcessHandle>) ProcessHandle.current().children()::iterator) {
+            String line = Files.readString(Path.of("/proc/" + child.pid() + "/cmdline"));
+            for (Map.Entry<String, String> name : names.entrySet()) {
+                if (line.contains("." + name.getKey() + "\0")) {
+                    say("process " + name.getValue() + " " + child.pid());
+                }
+            }
+        }
+    }
+
+    /** A table that is read from the DataNode, and whose memory is often full. */
+    private static void uncached() throws Exception {
+        try (Connection connection = Site.connect("root"); Admin admin = connection.getAdmin()) {
+            admin.createTable(TableDescriptorBuilder.newBuilder(UNCACHED).setMemStoreFlushSize(FLUSH_BYTES)
+                .setColumnFamily(ColumnFamilyDescriptorBuilder.newBuilder(Site.FAMILY).setBlockCacheEnabled(false).build()).build());
+            try (Table table = connection.getTable(UNCACHED)) {
+                for (int row = 0; row < ROWS; row++) {
+                    table.put(Site.put(row, ROW_BYTES));
+                }
+            }
+            admin.flush(UNCACHED);
+        }
+    }
+
+    private static void step(int number, String load, int threads, int seconds) throws Exception {
+        AtomicBoolean over = new AtomicBoolean();
+        AtomicLong done = new AtomicLong();
+        List<Thread> all = new ArrayList<>();
+        try (Connection connection = Site.connect("alice")) {
+            for (int each = 0; each < threads; each++) {
+                int seed = number * 1_000 + each;
+                Thread thread = new Thread(() -> client(connection, load, new Random(seed), over, done));
+                all.add(thread);
+                thread.start();
+            }
+            Thread.sleep(SETTLE_MS);
+            say("begin " + number);
+            long since = System.nanoTime();
+            long before = done.get();
+            Thread.sleep(seconds * 1_000L);
+            double rate = (done.get() - before) / ((System.nanoTime() - since) / 1e9);
+            say(String.format(Locale.ROOT, "end %d %.3f", number, rate));
+            over.set(true);
+            for (Thread thread : all) {
+                thread.join();
+            }
+        }
+    }
+
+    private static void client(Connection connection, String load, Random random, AtomicBoolean over, AtomicLong done) {
+        try (Table cached = connection.getTable(CACHED); Table uncached = connection.getTable(UNCACHED)) {
+            while (!over.get()) {
+                int row = random.nextInt(ROWS);
+                boolean put = load.equals("put") || !load.equals("get") && random.nextBoolean();
+                // Of all that a figure shows, a part needs the disk.
+                Table table = load.equals("all") && random.nextInt(4) == 0 ? uncached : cached;
+                if (put) {
+                    table.put(Site.put(row, ROW_BYTES));
+                } else {
+                    table.get(new Get(Site.key(row)));
+                }
+                done.incrementAndGet();
+            }
+        } catch (IOException failed) {
+            failed.printStackTrace();
+        }
+    }
+}
