@@ -2,6 +2,7 @@ package headworks.agent;
 
 import headworks.fair.Here;
 import headworks.fair.Parts;
+import headworks.fair.Tier;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SelectionKey;
@@ -122,6 +123,21 @@ final class Advices {
         static String enter(@Advice.Argument(0) Object path) {
             String before = Here.name();
             Here.set(Names.log(String.valueOf(path)));
+            return before;
+        }
+
+        @Advice.OnMethodExit(onThrowable = Throwable.class)
+        static void exit(@Advice.Enter String before) {
+            Here.set(before);
+        }
+    }
+
+    /** A flush is made by threads of several kinds, for all tenants of a region. */
+    static final class Flush {
+        @Advice.OnMethodEnter
+        static String enter() {
+            String before = Here.name();
+            Here.set(Tier.FLUSH);
             return before;
         }
 

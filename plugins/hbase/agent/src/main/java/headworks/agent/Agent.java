@@ -45,6 +45,8 @@ public final class Agent {
             named("batchMutate").and(takesArguments(1)).and(takesArgument(0, nameEndsWith("BatchOperation"))), Advices.Place.class, Stage.LOG),
         new Change("org.apache.hadoop.hbase.regionserver.HRegion",
             named("processRowsWithLocks").and(takesArguments(4)), Advices.Place.class, Stage.LOG),
+        // It locks its row before it writes: a place taken below that would be waited for with a locked row.
+        new Change("org.apache.hadoop.hbase.regionserver.HRegion", named("checkAndMutateInternal"), Advices.Place.class, Stage.LOG),
         new Change(HDFS + "DFSOutputStream", named("enqueueCurrentPacket"), Advices.Packet.class, Stage.STREAM),
         new Change("org.apache.hadoop.hbase.io.hfile.HFileBlock$FSReaderImpl", named("readBlockData"), Advices.NeedsFile.class, null),
         // Region server: for whom files are read and written.
@@ -54,6 +56,7 @@ public final class Agent {
             named("connectToDataNodes"), Advices.NameOfAsyncWriter.class, null),
         new Change(HDFS + "DataStreamer", isConstructor(), Advices.StreamerMade.class, null),
         new Change(HDFS + "DataStreamer", named("run"), Advices.StreamerRuns.class, null),
+        new Change("org.apache.hadoop.hbase.regionserver.HRegion", named("internalFlushCacheAndCommit"), Advices.Flush.class, null),
         new Change(WAL + "FSHLog", named("createWriterInstance").and(not(isBridge())), Advices.LogFile.class, null),
         new Change(WAL + "AsyncFSWAL", named("createWriterInstance").and(not(isBridge())), Advices.LogFile.class, null),
         // DataNode.

@@ -20,6 +20,9 @@ public final class Log {
 
     private record Place(Gate.Waiter waiter, long since) {}
 
+    /** Of a write that goes on without: what is inside it must not wait either, since it may hold a row's lock. */
+    private static final Place NONE = new Place(null, 0);
+
     /** A tenant's write begins. */
     public static Object enter() {
         String name = Here.name();
@@ -28,11 +31,8 @@ public final class Log {
         }
         try {
             Gate.Waiter waiter = Parts.LOG.enter(Tier.of(name), Scheduler.here().tenants().of(name));
-            if (waiter == null) {
-                return null;
-            }
             INSIDE.set(true);
-            return new Place(waiter, System.nanoTime());
+            return waiter == null ? NONE : new Place(waiter, System.nanoTime());
         } catch (RuntimeException | LinkageError failed) {
             return null;
         }
@@ -42,7 +42,9 @@ public final class Log {
     public static void leave(Object entered) {
         if (entered instanceof Place place) {
             INSIDE.remove();
-            Parts.LOG.leave(place.waiter, Resource.LOG, System.nanoTime() - place.since);
+            if (place.waiter != null) {
+                Parts.LOG.leave(place.waiter, Resource.LOG, System.nanoTime() - place.since);
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ public final class Names {
             return tenant;
         }
         String thread = Thread.currentThread().getName();
-        return thread.contains("ompactions-") ? Tier.COMPACTION : thread.contains("MemStoreFlusher") ? Tier.FLUSH
+        return thread.contains("ompactions-") ? Tier.COMPACTION
             : thread.contains("replicationSource") ? Tier.REPLICATION
             : thread.startsWith("sync.") || thread.contains("append-pool") ? Tier.LOG : null;
     }

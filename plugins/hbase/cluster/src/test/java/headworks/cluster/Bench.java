@@ -11,16 +11,20 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
+import org.apache.hadoop.hbase.quotas.ThrottleType;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -35,12 +39,17 @@ class Bench {
     private static final double POINT = Double.parseDouble(System.getenv().getOrDefault("HEADWORKS_POINT", "0"));
     private static final int WARM_UP_MS = 4_000;
     private static final int HANDLERS = 10;
+    private static final String WITHOUT_ATTEMPTS = "ours, without attempts";
+    /** HBase's own throttles, with limits that were chosen by hand for the experiment. */
+    private static final String QUOTAS = "stock, quotas";
     private static final String OUR_QUEUE = "headworks.hbase.FairCallQueue";
 
     private final Map<String, Double> figures = new TreeMap<>();
     private final AtomicBoolean stop = new AtomicBoolean();
     private final List<Thread> threads = new ArrayList<>();
     private final AtomicLong failures = new AtomicLong();
+    /** What clients had done after each second of the window. */
+    private final List<long[]> bySecond = new ArrayList<>();
 
     private interface Run {
         void with(Cluster cluster) throws Exception;
@@ -54,10 +63,11 @@ class Bench {
     private static Map<String, String> settings() {
         Map<String, String> settings = new TreeMap<>(Map.of("hbase.regionserver.handler.count", "" + HANDLERS));
         switch (ARM) {
-            case "ours" -> {
+            case "ours", WITHOUT_ATTEMPTS -> {
                 settings.put("hbase.ipc.server.callqueue.type", "pluggable");
                 settings.put("hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
             }
+            case QUOTAS -> settings.putAll(Map.of("hbase.quota.enabled", "true", "hbase.quota.refresh.period", "1000"));
             case "stock, one queue" -> settings.put("hbase.ipc.server.callqueue.handler.factor", "0");
             default -> { }
         }
@@ -67,12 +77,21 @@ class Bench {
     private void run(Map<String, String> more, Run run) throws Exception {
         Map<String, String> settings = settings();
         settings.putAll(more);
-        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, ARM.equals("ours"), List.of());
+        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, ARM.startsWith("ours"), List.of());
         try (Cluster cluster = new Cluster(settings, true, server)) {
             Site.use(cluster);
             run.with(cluster);
         }
         write();
+    }
+
+    /** In the arm with quotas: this user may have so much a second. */
+    private static void limit(String user, ThrottleType type, long most) throws Exception {
+        if (ARM.equals(QUOTAS)) {
+            try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
+                admin.setQuota(QuotaSettingsFactory.throttleUser(user, type, most, TimeUnit.SECONDS));
+            }
+        }
     }
 
     private void write() throws IOException {
@@ -87,9 +106,13 @@ class Bench {
     }
 
     private void clients(int count, Connection connection, AtomicLong done, ConcurrentLinkedQueue<Long> times, Work work) {
+        clients(TABLE, count, connection, done, times, work);
+    }
+
+    private void clients(TableName name, int count, Connection connection, AtomicLong done, ConcurrentLinkedQueue<Long> times, Work work) {
         for (int number = 0; number < count; number++) {
             Thread thread = new Thread(() -> {
-                try (Table table = connection.getTable(TABLE)) {
+                try (Table table = connection.getTable(name)) {
                     while (!stop.get()) {
                         long since = System.nanoTime();
                         try {
@@ -112,7 +135,7 @@ class Bench {
     }
 
     /** Lets clients run, and notes the machine's processors, the handlers and the network meanwhile. */
-    private void measure(Runnable begins) throws Exception {
+    private void measure(Runnable begins, AtomicLong... counters) throws Exception {
         Thread.sleep(WARM_UP_MS);
         begins.run();
         long[] cpu = cpu();
@@ -120,8 +143,12 @@ class Bench {
         long start = System.nanoTime();
         double active = 0;
         int samples = 0;
+        bySecond.add(Arrays.stream(counters).mapToLong(AtomicLong::get).toArray());
         while (System.nanoTime() - start < WINDOW_S * 1_000_000_000L) {
             Thread.sleep(200);
+            if (System.nanoTime() - start >= bySecond.size() * 1_000_000_000L) {
+                bySecond.add(Arrays.stream(counters).mapToLong(AtomicLong::get).toArray());
+            }
             active += activeHandlers();
             samples++;
         }
@@ -173,6 +200,8 @@ class Bench {
     void neighbours() throws Exception {
         run(Map.of(), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 500, 100);
+            // Half of what ten handlers can do.
+            limit("many", ThrottleType.READ_NUMBER, 250);
             try (Connection many = Site.connect("many"); Connection few = Site.connect("few")) {
                 AtomicLong large = new AtomicLong();
                 AtomicLong small = new AtomicLong();
@@ -216,6 +245,9 @@ class Bench {
         run(Map.of("headworks.weights", "c1=1,c2=2,c3=3,c4=4,c5=5"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 100, 1_000);
             AtomicLong[] done = new AtomicLong[5];
+            for (int client = 1; client <= done.length; client++) {
+                limit("c" + client, ThrottleType.READ_NUMBER, client * 490 / 15);
+            }
             List<Connection> connections = new ArrayList<>();
             for (int client = 0; client < done.length; client++) {
                 AtomicLong count = done[client] = new AtomicLong();
@@ -224,7 +256,8 @@ class Bench {
                 clients(16, connection, count, null, table -> table.get(new Get(Site.key(7)).setFilter(new SlowRows())));
             }
             long[] start = new long[done.length];
-            measure(() -> Arrays.setAll(start, client -> done[client].get()));
+            measure(() -> Arrays.setAll(start, client -> done[client].get()), done);
+            figures.put("worst_second", worstSecond());
             for (int client = 0; client < done.length; client++) {
                 figures.put("c" + (client + 1) + "_per_s", (done[client].get() - start[client]) / figures.get("seconds"));
             }
@@ -235,17 +268,81 @@ class Bench {
         });
     }
 
+    /** Largest distance of a client's part of a second from its weight. */
+    private double worstSecond() {
+        double worst = 0;
+        for (int second = 1; second < bySecond.size(); second++) {
+            long[] before = bySecond.get(second - 1);
+            long[] after = bySecond.get(second);
+            double all = Arrays.stream(after).sum() - Arrays.stream(before).sum();
+            for (int client = 0; client < after.length; client++) {
+                double due = all * (client + 1) * 2 / (after.length * (after.length + 1));
+                worst = Math.max(worst, Math.abs((after[client] - before[client]) / due - 1));
+            }
+        }
+        return worst;
+    }
+
+    /** Gives the loopback of the namespace 100 Mbit/s. */
+    private static void slowLoopback(String... more) throws Exception {
+        List<String> command = new ArrayList<>(List.of("tc", "qdisc", "replace", "dev", "lo", "root", "handle", "1:", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "200ms"));
+        if (new ProcessBuilder(command).inheritIO().start().waitFor() != 0) {
+            throw new IOException("the loopback's rate cannot be set: install iproute2, and a kernel with sch_tbf");
+        }
+        if (more.length > 0 && new ProcessBuilder(more).inheritIO().start().waitFor() != 0) {
+            throw new IOException("not done: " + String.join(" ", more));
+        }
+    }
+
+    /**
+     * Figure 4.14: C1 gets rows that only the DataNode has, from as many threads as the point says. C2 gets such rows,
+     * and one from the cache. The DataNode's way has 100 Mbit/s, so handlers wait for it.
+     */
+    @Test
+    void attempts() throws Exception {
+        TableName files = TableName.valueOf("files");
+        run(Map.of("headworks.speculate", "" + ARM.equals("ours")), cluster -> {
+            Site.table(TABLE, Cluster.DEFAULT, true, 1, 100);
+            Site.table(files, Cluster.DEFAULT, false, 300, 60_000);
+            try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
+                admin.flush(files);
+            }
+            // Each connection has its turn: small answers do not wait behind files.
+            slowLoopback("tc", "qdisc", "replace", "dev", "lo", "parent", "1:", "fq_codel", "limit", "10000", "target", "500ms", "interval", "1s");
+            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+                AtomicLong first = new AtomicLong();
+                AtomicLong cold = new AtomicLong();
+                AtomicLong cached = new AtomicLong();
+                ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+                Work any = table -> table.get(new Get(Site.key(java.util.concurrent.ThreadLocalRandom.current().nextInt(300))));
+                clients(files, (int) POINT, c1, first, null, any);
+                clients(files, 4, c2, cold, null, any);
+                clients(4, c2, cached, times, table -> table.get(new Get(Site.key(0))));
+                long[] start = new long[3];
+                measure(() -> {
+                    start[0] = first.get();
+                    start[1] = cold.get();
+                    start[2] = cached.get();
+                    times.clear();
+                });
+                figures.put("c1_cold_per_s", (first.get() - start[0]) / figures.get("seconds"));
+                figures.put("c2_cold_per_s", (cold.get() - start[1]) / figures.get("seconds"));
+                figures.put("c2_cached_per_s", (cached.get() - start[2]) / figures.get("seconds"));
+                figures.put("c2_cached_p99_ms", percentile(times, 0.99));
+                end();
+            }
+        });
+    }
+
     /** Figure 4.15: C1's responses have 20 kB, C2's as many as the point says; the network has 100 Mbit/s. */
     @Test
     void network() throws Exception {
-        Process limit = new ProcessBuilder("tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "256kb", "latency", "200ms")
-            .inheritIO().start();
-        if (limit.waitFor() != 0) {
-            throw new IOException("the loopback's rate cannot be set: install iproute2, and a kernel with sch_tbf");
-        }
+        slowLoopback();
         // A little less than the link has, so that what waits does so where it is ordered.
         run(Map.of("headworks.network.bytes-per-second", "11200000"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 20_000);
+            // Half of the link.
+            limit("c2", ThrottleType.READ_SIZE, 5_600_000);
             try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
                 try (Table table = c1.getTable(TABLE)) {
                     table.put(Site.put(1, (int) (POINT * 1_000)));

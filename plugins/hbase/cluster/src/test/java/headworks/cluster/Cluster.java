@@ -2,10 +2,7 @@ package headworks.cluster;
 
 import java.io.File;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.UncheckedIOException;
-import java.net.URL;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -38,6 +35,8 @@ final class Cluster implements AutoCloseable {
     static final int DEFAULT_PAGE = 16030;
     static final int CLASSIC_PAGE = 16130;
     static final int DATANODE_PAGE = 9864;
+    /** More than any test has clients: there the handlers are not what calls wait for. */
+    static final int CLASSIC_HANDLERS = 100;
 
     private static final Path AGENT = Path.of("..", "agent", "target", "headworks-hbase-agent-1.jar").toAbsolutePath().normalize();
 
@@ -51,7 +50,8 @@ final class Cluster implements AutoCloseable {
 
     static final Server BY_DEFAULT = new Server("regionserver", DEFAULT, DEFAULT_PAGE, true, List.of());
     static final Server BY_CLASSIC = new Server("regionserver-classic", CLASSIC, CLASSIC_PAGE, true,
-        List.of("hbase.wal.provider=filesystem", "hbase.rpc.server.impl=org.apache.hadoop.hbase.ipc.SimpleRpcServer"));
+        List.of("hbase.wal.provider=filesystem", "hbase.rpc.server.impl=org.apache.hadoop.hbase.ipc.SimpleRpcServer",
+            "hbase.regionserver.handler.count=" + CLASSIC_HANDLERS, "hbase.ipc.server.callqueue.handler.factor=0.02"));
 
     private final List<Server> servers;
     private final List<String> quick;
@@ -77,6 +77,10 @@ final class Cluster implements AutoCloseable {
             close();
             throw failed;
         }
+    }
+
+    int regionServers() {
+        return servers.size();
     }
 
     /** Where the configuration is: clients of the cluster read it too. */
@@ -190,14 +194,6 @@ final class Cluster implements AutoCloseable {
 
     private Path log(String name) {
         return directory.resolve(name + ".log");
-    }
-
-    /** What a server says by JMX of its scheduler. */
-    static String status(int page) throws IOException {
-        URL url = new URL("http://127.0.0.1:" + page + "/jmx?qry=headworks:type=Scheduler");
-        try (InputStream answer = url.openStream()) {
-            return new String(answer.readAllBytes(), StandardCharsets.UTF_8).replace("\\\"", "\"");
-        }
     }
 
     String tail(String name) throws IOException {

@@ -53,8 +53,21 @@ final class Site {
         cluster = started;
         conf = HBaseConfiguration.create();
         conf.addResource(new Path(cluster.hbaseSite().toUri()));
+        // A call that hangs fails its test. HBase's own patience is twenty minutes.
+        conf.set("hbase.client.operation.timeout", "40000");
+        conf.set("hbase.client.meta.operation.timeout", "40000");
+        conf.set("hbase.rpc.timeout", "20000");
+        conf.set("hbase.client.scanner.timeout.period", "20000");
         try (Connection connection = connect("root"); Admin admin = connection.getAdmin()) {
             admin.balancerSwitch(false, true);
+            // The master is ready before the last of them has come.
+            long end = System.nanoTime() + 60_000_000_000L;
+            while (admin.getRegionServers().size() < cluster.regionServers()) {
+                if (System.nanoTime() > end) {
+                    throw new java.io.IOException("not all region servers are there: " + admin.getRegionServers());
+                }
+                Thread.sleep(100);
+            }
         }
     }
 
@@ -102,6 +115,13 @@ final class Site {
             for (ServerName server : admin.getRegionServers()) {
                 admin.updateConfiguration(server);
             }
+        }
+    }
+
+    /** The name of a table's only region. */
+    static byte[] region(TableName name) throws Exception {
+        try (Connection connection = connect("root"); Admin admin = connection.getAdmin()) {
+            return admin.getRegions(name).get(0).getRegionName();
         }
     }
 

@@ -75,6 +75,18 @@ public final class Controller {
         return here == null ? "none" : here.state;
     }
 
+    /** The same of this node. */
+    String stands() {
+        return state;
+    }
+
+    /** Talks to these controllers until the thread is interrupted. */
+    void run(String all, String token) {
+        controllers = List.of(all);
+        tokenFile = token;
+        run();
+    }
+
     private static String host() {
         try {
             return java.net.InetAddress.getLocalHost().getHostName();

@@ -15,9 +15,10 @@ public final class Gate {
 
     private final Scheduler scheduler;
     private final Stage stage;
-    private final AtomicInteger free;
+    /** Permits that are free; below zero after some were taken away. Guarded by this, as what follows. */
+    private int free;
     /** Which instance is asked first when a permit is free. */
-    private final AtomicInteger turn = new AtomicInteger();
+    private int turn;
     private final long longestWaitNs;
     private volatile int permits;
 
@@ -48,7 +49,7 @@ public final class Gate {
         this.stage = stage;
         this.permits = permits;
         this.longestWaitNs = longestWaitNs;
-        free = new AtomicInteger(permits);
+        free = permits;
         if (permits > 0) {
             scheduler.figures().enforce(stage);
         }
@@ -56,15 +57,14 @@ public final class Gate {
 
     /** Sets the number of permits. With none, no thread waits. */
     public synchronized void setPermits(int count) {
-        int before = permits;
+        free += count - permits;
         permits = count;
-        free.addAndGet(count - before);
         if (count > 0) {
             scheduler.figures().enforce(stage);
         } else {
             scheduler.figures().release(stage, "switched off");
         }
-        grant();
+        grant(0);
     }
 
     public int permits() {
@@ -79,7 +79,7 @@ public final class Gate {
         }
         Waiter waiter = new Waiter(scheduler.any(), tenant);
         waiter.instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
-        grant();
+        grant(0);
         if (waiter.state.get() == Waiter.QUEUED) {
             scheduler.figures().waits(stage);
             await(waiter);
@@ -109,35 +109,36 @@ public final class Gate {
             waiter.instance.done(waiter.taken, cost);
             scheduler.figures().served(stage, waiter.tenant);
             scheduler.figures().used(waiter.tenant, cost);
-            free.incrementAndGet();
-            grant();
+            grant(1);
         }
     }
 
-    /** While a permit is free and a thread waits, the next one gets it. */
-    private void grant() {
+    /**
+     * While a permit is free and a thread waits, the next one gets it. Where there are no permits, all go
+     * on. One thread at a time does so: while another looks for who waits, a free permit seems to be taken,
+     * and who came at that moment would be forgotten.
+     */
+    private synchronized void grant(int returned) {
+        free += returned;
         int instances = scheduler.count();
-        for (int empty = 0; empty < instances && reserve(); ) {
-            Stages<Object> instance = scheduler.instance(Math.floorMod(turn.getAndIncrement(), instances));
+        boolean open = permits == 0;
+        for (int empty = 0; empty < instances && (open || free > 0); ) {
+            Stages<Object> instance = scheduler.instance(Math.floorMod(turn++, instances));
             Stages.Taken<Object> taken = instance.poll(stage.ordinal());
             if (taken == null) {
-                free.incrementAndGet();
                 empty++;
                 continue;
             }
             empty = 0;
             Waiter next = (Waiter) taken.item;
             next.taken = taken;
-            if (next.state.compareAndSet(Waiter.QUEUED, Waiter.GRANTED)) {
+            if (next.state.compareAndSet(Waiter.QUEUED, open ? Waiter.GONE : Waiter.GRANTED)) {
+                free -= open ? 0 : 1;
                 LockSupport.unpark(next.thread);
-            } else {
+            }
+            if (next.state.get() == Waiter.GONE) {
                 instance.done(taken, new long[Resource.COUNT]);
-                free.incrementAndGet();
             }
         }
-    }
-
-    private boolean reserve() {
-        return free.getAndUpdate(count -> count > 0 ? count - 1 : count) > 0;
     }
 }

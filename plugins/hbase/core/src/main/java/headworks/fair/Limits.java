@@ -17,6 +17,8 @@ public final class Limits {
         double left;
         long at = System.nanoTime();
         boolean held;
+        /** Another limit, or none, is in its place. */
+        boolean over;
 
         Limit(double perSecond) {
             this.perSecond = perSecond;
@@ -38,14 +40,20 @@ public final class Limits {
     }
 
     /** Sets a tenant's limit; 0: none. */
-    public void set(String name, double perSecond) {
+    public synchronized void set(String name, double perSecond) {
         Tenants.Tenant tenant = scheduler.tenants().of(name);
         if (tenant.number == scheduler.tenants().others().number) {
             return;
         }
-        Limit before = perSecond > 0 ? byTenant.put(tenant.number, new Limit(perSecond)) : byTenant.remove(tenant.number);
+        Limit before = byTenant.remove(tenant.number);
         if (before != null) {
-            release(tenant.number, before);
+            synchronized (before) {
+                before.over = true;
+                release(tenant.number, before);
+            }
+        }
+        if (perSecond > 0) {
+            byTenant.put(tenant.number, new Limit(perSecond));
         }
     }
 
@@ -55,39 +63,32 @@ public final class Limits {
         if (limit == null) {
             return;
         }
-        boolean hold;
+        // Under the lock to the end: else a tenant that may go on meanwhile is held for ever.
         synchronized (limit) {
             limit.fill(System.nanoTime());
             limit.left--;
-            hold = limit.left < 0 && !limit.held;
-            limit.held |= hold;
-        }
-        if (hold) {
-            scheduler.hold(Stage.HANDLE, tenant, Stages.Reason.LIMIT, true);
+            if (limit.left < 0 && !limit.held && !limit.over) {
+                limit.held = true;
+                scheduler.hold(Stage.HANDLE, tenant, Stages.Reason.LIMIT, true);
+            }
         }
     }
 
     /** Lets tenants go on that may have calls again. Often: this is how exact a limit is. */
     public void tick() {
         byTenant.forEach((tenant, limit) -> {
-            boolean free;
             synchronized (limit) {
                 limit.fill(System.nanoTime());
-                free = limit.held && limit.left >= 0;
-            }
-            if (free) {
-                release(tenant, limit);
+                if (limit.left >= 0) {
+                    release(tenant, limit);
+                }
             }
         });
     }
 
     private void release(int tenant, Limit limit) {
-        boolean was;
-        synchronized (limit) {
-            was = limit.held;
+        if (limit.held) {
             limit.held = false;
-        }
-        if (was) {
             scheduler.hold(Stage.HANDLE, tenant, Stages.Reason.LIMIT, false);
         }
     }

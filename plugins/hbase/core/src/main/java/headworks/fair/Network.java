@@ -137,7 +137,7 @@ public final class Network extends Thread {
                     TimeUnit.NANOSECONDS.sleep(Math.min(left, LONGEST_PARCEL_NS));
                 }
                 sendNext();
-            } catch (InterruptedException | RuntimeException | LinkageError failed) {
+            } catch (InterruptedException | RuntimeException | Error failed) {
                 // One parcel failed, and its connection says so. The others go on.
                 System.err.println("headworks: a response could not be handed over: " + failed);
             }

@@ -50,7 +50,7 @@ public final class Unread {
     /** Sets how many bytes a tenant may have; 0: any number. */
     public void setMost(long bytes) {
         most = bytes;
-        heldSince.keySet().forEach(this::release);
+        heldSince.keySet().forEach(number -> release(scheduler.tenants().of(number)));
     }
 
     /** A response is handed over. */
@@ -60,9 +60,14 @@ public final class Unread {
         }
         forget();
         Key key = new Key(response, lost, tenant, bytes);
-        if (known.putIfAbsent(key, key) == null && tenant.unread.addAndGet(bytes) > most
-            && heldSince.putIfAbsent(tenant.number, System.nanoTime()) == null) {
-            scheduler.hold(Stage.HANDLE, tenant.number, Stages.Reason.UNREAD, true);
+        if (known.putIfAbsent(key, key) != null) {
+            return;
+        }
+        // The count and the hold change together: a tenant whose last response goes out meanwhile is let go.
+        synchronized (tenant) {
+            if (tenant.unread.addAndGet(bytes) > most && heldSince.putIfAbsent(tenant.number, System.nanoTime()) == null) {
+                scheduler.hold(Stage.HANDLE, tenant.number, Stages.Reason.UNREAD, true);
+            }
         }
     }
 
@@ -77,9 +82,9 @@ public final class Unread {
     public void tick() {
         forget();
         long now = System.nanoTime();
-        heldSince.forEach((tenant, since) -> {
+        heldSince.forEach((number, since) -> {
             if (now - since > LONGEST_HOLD_NS) {
-                release(tenant);
+                release(scheduler.tenants().of(number));
             }
         });
     }
@@ -91,14 +96,21 @@ public final class Unread {
     }
 
     private void settle(Key key) {
-        if (key != null && key.tenant.unread.addAndGet(-key.bytes) <= most && heldSince.containsKey(key.tenant.number)) {
-            release(key.tenant.number);
+        if (key == null) {
+            return;
+        }
+        synchronized (key.tenant) {
+            if (key.tenant.unread.addAndGet(-key.bytes) <= most) {
+                release(key.tenant);
+            }
         }
     }
 
-    private void release(int tenant) {
-        if (heldSince.remove(tenant) != null) {
-            scheduler.hold(Stage.HANDLE, tenant, Stages.Reason.UNREAD, false);
+    private void release(Tenants.Tenant tenant) {
+        synchronized (tenant) {
+            if (heldSince.remove(tenant.number) != null) {
+                scheduler.hold(Stage.HANDLE, tenant.number, Stages.Reason.UNREAD, false);
+            }
         }
     }
 }

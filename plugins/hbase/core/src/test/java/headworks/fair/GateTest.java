@@ -7,9 +7,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.BrokenBarrierException;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
+@Timeout(60)
 class GateTest {
     private final Scheduler scheduler = new Scheduler(3);
     private final Tenants tenants = scheduler.tenants();
@@ -78,6 +84,35 @@ class GateTest {
         assertEquals(0, scheduler.figures().passed(Stage.LOG));
     }
 
+    /** Two meet again and again, and nobody else is there who would find a forgotten one. */
+    @Test
+    void aPermitThatIsGivenBackReachesWhoComesAtThatMoment() throws Exception {
+        Gate gate = gate(1, Gate.LONGEST_WAIT_NS);
+        gate.enter(Tier.USERS, tenants.of("t0"));
+        CyclicBarrier both = new CyclicBarrier(2);
+        Thread[] threads = new Thread[2];
+        for (int number = 0; number < threads.length; number++) {
+            Tenants.Tenant tenant = tenants.of("t" + number);
+            threads[number] = new Thread(() -> {
+                for (int turn = 0; turn < 20_000 && scheduler.figures().passed(Stage.LOG) == 0; turn++) {
+                    try {
+                        both.await(10, TimeUnit.SECONDS);
+                    } catch (InterruptedException | BrokenBarrierException | TimeoutException other) {
+                        return;
+                    }
+                    leave(gate, gate.enter(Tier.USERS, tenant));
+                }
+            });
+        }
+        for (Thread thread : threads) {
+            thread.start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        assertEquals(0, scheduler.figures().passed(Stage.LOG), "it waited for five seconds beside a free permit");
+    }
+
     @Test
     void theServersOwnWorkIsNoSecondTenant() {
         Gate gate = gate(1, Gate.LONGEST_WAIT_NS);
@@ -106,6 +141,15 @@ class GateTest {
         gate.setPermits(2);
         second.join();
         gate.setPermits(1);
+        Thread third = new Thread(() -> assertNull(gate.enter(Tier.USERS, tenants.of("b"))));
+        third.start();
+        while (scheduler.queued(Stage.LOG) == 0) {
+            Thread.onSpinWait();
+        }
+        gate.setPermits(0);
+        third.join();
+        gate.setPermits(1);
+        assertEquals(0, scheduler.queued(Stage.LOG));
         leave(gate, held);
         assertNotNull(gate.enter(Tier.USERS, tenants.of("a")));
     }

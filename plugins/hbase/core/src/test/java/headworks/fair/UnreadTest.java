@@ -71,4 +71,35 @@ class UnreadTest {
         assertNotNull(stages.poll(HANDLE));
         unread.remove(response);
     }
+
+    /** Responses are handed over and taken by many threads at once: at the end nobody is held. */
+    @Test
+    void whoHasReadAllIsNotHeld() throws Exception {
+        unread.setMost(1_000);
+        queue(slow, "slow");
+        queue(other, "other");
+        assertNotNull(stages.poll(HANDLE));
+        assertNotNull(stages.poll(HANDLE));
+        Thread[] threads = new Thread[3];
+        for (int round = 0; round < 20; round++) {
+            for (int number = 0; number < threads.length; number++) {
+                threads[number] = new Thread(this::handOverAndTake);
+                threads[number].start();
+            }
+            for (Thread thread : threads) {
+                thread.join();
+            }
+            queue(slow, "slow");
+            assertEquals(0, slow.unread.get());
+            assertNotNull(stages.poll(HANDLE), "held, with nothing unread");
+        }
+    }
+
+    private void handOverAndTake() {
+        for (int turn = 0; turn < 2_000; turn++) {
+            Object response = new Object();
+            unread.add(response, slow, 900);
+            unread.remove(response);
+        }
+    }
 }

@@ -102,7 +102,14 @@ final class Attempts extends Thread {
         }
         Here.set(tenant.name);
         long since = THREADS.getCurrentThreadCpuTime();
-        boolean answered = HeadworksAttempt.run(runner);
+        boolean answered;
+        try {
+            answered = HeadworksAttempt.run(runner);
+        } catch (RuntimeException | LinkageError failed) {
+            // A handler serves it.
+            stages.putBack(taken);
+            throw failed;
+        }
         long[] cost = new long[Resource.COUNT];
         cost[Resource.CPU.ordinal()] = (THREADS.getCurrentThreadCpuTime() - since) / PROCESSORS;
         stages.done(taken, cost);

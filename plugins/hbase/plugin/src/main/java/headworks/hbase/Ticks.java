@@ -26,8 +26,13 @@ final class Ticks extends Thread {
         try {
             while (true) {
                 Thread.sleep(PERIOD_MS);
-                Scheduler.here().limits().tick();
-                Parts.UNREAD.tick();
+                try {
+                    Scheduler.here().limits().tick();
+                    Parts.UNREAD.tick();
+                } catch (RuntimeException failed) {
+                    // Tenants that are held wait for the next one.
+                    System.err.println("headworks: a tick failed: " + failed);
+                }
             }
         } catch (InterruptedException stop) {
             // The server stops.

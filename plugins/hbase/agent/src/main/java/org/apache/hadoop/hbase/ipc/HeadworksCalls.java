@@ -156,7 +156,8 @@ public final class HeadworksCalls {
                     }
                 } catch (InterruptedException | InvocationTargetException | CancelledKeyException closed) {
                     // The connection is closed, or the server stops: HBase's own readers find that, too.
-                } catch (ReflectiveOperationException | RuntimeException failed) {
+                } catch (ReflectiveOperationException | RuntimeException | Error failed) {
+                    // The thread goes on: others' connections wait for it.
                     System.err.println("headworks: a connection could not be read: " + failed);
                 }
             }
