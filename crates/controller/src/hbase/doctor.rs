@@ -197,58 +197,90 @@ fn table(key: &str) -> Option<String> {
     Some(if namespace == "default" { table.to_owned() } else { format!("{namespace}:{table}") })
 }
 
+/// Stages, with the reasons why they are not enforced at nodes. The empty reason: at one they are.
+type Reasons<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+fn add<'a>(reasons: &mut Reasons<'a>, node: &'a Node) {
+    for (stage, why) in &node.stages {
+        reasons.entry(stage).or_default().insert(why);
+    }
+}
+
+fn words(stages: &Reasons<'_>) -> String {
+    let (mut there, mut not) = (Vec::new(), Vec::new());
+    for (stage, reasons) in stages {
+        let why = reasons.iter().copied().collect::<Vec<_>>().join("; ");
+        match (reasons.contains(""), reasons.len()) {
+            (true, 1) => there.push((*stage).to_owned()),
+            (true, _) => there.push(format!("{stage} (not at some nodes{why})")),
+            (false, _) => not.push(format!("{stage} ({why})")),
+        }
+    }
+    let line = |begin: &str, all: Vec<String>| {
+        let some = (!all.is_empty()).then(|| all.join(", "));
+        some.map(|all| format!("{begin}{all}"))
+    };
+    let lines = [line("enforced: ", there), line("NOT: ", not)];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// A tenant, over all nodes.
+#[derive(Default)]
+struct Tenant<'a> {
+    weight: f64,
+    served: BTreeMap<&'a str, u64>,
+    /// Stages of the nodes where it was seen.
+    stages: Reasons<'a>,
+}
+
 /// What is enforced for each table, tenant and stage.
 pub fn enforced(nodes: &[(Page, Node)]) -> String {
-    let mut out = String::new();
     let mut stages: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    let mut tables: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut tenants: BTreeMap<&str, (f64, BTreeMap<&str, u64>)> = BTreeMap::new();
+    let mut tables: BTreeMap<&str, Reasons<'_>> = BTreeMap::new();
+    let mut tenants: BTreeMap<&str, Tenant<'_>> = BTreeMap::new();
     for (page, node) in nodes {
         for (stage, why) in &node.stages {
             stages.entry(stage).or_default().entry(why).or_default().push(&page.address);
         }
         for table in &node.tables {
-            let open = node
-                .stages
-                .iter()
-                .filter(|(_, why)| why.is_empty())
-                .map(|(stage, _)| stage.as_str());
-            tables.entry(table).or_default().extend(open);
+            add(tables.entry(table).or_default(), node);
         }
         for (name, (weight, served)) in &node.tenants {
             let known = tenants.entry(name).or_default();
-            known.0 = *weight;
+            known.weight = *weight;
+            add(&mut known.stages, node);
             for (stage, count) in served {
-                *known.1.entry(stage).or_default() += count;
+                *known.served.entry(stage).or_default() += count;
             }
         }
     }
-    out += "STAGES\n";
+    let mut out = "STAGES\n".to_owned();
     for (stage, reasons) in &stages {
         for (why, at) in reasons {
             let state = if why.is_empty() { "enforced".to_owned() } else { format!("NOT: {why}") };
             out += &format!("  {stage:<14} {state}  ({})\n", at.join(", "));
         }
     }
-    out += "TABLES\n";
-    for (table, open) in &tables {
+    out += "TABLES (at the region servers that have them)\n";
+    for (table, stages) in &tables {
         let words = if table.starts_with("hbase:") {
             "exempt: HBase's own tables have handlers that no tenant shares".to_owned()
-        } else if open.is_empty() {
-            "NOT enforced anywhere".to_owned()
         } else {
-            open.iter().copied().collect::<Vec<_>>().join(", ")
+            words(stages)
         };
         out += &format!("  {table:<24} {words}\n");
     }
     out += "TENANTS (requests that were served)\n";
-    for (name, (weight, served)) in &tenants {
+    for (name, tenant) in &tenants {
         let counts: Vec<String> =
-            served.iter().map(|(stage, count)| format!("{stage} {count}")).collect();
+            tenant.served.iter().map(|(stage, count)| format!("{stage} {count}")).collect();
         out += &format!(
-            "  {:<24} weight {weight:<8} {}\n",
+            "  {:<24} weight {:<8} {}\n  {:<24} {}\n",
             headworks_console::printable(name),
-            counts.join(", ")
+            tenant.weight,
+            counts.join(", "),
+            "",
+            words(&tenant.stages)
         );
     }
     out
@@ -311,6 +343,8 @@ mod tests {
             "alice",
             "weight 4",
             "RPC Handle 7",
+            "t                        enforced: RPC Handle; NOT: RPC Respond (no rate)\n",
+            "                           enforced: RPC Handle; NOT: RPC Respond (no rate)\n",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }

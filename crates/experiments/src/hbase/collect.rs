@@ -32,7 +32,7 @@ pub(super) fn collect(
 ) -> Result<Record> {
     let script = script()?;
     let work = Work::new(options, 1 << 30)?;
-    let (rounds, window_s) = if options.quick { (1, 3) } else { (3, 20) };
+    let (rounds, window_s) = if options.quick { (1, 5) } else { (3, figure.window_s) };
     let rounds = options.repeat.unwrap_or(rounds).max(1);
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let chosen = |arm: &str| options.only.as_deref().is_none_or(|only| arm.contains(only));

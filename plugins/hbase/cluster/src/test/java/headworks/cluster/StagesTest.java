@@ -250,7 +250,8 @@ class StagesTest {
             Arrays.sort(during);
             long median = during[during.length / 2];
             System.err.println(name + ": large responses that end during a small get: " + median);
-            assertTrue(median <= 3, "the small one is next: " + Arrays.toString(during));
+            // One is on its way, and each instance of the scheduler has its turn. Without order, all twelve go before.
+            assertTrue(median <= 5, "the small one is next: " + Arrays.toString(during));
         }
     }
 

@@ -15,10 +15,9 @@ public final class Gate {
 
     private final Scheduler scheduler;
     private final Stage stage;
-    /** Permits that are free; below zero after some were taken away. Guarded by this, as what follows. */
+    private final Stages<Object> instance;
+    /** Permits that are free; below zero after some were taken away. Guarded by this. */
     private int free;
-    /** Which instance is asked first when a permit is free. */
-    private int turn;
     private final long longestWaitNs;
     private volatile int permits;
 
@@ -30,12 +29,12 @@ public final class Gate {
 
         private final Thread thread = Thread.currentThread();
         private final AtomicInteger state = new AtomicInteger(QUEUED);
-        private final Stages<Object> instance;
+        private final Tier tier;
         private final Tenants.Tenant tenant;
         private Stages.Taken<Object> taken;
 
-        private Waiter(Stages<Object> instance, Tenants.Tenant tenant) {
-            this.instance = instance;
+        private Waiter(Tier tier, Tenants.Tenant tenant) {
+            this.tier = tier;
             this.tenant = tenant;
         }
     }
@@ -47,6 +46,7 @@ public final class Gate {
     Gate(Scheduler scheduler, Stage stage, int permits, long longestWaitNs) {
         this.scheduler = scheduler;
         this.stage = stage;
+        this.instance = scheduler.of(stage);
         this.permits = permits;
         this.longestWaitNs = longestWaitNs;
         free = permits;
@@ -73,12 +73,12 @@ public final class Gate {
 
     /** Waits for a permit. {@code null}: the thread goes on without one. */
     public Waiter enter(Tier tier, Tenants.Tenant tenant) {
-        boolean alone = !scheduler.several() && (tenant.nameless && tier == Tier.USERS || !scheduler.any().shared(tier, tenant.number));
+        boolean alone = !scheduler.several() && (tenant.nameless && tier == Tier.USERS || !instance.shared(tier, tenant.number));
         if (alone || permits == 0) {
             return null;
         }
-        Waiter waiter = new Waiter(scheduler.any(), tenant);
-        waiter.instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
+        Waiter waiter = new Waiter(tier, tenant);
+        instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
         grant(0);
         if (waiter.state.get() == Waiter.QUEUED) {
             scheduler.figures().waits(stage);
@@ -104,9 +104,12 @@ public final class Gate {
     /** Gives the permit back. The work cost this much of one resource. */
     public void leave(Waiter waiter, Resource resource, long costNs) {
         if (waiter != null) {
+            long ofAll = costNs / Math.max(1, permits);
             long[] cost = new long[Resource.COUNT];
-            cost[resource.ordinal()] = costNs / Math.max(1, permits);
-            waiter.instance.done(waiter.taken, cost);
+            cost[resource.ordinal()] = scheduler.part(ofAll);
+            instance.done(waiter.taken, cost);
+            scheduler.chargeOthers(instance, waiter.tier, waiter.tenant, resource, cost[resource.ordinal()]);
+            cost[resource.ordinal()] = ofAll;
             scheduler.figures().served(stage, waiter.tenant);
             scheduler.figures().used(waiter.tenant, cost);
             grant(1);
@@ -120,16 +123,12 @@ public final class Gate {
      */
     private synchronized void grant(int returned) {
         free += returned;
-        int instances = scheduler.count();
         boolean open = permits == 0;
-        for (int empty = 0; empty < instances && (open || free > 0); ) {
-            Stages<Object> instance = scheduler.instance(Math.floorMod(turn++, instances));
+        while (open || free > 0) {
             Stages.Taken<Object> taken = instance.poll(stage.ordinal());
             if (taken == null) {
-                empty++;
-                continue;
+                return;
             }
-            empty = 0;
             Waiter next = (Waiter) taken.item;
             next.taken = taken;
             if (next.state.compareAndSet(Waiter.QUEUED, open ? Waiter.GONE : Waiter.GRANTED)) {

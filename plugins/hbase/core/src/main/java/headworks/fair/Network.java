@@ -17,11 +17,11 @@ public final class Network extends Thread {
     private static final long LONGEST_PARCEL_NS = 100_000_000;
 
     private final Scheduler scheduler;
+    private final Stages<Object> instance;
     private final Semaphore queued = new Semaphore(0);
     private volatile long bytesPerSecond;
     /** When all that was sent so far is through. Guarded by this. */
     private long through = System.nanoTime();
-    private int turn;
 
     /** Bytes that are to be sent. */
     public abstract static class Parcel {
@@ -40,6 +40,7 @@ public final class Network extends Thread {
     public Network(Scheduler scheduler) {
         super("headworks-network");
         this.scheduler = scheduler;
+        instance = scheduler.of(Stage.RESPOND);
         setDaemon(true);
         setRate(0);
     }
@@ -70,13 +71,12 @@ public final class Network extends Thread {
         if (rate == 0 || Thread.currentThread() == this) {
             return false;
         }
-        boolean alone = !scheduler.several() && (parcel.tenant.nameless && tier == Tier.USERS || !scheduler.any().shared(tier, parcel.tenant.number));
+        boolean alone = !scheduler.several() && (parcel.tenant.nameless && tier == Tier.USERS || !instance.shared(tier, parcel.tenant.number));
         if (alone || !isAlive()) {
             return false;
         }
-        Stages<Object> instance = scheduler.any();
         if (queued.availablePermits() == 0 && spend(parcel.bytes, rate)) {
-            instance.charge(tier, parcel.tenant.number, parcel.tenant.weight(), Resource.NETWORK, time(parcel.bytes, rate));
+            scheduler.chargeOthers(null, tier, parcel.tenant, Resource.NETWORK, scheduler.part(time(parcel.bytes, rate)));
             scheduler.figures().served(stage, parcel.tenant);
             return false;
         }
@@ -145,22 +145,21 @@ public final class Network extends Thread {
     }
 
     private void sendNext() {
-        for (int tried = 0; tried < scheduler.count(); tried++) {
-            Stages<Object> instance = scheduler.instance(turn++ % scheduler.count());
-            Stages.Taken<Object> taken = instance.poll(Stage.RESPOND.ordinal(), Stage.STREAM.ordinal());
-            if (taken == null) {
-                continue;
-            }
-            Parcel parcel = (Parcel) taken.item;
-            long rate = Math.max(1, bytesPerSecond == 0 ? Long.MAX_VALUE : bytesPerSecond);
-            book(System.nanoTime(), parcel.bytes, rate);
-            long[] cost = new long[Resource.COUNT];
-            cost[Resource.NETWORK.ordinal()] = time(parcel.bytes, rate);
-            instance.done(taken, cost);
-            scheduler.figures().served(taken.stage(), parcel.tenant);
-            scheduler.figures().used(parcel.tenant, cost);
-            parcel.send();
+        Stages.Taken<Object> taken = instance.poll(Stage.RESPOND.ordinal(), Stage.STREAM.ordinal());
+        if (taken == null) {
             return;
         }
+        Parcel parcel = (Parcel) taken.item;
+        long rate = Math.max(1, bytesPerSecond == 0 ? Long.MAX_VALUE : bytesPerSecond);
+        book(System.nanoTime(), parcel.bytes, rate);
+        long ofAll = time(parcel.bytes, rate);
+        long[] cost = new long[Resource.COUNT];
+        cost[Resource.NETWORK.ordinal()] = scheduler.part(ofAll);
+        instance.done(taken, cost);
+        scheduler.chargeOthers(instance, taken.tier(), parcel.tenant, Resource.NETWORK, scheduler.part(ofAll));
+        cost[Resource.NETWORK.ordinal()] = ofAll;
+        scheduler.figures().served(taken.stage(), parcel.tenant);
+        scheduler.figures().used(parcel.tenant, cost);
+        parcel.send();
     }
 }

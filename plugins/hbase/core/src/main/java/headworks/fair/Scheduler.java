@@ -5,6 +5,9 @@ import java.util.concurrent.ThreadLocalRandom;
 /**
  * The scheduler of a process: its tenants, and the instances that all stages share. Upstream puts a
  * request into a random instance. A downstream thread takes from the one that it was assigned.
+ *
+ * <p>Some stages hand out at one place: the network's thread, a gate's permits. Such a stage has one
+ * instance, {@link #of}. With several, turns would decide between them, and no share.
  */
 public final class Scheduler {
     /** Three were enough for the dissertation's region servers (section 4.4.1). */
@@ -16,9 +19,11 @@ public final class Scheduler {
     private final Seen seen = new Seen();
     private final Figures figures = new Figures(this);
     private final Limits limits = new Limits(this);
+    private final int first;
     private volatile Stages<Object>[] instances;
 
     public Scheduler(int count) {
+        first = count;
         instances = make(count);
     }
 
@@ -67,6 +72,25 @@ public final class Scheduler {
     public Stages<Object> any() {
         Stages<Object>[] all = instances;
         return all[ThreadLocalRandom.current().nextInt(all.length)];
+    }
+
+    /** The instance of a stage that hands out at one place. */
+    Stages<Object> of(Stage stage) {
+        return instances[stage.ordinal() % first];
+    }
+
+    /** What one instance is charged for something that counts at all of them alike. */
+    long part(long costNs) {
+        return costNs / instances.length;
+    }
+
+    /** Charges this part to all instances but one, which has been charged. */
+    void chargeOthers(Stages<Object> charged, Tier tier, Tenants.Tenant tenant, Resource resource, long partNs) {
+        for (Stages<Object> each : instances) {
+            if (each != charged) {
+                each.charge(tier, tenant.number, tenant.weight(), resource, partNs);
+            }
+        }
     }
 
     /** Things queued at a stage, in all instances. */

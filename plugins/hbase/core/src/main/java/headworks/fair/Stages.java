@@ -58,6 +58,10 @@ public final class Stages<T> {
             return Stage.values()[stage];
         }
 
+        Tier tier() {
+            return Tier.values()[flow.tier];
+        }
+
         /** The tenant's number. */
         public int tenant() {
             return flow.tenant;
