@@ -339,10 +339,10 @@ class Bench {
     void network() throws Exception {
         slowLoopback();
         // A little less than the link has, so that what waits does so where it is ordered.
-        run(Map.of("headworks.network.bytes-per-second", "11200000"), cluster -> {
+        run(Map.of("headworks.network.bytes-per-second", "11700000"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 20_000);
             // Half of the link.
-            limit("c2", ThrottleType.READ_SIZE, 5_600_000);
+            limit("c2", ThrottleType.READ_SIZE, 5_850_000);
             try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
                 try (Table table = c1.getTable(TABLE)) {
                     table.put(Site.put(1, (int) (POINT * 1_000)));

@@ -1,6 +1,7 @@
 package headworks.fair;
 
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * The scheduler of a process: its tenants, and the instances that all stages share. Upstream puts a
@@ -20,6 +21,7 @@ public final class Scheduler {
     private final Figures figures = new Figures(this);
     private final Limits limits = new Limits(this);
     private final int first;
+    private final AtomicInteger queues = new AtomicInteger();
     private volatile Stages<Object>[] instances;
 
     public Scheduler(int count) {
@@ -79,9 +81,15 @@ public final class Scheduler {
         return instances[stage.ordinal() % first];
     }
 
-    /** What one instance is charged for something that counts at all of them alike. */
+    /** The instance of the next call queue: each has another. */
+    public Stages<Object> queue() {
+        return instance(queues.getAndIncrement());
+    }
+
+    /** What one instance is charged for something that counts at all of them alike: as much as for calls, on average. */
     long part(long costNs) {
-        return costNs / instances.length;
+        int parts = queues.get();
+        return costNs / (parts == 0 ? instances.length : parts);
     }
 
     /** Charges this part to all instances but one, which has been charged. */

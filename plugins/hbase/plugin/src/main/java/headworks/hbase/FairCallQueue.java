@@ -17,7 +17,6 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.conf.ConfigurationObserver;
 import org.apache.hadoop.hbase.ipc.CallRunner;
@@ -39,9 +38,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
     private static final Scheduler SCHEDULER = Scheduler.here();
     private static final Tenants TENANTS = SCHEDULER.tenants();
-    private static final AtomicInteger MADE = new AtomicInteger();
 
-    private final Stages<Object> stages = SCHEDULER.instance(MADE.getAndIncrement());
+    private final Stages<Object> stages = SCHEDULER.queue();
     private final ThreadLocal<Running> running = new ThreadLocal<>();
     private final Attempts attempts = new Attempts(stages);
     private volatile Settings settings;
