@@ -15,8 +15,14 @@ wait
 sleep 0.2
 p -c "BEGIN; SELECT v FROM l WHERE id = 1 FOR UPDATE; UPDATE l SET v = v + 100 WHERE id = 1; COMMIT; SELECT v FROM l WHERE id = 1"
 wait
-(echo "BEGIN; UPDATE l SET v = 0 WHERE id = 1;"; sleep 0.3; echo "UPDATE l SET v = 0 WHERE id = 2; COMMIT;") | p > one.txt &
-(sleep 0.1; echo "BEGIN; UPDATE l SET v = 0 WHERE id = 2;"; sleep 0.3; echo "UPDATE l SET v = 0 WHERE id = 1; COMMIT;") | p > two.txt &
+# Each updates its second row when the other one has updated its first.
+rm -f one two
+both() {
+	printf '%s\n' "BEGIN; UPDATE l SET v = 0 WHERE id = $1;" \
+		"\\! touch $3; until [ -e $4 ]; do sleep 0.05; done" "UPDATE l SET v = 0 WHERE id = $2; COMMIT;" | p
+}
+both 1 2 one two > one.txt &
+both 2 1 two one > two.txt &
 wait
 cat one.txt two.txt | grep -c "deadlock detected"
 p -c "DROP TABLE l"
