@@ -66,10 +66,7 @@ pub(super) const MARIADB: Expected = Expected {
         stage("tasks of InnoDB", "", "tpool"),
         stage("timer", "", "timer"),
     ],
-    arrows: &[
-        data("clients", "connections", ""),
-        data("connections", "clients", ""),
-    ],
+    arrows: &[data("clients", "connections", ""), data("connections", "clients", "")],
     absent: &[],
 };
 
@@ -191,7 +188,10 @@ pub(super) const DEFAULT: Expected = Expected {
     ],
     absent: &[
         ("RPC Read, RPC Respond", "Netty's event loops do both"),
-        ("LOG Sync, and its arrows a2 and w7", "AsyncFSWAL has one thread, which tells handlers itself"),
+        (
+            "LOG Sync, and its arrows a2 and w7",
+            "AsyncFSWAL has one thread, which tells handlers itself",
+        ),
         ONE_DATANODE[0],
         ONE_DATANODE[1],
     ],

@@ -125,7 +125,11 @@ fn collect(options: &RunOptions) -> Result<Record> {
                 found.insert(name, judged.text());
             }
             let points: Vec<f64> = measured.keys().map(|at| f64::from(*at)).collect();
-            arms.push(Arm::new(name, format!("HBase 2.6.4, Hadoop 3.4.2, {configuration}"), &points));
+            arms.push(Arm::new(
+                name,
+                format!("HBase 2.6.4, Hadoop 3.4.2, {configuration}"),
+                &points,
+            ));
             let more = points::runs(measured, Some((recorded, judged)));
             runs.extend(more.into_iter().map(|(at, run)| (name, at, run)));
         }

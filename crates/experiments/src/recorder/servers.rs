@@ -31,7 +31,11 @@ struct Family {
     claims: &'static [Claim],
 }
 
-const fn experiment(family: &'static Family, title: &'static str, needs: &'static [&'static str]) -> Experiment {
+const fn experiment(
+    family: &'static Family,
+    title: &'static str,
+    needs: &'static [&'static str],
+) -> Experiment {
     super::experiment(family.id, title, (150, 60), needs, family)
 }
 
@@ -130,7 +134,8 @@ fn collect(family: &Family, experiment: &Experiment, options: &RunOptions) -> Re
         recording: Duration::from_secs(recording_s),
     };
     let rounds = options.repeat.unwrap_or(1).max(1);
-    let chosen = |load: &&&'static str| options.only.as_deref().is_none_or(|only| load.contains(only));
+    let chosen =
+        |load: &&&'static str| options.only.as_deref().is_none_or(|only| load.contains(only));
     let loads: Vec<&'static str> = family.loads.iter().filter(chosen).copied().collect();
     let one = times.window * CLIENTS.len() as u32 + times.recording + Duration::from_secs(20);
     let title = format!("{}: {}", experiment.id, experiment.title);

@@ -56,8 +56,12 @@ impl Site {
                 Program::Postgres(builder.remove_when_orphaned(work.path()).start()?)
             }
             Kind::Redis => {
-                let builder = LoopServer::builder(LoopKind::Redis)
-                    .options(["--appendonly", "yes", "--appendfsync", "everysec"]);
+                let builder = LoopServer::builder(LoopKind::Redis).options([
+                    "--appendonly",
+                    "yes",
+                    "--appendfsync",
+                    "everysec",
+                ]);
                 Program::Redis(builder.remove_when_orphaned(work.path()).start()?)
             }
         };

@@ -26,7 +26,8 @@
 //!   when fewer requests of others are in the device before it.
 //! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
 //!   that comes then waits for all of it. So the cost that is with the device is bounded, too,
-//!   while several applications ask ([`Settings::room`]).
+//!   while several applications ask ([`Settings::room`]). Best effort has the same part of this
+//!   room as of the depth.
 //! * **Pieces.** The device does not stop a request of 1 MiB for one of 4 KiB. On flash, large
 //!   requests go in pieces while several applications ask ([`Settings::piece_sectors`]). The
 //!   next piece of a request goes before other requests of its application.
@@ -154,6 +155,8 @@ impl owners::Owner for Application {
 struct Flow {
     /// Cost given, divided by the weight.
     tag: u128,
+    /// Cost of what is with the device.
+    inflight: Nanos,
     share: Share,
 }
 
@@ -177,8 +180,9 @@ pub struct Sfq {
     inflight_best_effort: u32,
     /// What was charged for each request with the device.
     charged: [Nanos; REQUESTS],
-    /// The sum of these.
+    /// The sum of these, and of those of best effort.
     inflight_cost: Nanos,
+    best_effort_cost: Nanos,
     /// Whose request came last, and until when several applications are taken to ask.
     last: u32,
     contended_until: Nanos,
@@ -212,6 +216,7 @@ impl Sfq {
             inflight_best_effort: 0,
             charged: [Nanos(0); REQUESTS],
             inflight_cost: Nanos(0),
+            best_effort_cost: Nanos(0),
             last: 0,
             contended_until: Nanos(0),
         }
@@ -234,20 +239,24 @@ impl Sfq {
     fn open(&mut self, cause: u32) -> Index {
         self.flows.find(Application(cause)).unwrap_or_else(|| {
             let flow = self.flows.open(Application(cause));
-            self.flows.get_mut(flow).extra = Flow { tag: 0, share: self.shares.get(cause) };
+            self.flows.get_mut(flow).extra =
+                Flow { share: self.shares.get(cause), ..Flow::default() };
             flow
         })
     }
 
     /// The flow to serve next: the least tag, of equals the one that came to wait first. Looks at
     /// all that wait: applications are few, and a tag changes with every request.
-    fn choose(&self) -> Option<Index> {
+    fn choose(&self, now: Nanos) -> Option<Index> {
         let most = self.settings.best_effort_depth.max(1);
-        let full = self.inflight_best_effort >= most;
+        let full = self.inflight_best_effort >= most
+            || self.inflight_best_effort > 0
+                && self.best_effort_cost >= self.best_effort_room()
+                && now < self.contended_until;
         let mut best: Option<(u128, Index)> = None;
         let mut at = self.ring.first();
         while let Some(flow) = at {
-            let Flow { tag, share } = self.flows.get(flow).extra;
+            let Flow { tag, share, .. } = self.flows.get(flow).extra;
             let may = !(full && share.best_effort);
             if may && best.is_none_or(|(least, _)| tag.max(self.reached) < least) {
                 best = Some((tag.max(self.reached), flow));
@@ -255,6 +264,14 @@ impl Sfq {
             at = self.links.next(flow);
         }
         best.map(|(_, flow)| flow)
+    }
+
+    /// The part of the room that best effort may have.
+    fn best_effort_room(&self) -> Nanos {
+        let depth = u128::from(self.settings.depth.max(1));
+        let most = u128::from(self.settings.best_effort_depth.max(1)).min(depth);
+        // No more than the room, which fits.
+        Nanos((u128::from(self.settings.room.0) * most / depth) as u64)
     }
 
     fn serve(&mut self, flow: Index) -> Option<Index> {
@@ -292,21 +309,31 @@ impl Sfq {
     /// `index` is on its way to the device.
     fn begin(&mut self, index: Index) {
         let flow = self.flow_of(index);
+        let cost = self.charged[usize::from(index)];
         let queue = self.flows.get_mut(flow);
         queue.inflight += 1;
+        queue.extra.inflight += cost;
         self.inflight += 1;
-        self.inflight_cost += self.charged[usize::from(index)];
-        self.inflight_best_effort += u32::from(queue.extra.share.best_effort);
+        self.inflight_cost += cost;
+        if queue.extra.share.best_effort {
+            self.inflight_best_effort += 1;
+            self.best_effort_cost += cost;
+        }
     }
 
     /// `index` is no longer with the device.
     fn end(&mut self, index: Index) -> Index {
         let flow = self.flow_of(index);
+        let cost = self.charged[usize::from(index)];
         let queue = self.flows.get_mut(flow);
         queue.inflight -= 1;
+        queue.extra.inflight.0 -= cost.0;
         self.inflight -= 1;
-        self.inflight_cost = Nanos(self.inflight_cost.0 - self.charged[usize::from(index)].0);
-        self.inflight_best_effort -= u32::from(queue.extra.share.best_effort);
+        self.inflight_cost.0 -= cost.0;
+        if queue.extra.share.best_effort {
+            self.inflight_best_effort -= 1;
+            self.best_effort_cost.0 -= cost.0;
+        }
         flow
     }
 }
@@ -357,7 +384,7 @@ impl BlockScheduler for Sfq {
             || self.inflight > 0
                 && self.inflight_cost >= self.settings.room
                 && now < self.contended_until;
-        let next = if full { None } else { self.choose().and_then(|flow| self.serve(flow)) };
+        let next = if full { None } else { self.choose(now).and_then(|flow| self.serve(flow)) };
         next.map_or(Dispatch::Wait(now + LATER), Dispatch::Request)
     }
 
@@ -397,9 +424,15 @@ impl BlockScheduler for Sfq {
             // A tag is ahead by one request at most, so the product fits.
             let ahead = ahead * u128::from(old.weight) / u128::from(share.weight);
             queue.extra.tag = queue.extra.tag.min(self.reached) + ahead;
-            let inflight = u32::from(queue.inflight);
-            self.inflight_best_effort -= if old.best_effort { inflight } else { 0 };
-            self.inflight_best_effort += if share.best_effort { inflight } else { 0 };
+            let (inflight, cost) = (u32::from(queue.inflight), queue.extra.inflight);
+            if old.best_effort {
+                self.inflight_best_effort -= inflight;
+                self.best_effort_cost.0 -= cost.0;
+            }
+            if share.best_effort {
+                self.inflight_best_effort += inflight;
+                self.best_effort_cost += cost;
+            }
         }
         set
     }

@@ -11,8 +11,8 @@ use super::calibrate::Match;
 use super::fit::{Fit, Totals};
 use super::pace::{idle_wake_ns, pace, several, think_ns};
 use super::{CLIENTS_SHARE, Drawn, Ids, Wakes};
-use crate::infer::{Architecture, Pace};
 use crate::infer::arrows::{By, End, Meaning};
+use crate::infer::{Architecture, Pace};
 use crate::trace::Trace;
 use headworks_tad::model::{
     self, Confidence, Consumption, Flow, FlowKind, Place, Policy, Process, Quantity, Queue,

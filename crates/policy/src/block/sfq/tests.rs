@@ -112,6 +112,28 @@ fn large_requests_are_fewer_with_the_device_than_small_ones() {
 }
 
 #[test]
+fn best_effort_has_its_part_of_the_room() {
+    let sector = Settings::array(1, Nanos(0), Nanos(MS));
+    let settings =
+        Settings { depth: 8, room: Nanos(8 * MS), limits: Limits { sectors: 0 }, ..sector };
+    for (best_effort, at_once) in [(8, 3), (2, 1)] {
+        let mut sfq = Box::new(Sfq::new(settings));
+        sfq.set_depth(8, best_effort);
+        sfq.set_share(1, Some(Share { weight: 1, best_effort: true }));
+        sfq.add(Nanos(0), 9, &of(2, 9_000));
+        assert_eq!(next(&mut sfq), Some(9));
+        sfq.completed(Nanos(0), 9, Nanos(0));
+        for index in 0..4 {
+            sfq.add(Nanos(0), index, &Request { cause: 1, ..read(1_000 * u64::from(index), 3) });
+        }
+        assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), at_once);
+        // It is no best effort from then on: what is with the device does not bind the rest.
+        sfq.set_share(1, share(1));
+        assert_eq!(std::iter::from_fn(|| next(&mut sfq)).count(), 3 - at_once);
+    }
+}
+
+#[test]
 fn a_weight_counts_from_the_next_request() {
     let mut sfq = Box::new(Sfq::new(plain(1)));
     sfq.set_share(0, share(1_000));
