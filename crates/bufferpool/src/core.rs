@@ -98,7 +98,9 @@ impl Core {
         }
         let each = config.frames / config.instances;
         let count = each * config.instances;
-        memory::check_fits(config.memory_bytes())?;
+        let pages = config.by_number.then(|| storage.pages());
+        let entries = pages.unwrap_or(0).saturating_mul(PageTable::ENTRY_BYTES);
+        memory::check_fits(config.memory_bytes().saturating_add(entries))?;
         let memory = PageMemory::new(count, config.page_size)?;
         let frames = Frames::new(count);
         // `check` keeps the number of frames below 2^31.
@@ -117,11 +119,7 @@ impl Core {
             .collect();
         Ok(Self {
             memory,
-            table: PageTable::new(
-                Arc::clone(&frames),
-                count,
-                config.by_number.then(|| storage.pages()),
-            ),
+            table: PageTable::new(Arc::clone(&frames), count, pages),
             frames,
             storage,
             wal,

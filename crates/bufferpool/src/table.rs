@@ -5,6 +5,9 @@
 //! again. A pinned frame cannot change its page, so the second check is final. A frame that moves
 //! between chains during the walk can only make the look-up miss, or leave its chain. It gives up
 //! after [`STEPS`] frames, and the caller looks the page up under the mutex.
+//!
+//! Buckets may also be the pages themselves ([`crate::PoolConfig::by_number`]): an array in which a
+//! page's number is its place. Chains then have one frame, unless the storage has grown.
 
 use crate::frames::{Frames, LOADING};
 use crate::ids::{FrameId, NIL, PageId, mix};
@@ -36,7 +39,12 @@ pub(crate) struct Bucket<'a> {
 }
 
 impl PageTable {
+    /// Of an entry; with as many entries as pages, rounded up to a power of two.
+    pub(crate) const ENTRY_BYTES: u64 = 2 * size_of::<AtomicU32>() as u64;
+
+    /// A table for `count` frames; with a bucket for each of so many `pages`, if that is given.
     pub(crate) fn new(frames: Arc<Frames>, count: usize, pages: Option<u64>) -> Self {
+        // An array of more pages than memory has bytes was refused before.
         let wanted = pages.map_or(count * 2, |pages| pages as usize);
         let buckets = wanted.next_power_of_two().max(SHARDS);
         Self {

@@ -45,6 +45,9 @@ pub struct VolumeConfig {
     /// Seed of the randomness in the device's model.
     #[serde(default = "seed")]
     pub seed: u64,
+    /// A file is read and written in the page cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub page_cache: bool,
     /// Layers, the first one nearest to the front end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<String>,
@@ -142,6 +145,7 @@ impl VolumeConfig {
             scheduler: noop(),
             block_bytes: block(),
             seed: seed(),
+            page_cache: false,
             layers: Vec::new(),
         }
     }
@@ -204,7 +208,11 @@ impl VolumeConfig {
             }
             return Ok(Arc::new(store::Nbd::open(address, self.size_bytes, self.block_bytes)?));
         }
-        Ok(Arc::new(store::File::open(Path::new(&self.backing), self.size_bytes)?))
+        let path = Path::new(&self.backing);
+        Ok(Arc::new(match self.page_cache {
+            true => store::File::open_cached(path, self.size_bytes)?,
+            false => store::File::open(path, self.size_bytes)?,
+        }))
     }
 
     /// Opens the backing and starts the engine.

@@ -172,6 +172,33 @@ fn a_file_grows_while_its_pool_is_in_use() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// Pages are found by their numbers as by their hashes, also those beyond the array.
+#[test]
+fn pages_are_found_by_number_in_storage_that_grows() {
+    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("numbers-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    let storage = Arc::new(FileStorage::create(&path, 300, options).unwrap());
+    for instances in [1, 2] {
+        let by_number = PoolConfig {
+            frames: 64,
+            instances,
+            by_number: true,
+            ..config(StrategyKind::LRU_C_EAGER)
+        };
+        let pool = BufferPool::builder(by_number, storage.clone()).build().unwrap();
+        (0..300).for_each(|page| put(&pool, page, page as u8).unwrap());
+        storage.extend(2_000).unwrap();
+        (300..2_000).for_each(|page| put(&pool, page, page as u8).unwrap());
+        for page in (0..2_000).rev() {
+            assert_eq!(get(&pool, page).unwrap(), page as u8, "page {page}");
+        }
+        pool.close().unwrap();
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// A page that is used again and again survives a scan of pages that are used once.
 #[test]
 fn an_order_by_frequency_keeps_what_is_used_often() {

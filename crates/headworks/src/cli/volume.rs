@@ -101,6 +101,12 @@ pub struct Create {
     /// everything fails until the volume is mounted again.
     #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
+    /// Read and write a file in the page cache
+    ///
+    /// What a client has flushed is durable all the same. Speed is then the memory's, and a model's
+    /// time is kept only where the cache is as fast.
+    #[arg(long)]
+    pub page_cache: bool,
     /// Most memory for a volume in memory [default: half of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_max: Option<u64>,

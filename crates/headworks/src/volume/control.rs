@@ -57,6 +57,8 @@ pub struct Figures {
     /// The front end spins for the next request before it sleeps, as that is faster on this
     /// machine.
     pub looks: bool,
+    /// The kernel sends requests by io_uring, not by `/dev/fuse`.
+    pub ring: bool,
     /// What the model promises and what arrives through the kernel, where that was measured.
     pub reach: Option<Reach>,
     /// A problem of the backing.

@@ -29,6 +29,13 @@ pub fn create(args: &cli::Create) -> Result<()> {
     let backing = if in_memory || remote { args.backing.clone() } else { absolute(&args.backing)? };
     let mut config = VolumeConfig::new(args.size, &backing);
     config.memory_bytes_max = args.memory_max;
+    config.page_cache = args.page_cache;
+    if args.page_cache && (in_memory || remote) {
+        bail!(
+            "--page-cache is for a file or a device: leave it out with --backing {}",
+            args.backing
+        );
+    }
     // The volume's process has another working directory.
     config.device =
         if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };

@@ -27,6 +27,11 @@ pub trait Front {
         false
     }
 
+    /// The kernel sends it requests by io_uring.
+    fn has_ring(&self) -> bool {
+        false
+    }
+
     /// What the model promises and what arrives, if that was measured.
     fn reach(&self) -> Option<Reach> {
         None
@@ -145,6 +150,10 @@ impl Front for Kernel {
 
     fn looks(&self) -> bool {
         self.tuned.looks
+    }
+
+    fn has_ring(&self) -> bool {
+        self.fuse.has_ring()
     }
 
     fn reach(&self) -> Option<Reach> {

@@ -212,6 +212,7 @@ impl Served {
             causes: self.link.as_ref().map(Link::figures),
             lead_us: self.front.lead_us(),
             looks: self.front.looks(),
+            ring: self.front.has_ring(),
             reach: self.front.reach(),
         }
     }

@@ -227,6 +227,9 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     if let Some(allocated) = figures.allocated_bytes {
         println!("  takes      {}", bytes(allocated));
     }
+    if figures.ring {
+        println!("  front end  by io_uring");
+    }
     if figures.lead_us > 0.0 {
         println!("  front end  {:.1} µs of each modelled time", figures.lead_us);
     }

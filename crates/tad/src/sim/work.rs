@@ -92,12 +92,13 @@ impl Engine<'_> {
         if entry.left_ns == 0 {
             entry.at += 1;
         }
+        let mut goes_on = false;
         if over && self.turn_over(part, planned) {
             // A request that waits for the server comes first, as it does below.
         } else if self.slab.parts[part as usize].left_ns > 0 {
             self.resources[at as usize].queue.push_back(part);
         } else {
-            self.todo.push_back(Todo::Advance(part));
+            goes_on = true;
         }
         let target = &mut self.resources[at as usize];
         match target.queue.pop_front() {
@@ -108,6 +109,10 @@ impl Engine<'_> {
                     self.idle(at);
                 }
             }
+        }
+        if goes_on {
+            // Before all other work of this instant, which was none when the event came.
+            self.advance(part);
         }
     }
 
