@@ -237,6 +237,9 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
                 .push(format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name));
         }
     }
+    if let Some(asleep) = asleep(trace, &found.stages) {
+        found.unseen.push(asleep);
+    }
     for call in &trace.head.missing {
         debug_assert!(found.unseen.contains(call));
     }
@@ -254,4 +257,21 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     for loss in &trace.losses {
         found.unseen.push(format!("{} of {}", loss.n, loss.what));
     }
+}
+
+/// Threads that never ran while events were counted: of what they do nothing is known.
+fn asleep(trace: &Trace, stages: &Stages) -> Option<String> {
+    const SHOWN: usize = 12;
+    let mut names: std::collections::BTreeMap<String, usize> = Default::default();
+    for thread in trace.threads.values().filter(|each| !stages.of.contains_key(&each.unit)) {
+        let process = trace.processes.get(&thread.pid)?;
+        let own = thread.names.last().filter(|name| **name != process.name);
+        let title = process.title.split_once(": ").map(|(_, title)| title.to_owned());
+        let name = own.cloned().or(title).unwrap_or_else(|| process.name.clone());
+        *names.entry(names::normalised(&name)).or_default() += 1;
+    }
+    let all: usize = names.values().sum();
+    let shown: Vec<&str> = names.keys().take(SHOWN).map(String::as_str).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    (all > 0).then(|| format!("{all} threads that slept all the time: {}{more}", shown.join(", ")))
 }

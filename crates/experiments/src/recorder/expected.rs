@@ -64,7 +64,7 @@ pub(super) const MARIADB: Expected = Expected {
     stages: &[
         stage("connections", "", ""),
         stage("tasks of InnoDB", "", "tpool"),
-        stage("timer", "", "timer"),
+        
     ],
     arrows: &[data("clients", "connections", ""), data("connections", "clients", "")],
     absent: &[],

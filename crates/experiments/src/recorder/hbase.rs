@@ -83,7 +83,7 @@ fn steps(window_s: u64, recording_s: u64) -> Vec<Step> {
     let mut steps = vec![step("mix", 32.0, WARM_UP_S, false)];
     for load in LOADS {
         // Later than the recorder needs, so that the load goes on until its end.
-        steps.push(step(load, RECORDED, recording_s + 4, true));
+        steps.push(step(load, RECORDED, recording_s + 10, true));
         let points = if load == "all" { &[RECORDED][..] } else { &CLIENTS[..] };
         steps.extend(points.iter().map(|&clients| step(load, clients, window_s, false)));
     }
@@ -97,7 +97,7 @@ fn collect(options: &RunOptions) -> Result<Record> {
         "{} is not there: experiments on HBase are run from a checkout, after make setup-java",
         script.display()
     );
-    let (window_s, recording_s) = if options.quick { (2, 5) } else { (5, 20) };
+    let (window_s, recording_s) = if options.quick { (2, 5) } else { (4, 25) };
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let plan = steps(window_s, recording_s);
     let each: u64 = plan.iter().map(|step| step.seconds + 3).sum();

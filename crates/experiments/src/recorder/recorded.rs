@@ -101,7 +101,11 @@ impl Recorded {
             .collect();
         let mut judged = Judged::default();
         for stage in expected.stages {
-            judged.stage(stage.name, &of[stage.name], &self.found);
+            if of[stage.name].is_empty() && self.sleeps(stage, processes) {
+                judged.lines.push(format!("{}: asleep all the time", stage.name));
+            } else {
+                judged.stage(stage.name, &of[stage.name], &self.found);
+            }
         }
         for arrow in expected.arrows {
             let (from, to) = (ends(&of, arrow.from), ends(&of, arrow.to));
@@ -128,6 +132,18 @@ impl Recorded {
                 }
             })
             .collect()
+    }
+
+    /// Whether threads like these are there and never ran, so that nothing could be seen of them.
+    fn sleeps(&self, wanted: &Stage, processes: &BTreeMap<String, u32>) -> bool {
+        let pid = processes.get(wanted.process);
+        let like = |text: &String| !wanted.title.is_empty() && text.contains(wanted.title);
+        self.trace.threads.values().any(|thread| {
+            let title = self.trace.processes.get(&thread.pid).map(|process| &process.title);
+            pid.is_none_or(|pid| *pid == thread.pid)
+                && !self.found.stages.of.contains_key(&thread.unit)
+                && (thread.names.iter().any(like) || title.is_some_and(like))
+        })
     }
 
     /// Events of the arrows from one of these stages to another.

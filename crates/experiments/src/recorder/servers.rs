@@ -31,12 +31,8 @@ struct Family {
     claims: &'static [Claim],
 }
 
-const fn experiment(
-    family: &'static Family,
-    title: &'static str,
-    needs: &'static [&'static str],
-) -> Experiment {
-    super::experiment(family.id, title, (150, 60), needs, family)
+const fn experiment(family: &'static Family, title: &'static str, needs: &'static [&'static str]) -> Experiment {
+    super::experiment(family.id, title, (180, 60), needs, family)
 }
 
 pub(super) const MARIADB: Experiment = experiment(
@@ -127,7 +123,7 @@ struct Times {
 }
 
 fn collect(family: &Family, experiment: &Experiment, options: &RunOptions) -> Result<Record> {
-    let (window_s, recording_s) = if options.quick { (1, 3) } else { (5, 15) };
+    let (window_s, recording_s) = if options.quick { (1, 3) } else { (5, 30) };
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let times = Times {
         window: Duration::from_secs(window_s),

@@ -22,8 +22,10 @@ impl Clients {
     pub fn look(&mut self, pids: impl IntoIterator<Item = u32>) {
         let now = Instant::now();
         for pid in pids {
-            let Some(ran) = procfs::cpu_of(pid) else { continue };
-            let used = [ran, procfs::waited(pid)];
+            let used = procfs::scheduled(pid);
+            if used[0].is_zero() {
+                continue;
+            }
             let client = self.0.entry(pid).or_insert(Client {
                 since: now,
                 until: now,
@@ -32,6 +34,11 @@ impl Clients {
             });
             (client.until, client.after) = (now, used);
         }
+    }
+
+    /// Whether none was seen yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Processors that they took on average while they were seen, and how many of their threads

@@ -95,6 +95,9 @@ pub fn record(
         full_names: BTreeMap::new(),
     };
     session.begin()?;
+    // Many threads, and virtual machines that are asked for names, take seconds: these are not of the
+    // length that was asked for.
+    session.begun = Instant::now();
     session.run(progress)?;
     if options.inject {
         session.inject()?;
@@ -246,6 +249,10 @@ impl Session<'_> {
             let window = self.kernel.close()?.duration_since(opened);
             self.counted += window;
             windows += 1;
+            if self.clients.is_empty() {
+                // From the first window on: what they use is measured between two looks.
+                self.clients.look(self.kernel.peers()?);
+            }
             self.drain();
             if let Some(timeline) = &mut self.timeline {
                 timeline.pause();

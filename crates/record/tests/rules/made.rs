@@ -387,3 +387,15 @@ fn a_stage_for_whose_answers_others_wait_is_fed_by_them() {
     let fed = found.arrows.iter().find(|arrow| arrow.feeds(writer)).expect("an arrow");
     assert_eq!((fed.from, fed.sure), (End::Stage(handler), Confidence::Likely));
 }
+
+#[test]
+fn threads_that_never_ran_are_named() {
+    let mut trace = named(&["reads", "sleeps-1", "sleeps-2"]);
+    requests(&mut trace, 2, 100);
+    assert!(!found(&trace).unseen.iter().any(|what| what.contains("slept")));
+    trace.units.remove(&3);
+    trace.units.remove(&4);
+    let unseen = found(&trace).unseen;
+    let said = "2 threads that slept all the time: sleeps-#";
+    assert!(unseen.iter().any(|what| what == said), "{unseen:?}");
+}
