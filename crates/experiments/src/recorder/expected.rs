@@ -61,11 +61,7 @@ const fn waits(from: &'static str, to: &'static str, label: &'static str) -> Arr
 
 /// MariaDB 10.11 with a thread for each connection.
 pub(super) const MARIADB: Expected = Expected {
-    stages: &[
-        stage("connections", "", ""),
-        stage("tasks of InnoDB", "", "tpool"),
-        
-    ],
+    stages: &[stage("connections", "", ""), stage("tasks of InnoDB", "", "tpool")],
     arrows: &[data("clients", "connections", ""), data("connections", "clients", "")],
     absent: &[],
 };

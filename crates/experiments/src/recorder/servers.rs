@@ -31,7 +31,11 @@ struct Family {
     claims: &'static [Claim],
 }
 
-const fn experiment(family: &'static Family, title: &'static str, needs: &'static [&'static str]) -> Experiment {
+const fn experiment(
+    family: &'static Family,
+    title: &'static str,
+    needs: &'static [&'static str],
+) -> Experiment {
     super::experiment(family.id, title, (180, 60), needs, family)
 }
 
