@@ -122,6 +122,12 @@ impl Drawn {
         calibrate::calibrate(self);
     }
 
+    /// Says how many clients the busiest load came from: it cannot be seen where one connection has
+    /// several requests at a time. Their pace is set so that they send what was recorded.
+    pub fn know_clients(&mut self, clients: u32) {
+        calibrate::know_clients(self, clients);
+    }
+
     /// Requests a second of the busiest load in the simulation, were it of so many clients.
     pub fn simulated(&self, clients: u32) -> Option<f64> {
         calibrate::throughput(self, clients)

@@ -101,8 +101,12 @@ const NAME: &str = "namenode";
 const MASTER: &str = "master";
 
 const ONE_DATANODE: &[(&str, &str)] = &[
+    (
+        "Packet Ack -> Ack Process (w6) as an arrow of requests",
+        "acknowledgements answer packets: Ack Process waits for Packet Ack",
+    ),
     ("Data Xceive -> Data Xceive (w3)", "there is one DataNode, so a block has one replica"),
-    ("Packet Ack -> Packet Ack (w5)", "the same"),
+    ("Packet Ack -> Packet Ack (w5)", "there is one DataNode"),
 ];
 
 /// HBase 2.6 with `SimpleRpcServer` and `FSHLog`: the architecture of Figure 3.2.
@@ -139,11 +143,19 @@ pub(super) const CLASSIC: Expected = Expected {
         data("Mem Flush", "Data Stream", "w1"),
         data("Data Stream", "Data Xceive", "w2"),
         data("Data Xceive", "Packet Ack", "w4"),
-        data("Packet Ack", "Ack Process", "w6"),
+        waits("Ack Process", "Packet Ack", "w6"),
         waits("LOG Sync", "Ack Process", "w7"),
         waits("Mem Flush", "Ack Process", "w7"),
     ],
-    absent: ONE_DATANODE,
+    absent: &[
+        (
+            "LOG Append -> Data Stream (w1)",
+            "entries fill no packet: LOG Sync, which flushes, hands them over",
+        ),
+        ONE_DATANODE[0],
+        ONE_DATANODE[1],
+        ONE_DATANODE[2],
+    ],
 };
 
 /// HBase 2.6 as it comes: Netty's event loops read and answer, and the log is written by
@@ -179,7 +191,7 @@ pub(super) const DEFAULT: Expected = Expected {
         data("event loops", "Data Xceive", "w2"),
         data("Data Stream", "Data Xceive", "w2"),
         data("Data Xceive", "Packet Ack", "w4"),
-        data("Packet Ack", "Ack Process", "w6"),
+        waits("Ack Process", "Packet Ack", "w6"),
         waits("Mem Flush", "Ack Process", "w7"),
     ],
     absent: &[
@@ -190,5 +202,6 @@ pub(super) const DEFAULT: Expected = Expected {
         ),
         ONE_DATANODE[0],
         ONE_DATANODE[1],
+        ONE_DATANODE[2],
     ],
 };

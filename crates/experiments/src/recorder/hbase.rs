@@ -217,7 +217,10 @@ impl Cluster {
                 let name = format!("{}-{}", self.configuration, step.load);
                 let length = Duration::from_secs(recording_s);
                 let place = (&*options.out.join(ID), &*name);
-                *recorded = Some(record(options, &pids, length, place, progress)?);
+                let mut seen = record(options, &pids, length, place, progress)?;
+                // They share one connection, so the recording does not tell how many they are.
+                seen.drawn.know_clients(step.clients as u32);
+                *recorded = Some(seen);
             }
             let per_s = self.wait("end", number, PATIENCE)?;
             let per_s = per_s.and_then(|text| text.parse().ok()).context("a step has no rate")?;

@@ -74,8 +74,7 @@ pub fn throughput(drawn: &Drawn, clients: u32) -> Option<f64> {
     scenario.duration_ns = 3 * SECOND;
     scenario.warmup_ns = SECOND / 2;
     scenario.sample_ns = scenario.duration_ns;
-    let busiest = (0..drawn.loads.len())
-        .max_by(|&a, &b| drawn.loads[a].per_s.total_cmp(&drawn.loads[b].per_s))?;
+    let busiest = busiest(drawn)?;
     for load in &mut scenario.clients.get_mut(busiest)?.loads {
         if let Arrivals::Closed { threads, .. } = &mut load.arrivals {
             *threads = clients;
@@ -83,6 +82,37 @@ pub fn throughput(drawn: &Drawn, clients: u32) -> Option<f64> {
     }
     let outcome = sim::run(&drawn.tad, &scenario, 1, &mut |_| {}).ok()?;
     Some(outcome.clients.get(busiest)?.throughput_per_s)
+}
+
+/// Sets the busiest load's clients to so many, at the pace with which they would send what was
+/// recorded: of connections with several requests at a time, it cannot be seen.
+pub fn know_clients(drawn: &mut Drawn, clients: u32) {
+    let Some(busiest) = busiest(drawn) else { return };
+    let wanted = drawn.loads[busiest].per_s;
+    let (mut low, mut high) = (0.0, f64::from(clients) / wanted.max(1e-9) * 1e9);
+    for _ in 0..TRIALS {
+        let middle = f64::midpoint(low, high);
+        set_think(drawn, busiest, middle as u64);
+        match throughput(drawn, clients) {
+            Some(per_s) if per_s > wanted => low = middle,
+            _ => high = middle,
+        }
+    }
+    set_think(drawn, busiest, low as u64);
+}
+
+fn busiest(drawn: &Drawn) -> Option<usize> {
+    let per_s = |at: usize| drawn.loads[at].per_s;
+    (0..drawn.loads.len()).max_by(|&a, &b| per_s(a).total_cmp(&per_s(b)))
+}
+
+fn set_think(drawn: &mut Drawn, client: usize, ns: u64) {
+    let clients = drawn.scenario.iter_mut().filter_map(|scenario| scenario.clients.get_mut(client));
+    for load in clients.flat_map(|client| &mut client.loads) {
+        if let Arrivals::Closed { think_ns, .. } = &mut load.arrivals {
+            *think_ns = ns;
+        }
+    }
 }
 
 /// A short scenario of the recorded load.

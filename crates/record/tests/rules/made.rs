@@ -399,3 +399,16 @@ fn threads_that_never_ran_are_named() {
     let said = "2 threads that slept all the time: sleeps-#";
     assert!(unseen.iter().any(|what| what == said), "{unseen:?}");
 }
+
+#[test]
+fn clients_that_cannot_be_counted_send_what_was_recorded() {
+    let mut trace = named(&["reads", "works"]);
+    requests(&mut trace, 2, 1_000);
+    wakes(&mut trace, 2, 3, 0x100, 1_000);
+    let mut drawn = draw::draw(&trace, &found(&trace), "made");
+    drawn.know_clients(8);
+    for (clients, wanted) in [(8, 1_000.0), (16, 2_000.0)] {
+        let per_s = drawn.simulated(clients).expect("a load");
+        assert!((per_s / wanted - 1.0f64).abs() < 0.1, "{clients}: {per_s}");
+    }
+}
