@@ -292,7 +292,7 @@ static ATTEMPTS_FIGURE: Figure = Figure {
     sweep: "threads of C1",
     window_s: 20,
     about: "C1 gets rows of 60 kB that no cache has, from 32 threads. C2 does so from 4 threads, and from 4 others it gets a \
-            row that is cached. The way to the DataNode has 100 Mbit/s, by tc, so ten handlers wait for files.",
+            row that is cached. HDFS's own throttle lets the DataNode give 10 MB/s, so ten handlers wait for files.",
     claims: &[
         Claim::new("the handlers are what calls wait for")
             .ours("part of the handlers that work, and of the time in which processors do: the worse margin", |seed| {

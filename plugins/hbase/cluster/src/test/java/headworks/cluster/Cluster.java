@@ -44,6 +44,7 @@ final class Cluster implements AutoCloseable {
     private final Path conf = directory.resolve("conf");
     private final List<Process> processes = new ArrayList<>();
     private final Map<String, String> hbase = new TreeMap<>();
+    private final Map<String, String> hdfs = new TreeMap<>();
 
     /** A region server: where it listens, whether it has the agent, and what it sets otherwise. */
     record Server(String name, int port, int page, boolean agent, List<String> settings) {}
@@ -70,7 +71,7 @@ final class Cluster implements AutoCloseable {
             hbase.put("hbase.regionserver.info.bindAddress", "127.0.0.1");
             hbase.put("hbase.tmp.dir", directory.resolve("tmp").toString());
             hbase.put("hbase.wal.dir", "hdfs://127.0.0.1:9000/wal");
-            hbase.putAll(settings);
+            settings.forEach((key, value) -> (key.startsWith("dfs.") ? hdfs : hbase).put(key, value));
             configure();
             start();
         } catch (IOException | RuntimeException failed) {
@@ -105,7 +106,6 @@ final class Cluster implements AutoCloseable {
         }
         site("core-site.xml", Map.of("fs.defaultFS", "hdfs://127.0.0.1:9000",
             "hadoop.tmp.dir", directory.resolve("hadoop").toString()));
-        Map<String, String> hdfs = new TreeMap<>();
         hdfs.put("dfs.replication", "1");
         hdfs.put("dfs.namenode.http-address", "127.0.0.1:9870");
         hdfs.put("dfs.datanode.address", "127.0.0.1:9866");
