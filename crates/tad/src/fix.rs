@@ -12,18 +12,20 @@
 //!    hide another.
 //! 4. The reference is the unchanged system. Isolation requires what *it* gives at base load. A set
 //!    is no solution if a client of the goals is worse off, in any workload or in the scenario as
-//!    written. Worse is less throughput on the whole, less in the worst interval, or a longer tail.
+//!    written. Worse is less throughput on the whole, less in the worst interval, or a longer tail
+//!    on the mean of the seeds.
 //! 5. When a set holds, slightly more expensive ones are tried too, as they may perform better.
 //!    They are dropped after the first seed if they do not. Sets that hold are reported with their
 //!    measured cost. Those that no other set beats in every respect are the *front*, and the
 //!    cheapest of these is the answer.
 //!
-//! The result depends only on the arguments: sets of equal cost are tried in parallel, but
-//! evaluated in order.
+//! The result depends only on the arguments: sets of equal cost, and the runs of a set, are made in
+//! parallel, and evaluated in order.
 
 mod candidate;
 mod cost;
 mod goal;
+mod parallel;
 mod search;
 mod service;
 #[cfg(test)]

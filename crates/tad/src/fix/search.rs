@@ -3,6 +3,7 @@
 use super::candidate::{Candidate, candidates, together};
 use super::cost::Costs;
 use super::goal::Goal;
+use super::parallel::side_by_side;
 use super::trial::{Bench, Holding, Measured, Verdict};
 use super::untouched::Untouched;
 use super::workload::{Workload, begins, workloads};
@@ -14,7 +15,6 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// How to search.
 #[derive(Clone, Debug)]
@@ -170,9 +170,11 @@ pub fn search(
         let Some(cost) = batch.first().map(|(report, _)| report.cost) else { break };
         let cheaper: Vec<&Holding> = holding.iter().filter(|set| set.cost < cost).collect();
         let settled = AtomicUsize::new(found.tried.len());
+        // Few sets of a cost leave processors for their runs.
+        let at_a_time = (options.workers / batch.len()).max(1);
         let judge = |(report, changed): &(SetReport, Tad)| {
             let go_on = || watch.go_on(settled.load(Ordering::Relaxed), cost);
-            let (verdict, first) = bench.judge(changed, &cheaper, &go_on)?;
+            let (verdict, first) = bench.judge(changed, &cheaper, (at_a_time, &go_on))?;
             let report = SetReport { verdict, ..report.clone() };
             settled.fetch_add(1, Ordering::Relaxed);
             watch.settled(&report);
@@ -257,34 +259,10 @@ pub fn recheck(
         first_seed,
         untouched: Untouched::new(tad),
     };
-    match bench.judge(&changed, &[], &|| true) {
+    match bench.judge(&changed, &[], (options.workers, &|| true)) {
         Some((verdict, _)) => verdict,
         None => impossible("it was stopped".to_owned()),
     }
-}
-
-/// Evaluates sets in parallel; the results are in order. `None` for a set after the search was
-/// stopped.
-fn side_by_side<T: Sync, R: Send>(
-    sets: &[T],
-    workers: usize,
-    judge: &(dyn Fn(&T) -> Option<R> + Sync),
-) -> Vec<Option<R>> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<R>>> = Mutex::new(sets.iter().map(|_| None).collect());
-    std::thread::scope(|scope| {
-        for _ in 0..workers.clamp(1, sets.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(set) = sets.get(at) else { break };
-                    let judged = judge(set);
-                    done.lock().unwrap_or_else(PoisonError::into_inner)[at] = judged;
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check_arguments(

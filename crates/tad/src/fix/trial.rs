@@ -2,6 +2,7 @@
 //! the goals is worse off than in the unchanged system.
 
 use super::goal::{Goal, Miss, Run};
+use super::parallel::side_by_side;
 use super::service::{Service, Tails};
 use super::untouched::Untouched;
 use super::workload::Workload;
@@ -74,6 +75,17 @@ impl Measured {
     }
 }
 
+/// What a set is tried under.
+struct Load<'b> {
+    name: &'b str,
+    scenario: &'b Scenario,
+    /// The scenario at its start; none for a scenario as it is written.
+    begins: Option<&'b Scenario>,
+}
+
+/// A run, the goal that it misses, and its comparisons.
+type Judged<'g> = (Arc<Outcome>, Option<Miss>, Vec<Comparison<'g>>);
+
 /// A client's service beside the least that it is due.
 struct Comparison<'g> {
     goal: &'g Goal,
@@ -113,12 +125,12 @@ pub(super) type Tried = (Verdict, Option<Measured>);
 
 impl Bench<'_> {
     /// Tries a changed system, given the results of cheaper sets. Returns nothing if it is stopped:
-    /// `go_on` is called before each run.
+    /// `go_on` is called before runs, of which so many are made side by side.
     pub fn judge(
         &self,
         tad: &Tad,
         cheaper: &[&Holding],
-        go_on: &(dyn Fn() -> bool + Sync),
+        go_on: (usize, &(dyn Fn() -> bool + Sync)),
     ) -> Option<Tried> {
         let tried = self.measure(tad, cheaper, go_on);
         tried.unwrap_or_else(|error| Some((Verdict::Impossible { why: error.to_string() }, None)))
@@ -128,39 +140,32 @@ impl Bench<'_> {
         &self,
         tad: &Tad,
         cheaper: &[&Holding],
-        go_on: &(dyn Fn() -> bool + Sync),
+        (at_a_time, go_on): (usize, &(dyn Fn() -> bool + Sync)),
     ) -> Result<Option<Tried>, SimError> {
         let mut sums = Sums::default();
         let mut first = None;
         let mut passed = 0;
-        // By workload and comparison.
+        // By load and comparison.
         let mut tails: BTreeMap<(usize, usize), Tails> = BTreeMap::new();
+        let loads: Vec<(usize, Load<'_>)> = self.loads().enumerate().collect();
         for seed in self.first_seed..self.first_seed + u64::from(self.seeds) {
-            for (number, (workload, begins)) in self.workloads.iter().enumerate() {
+            for some in loads.chunks(at_a_time.max(1)) {
                 if !go_on() {
                     return Ok(None);
                 }
-                let outcome = self.run(tad, &workload.scenario, seed)?;
-                let run = Run { workload: &workload.scenario, begins, outcome: &outcome, seed };
-                if let Some(miss) = self.miss(tad, &run, (number, &mut tails))? {
-                    let workload = workload.name.clone();
-                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
+                let runs = side_by_side(some, at_a_time, &|(_, load)| self.try_load(tad, load, seed));
+                for ((number, load), run) in some.iter().zip(runs) {
+                    let (outcome, miss, comparisons) = run?;
+                    let miss = miss.or_else(|| self.short(comparisons, (*number, &mut tails)));
+                    if let Some(miss) = miss {
+                        let workload = load.name.to_owned();
+                        return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
+                    }
+                    passed += 1;
+                    if load.begins.is_none() {
+                        self.add(&mut sums, load.scenario, &outcome);
+                    }
                 }
-                passed += 1;
-            }
-            for (number, scenario) in self.written.iter().enumerate() {
-                if !go_on() {
-                    return Ok(None);
-                }
-                let outcome = self.run(tad, scenario, seed)?;
-                let run = Run { workload: scenario, begins: scenario, outcome: &outcome, seed };
-                let number = self.workloads.len() + number;
-                if let Some(miss) = self.short(self.harm(tad, &run)?, (number, &mut tails)) {
-                    let workload = scenario.name.clone();
-                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
-                }
-                passed += 1;
-                self.add(&mut sums, scenario, &outcome);
             }
             let own = sums.measured();
             if seed == self.first_seed {
@@ -173,6 +178,53 @@ impl Bench<'_> {
             }
         }
         Ok(Some((Verdict::Holds(sums.measured()), first)))
+    }
+
+    /// What a set is tried under: the workloads, the hardest first, then the scenarios as written.
+    fn loads(&self) -> impl Iterator<Item = Load<'_>> {
+        let workloads = self.workloads.iter().map(|(workload, begins)| Load {
+            name: &workload.name,
+            scenario: &workload.scenario,
+            begins: Some(begins),
+        });
+        let written = self.written.iter();
+        workloads.chain(written.map(|scenario| Load {
+            name: &scenario.name,
+            scenario,
+            begins: None,
+        }))
+    }
+
+    /// One run, the goal that it misses, and the comparisons that count over several runs.
+    fn try_load(&self, tad: &Tad, load: &Load<'_>, seed: u64) -> Result<Judged<'_>, SimError> {
+        let workload = load.scenario;
+        let outcome = self.run(tad, workload, seed)?;
+        let begins = load.begins.unwrap_or(workload);
+        let run = Run { workload, begins, outcome: &outcome, seed };
+        let mut comparisons = Vec::new();
+        if load.begins.is_some() {
+            for goal in self.goals {
+                if let Some(seen) = goal.misses(&run, &self.untouched)? {
+                    let miss = Miss { goal: goal.to_string(), seen };
+                    return Ok((outcome, Some(miss), comparisons));
+                }
+                comparisons.extend(self.isolated(goal, &run)?);
+            }
+        }
+        comparisons.extend(self.harm(tad, &run)?);
+        Ok((outcome, None, comparisons))
+    }
+
+    /// What isolation asks for, if that is the goal.
+    fn isolated<'g>(
+        &self,
+        goal: &'g Goal,
+        run: &Run<'_>,
+    ) -> Result<Option<Comparison<'g>>, SimError> {
+        let Goal::Isolate { client, loss } = goal else { return Ok(None) };
+        let due = self.untouched.due(run.workload, run.begins, client, run.seed)?;
+        let now = Service::of(run.workload, run.outcome, client);
+        Ok(Some(Comparison { goal, client: client.clone(), now, due, loss: *loss, than: "" }))
     }
 
     /// Measurements of the unchanged system under the scenarios as written.
@@ -195,37 +247,6 @@ impl Bench<'_> {
 
     fn is_untouched(&self, tad: &Tad) -> bool {
         tad == self.untouched.tad()
-    }
-
-    /// The first goal that a run misses, or the client that it harms.
-    fn miss(
-        &self,
-        tad: &Tad,
-        run: &Run<'_>,
-        tails: (usize, &mut BTreeMap<(usize, usize), Tails>),
-    ) -> Result<Option<Miss>, SimError> {
-        for goal in self.goals {
-            if let Some(seen) = goal.misses(run, &self.untouched)? {
-                return Ok(Some(Miss { goal: goal.to_string(), seen }));
-            }
-        }
-        let mut all = Vec::new();
-        for goal in self.goals {
-            if let Goal::Isolate { client, loss } = goal {
-                let due = self.untouched.due(run.workload, run.begins, client, run.seed)?;
-                let now = Service::of(run.workload, run.outcome, client);
-                all.push(Comparison {
-                    goal,
-                    client: client.clone(),
-                    now,
-                    due,
-                    loss: *loss,
-                    than: "",
-                });
-            }
-        }
-        all.extend(self.harm(tad, run)?);
-        Ok(self.short(all, tails))
     }
 
     /// The clients of the goals beside themselves in the unchanged system.

@@ -22,9 +22,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Requests from this size on take longer to copy than to pass to a worker.
-const LARGE_BYTES: u64 = 32 << 10;
-
 /// The queue, and the time of the next call of the scheduler that it asked for.
 struct Queued {
     queue: Queue,
@@ -233,12 +230,6 @@ impl Shared {
     /// Carries a command out if the store need not wait for a device, else passes it to a worker.
     /// Returns it if the device has completed it by then.
     fn carry_out_at_once(&self, mut command: Box<Command>) -> Option<Box<Command>> {
-        // Where others are outstanding, several threads copy the bytes of large ones.
-        let large = command.first.submission.len_bytes() >= LARGE_BYTES;
-        if large && self.outstanding.load(Ordering::Relaxed) > 1 {
-            self.workers.push(command);
-            return None;
-        }
         let Some(result) = perform_at_once(&*self.store, &mut command.first.submission) else {
             self.workers.push(command);
             return None;
