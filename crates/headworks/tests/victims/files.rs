@@ -184,6 +184,33 @@ fn writes_that_are_durable_when_they_return_are_commits() {
 }
 
 #[test]
+fn what_is_written_to_a_block_device_is_governed() {
+    let dir = std::env::temp_dir().join(format!("headworks-block-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::File::create(dir.join("bytes")).unwrap().set_len(16 << 20).unwrap();
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(dir.join("bytes")).output();
+    let made = made.ok().filter(|made| made.status.success());
+    let Some(made) = made else { return println!("skipped: no loop device can be made") };
+    let device = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let run = RunDir::new();
+    let ours = crate::support::program().display();
+    let script = format!(
+        "dd if=/dev/zero of={device} bs=1M count=16 conv=fsync; unset LD_PRELOAD; {ours} io top --json --name b"
+    );
+    let mut command = run.headworks(["run", "--name", "b", "--io", "split-deadline"]);
+    command.args(["--profile", "generic", "--", "sh", "-c", &script]);
+    let found = command.output();
+    // Before anything is asserted: nothing is left of a test that fails.
+    let _ = Command::new("losetup").args(["--detach", &device]).status();
+    let _ = std::fs::remove_dir_all(&dir);
+    let found = found.unwrap();
+    let state: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+    let dd = state["accounts"].as_array().unwrap().iter().find(|row| row["name"] == "dd");
+    let dd = dd.unwrap_or_else(|| panic!("no row of dd: {state}"));
+    assert_eq!((&dd["writes"], &dd["fsyncs"]), (&16.into(), &1.into()), "{state}");
+}
+
+#[test]
 fn what_streams_copies_and_mappings_write_is_charged_and_written_back_first() {
     // SAFETY: the call refuses the descriptor.
     if unsafe { libc::syscall(451, -1, 0, 0, 0) } < 0

@@ -175,8 +175,9 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option
         word.set(Known::NOTHING);
         return None;
     };
-    let has_storage = kernel::has_storage(fd)?;
-    if !file.is_regular() || !has_storage {
+    // A block device's node lies in memory, and what is written to it does not.
+    let has_storage = file.is_block_device() || kernel::has_storage(fd)?;
+    if !(file.is_regular() || file.is_block_device()) || !has_storage {
         let directory = file.kind == libc::S_IFDIR && has_storage;
         word.set(if directory { Known::DIRECTORY } else { Known::UNGOVERNED });
         return None;

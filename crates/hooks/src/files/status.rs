@@ -12,6 +12,7 @@ pub(super) struct Status {
     pub inode: u64,
     /// `S_IFREG`, `S_IFDIR`, ….
     pub kind: libc::mode_t,
+    /// The largest for a block device, whose size is not told.
     pub size: u64,
     /// Its names.
     pub links: u32,
@@ -20,6 +21,10 @@ pub(super) struct Status {
 impl Status {
     pub fn is_regular(&self) -> bool {
         self.kind == libc::S_IFREG
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        self.kind == libc::S_IFBLK
     }
 }
 
@@ -43,11 +48,12 @@ pub(super) unsafe fn at(dir: c_int, path: *const c_char, flags: c_int) -> Option
         let mut found: libc::statx = core::mem::zeroed();
         // By system call: older C libraries do not have it.
         (libc::syscall(libc::SYS_statx, dir, path, flags, WANTED, &raw mut found) == 0).then(|| {
+            let kind = libc::mode_t::from(found.stx_mode) & libc::S_IFMT;
             Status {
                 device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
                 inode: found.stx_ino,
-                kind: libc::mode_t::from(found.stx_mode) & libc::S_IFMT,
-                size: found.stx_size,
+                kind,
+                size: if kind == libc::S_IFBLK { u64::MAX } else { found.stx_size },
                 links: found.stx_nlink,
             }
         })
