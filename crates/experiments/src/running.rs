@@ -16,7 +16,8 @@ use crate::progress::Progress;
 /// Interval at which a running program is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A program that runs. It is killed when this is dropped, and by the kernel when our thread ends.
+/// A program that runs. It is killed with its process group when this is dropped, and alone by the
+/// kernel when our thread ends.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: &'static str,
@@ -145,7 +146,47 @@ pub(crate) fn pause(length: Duration) -> Result<()> {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // What it started, too: a script's servers would stay.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // SAFETY: kill has no preconditions. The child leads its own group, and is not reaped,
+            // so the number is still that group's.
+            unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_script_started_ends_with_it() {
+        let log = std::env::temp_dir().join(format!("headworks-running-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!; wait"]);
+        let running = Running::spawn("a script", command, &log).unwrap();
+        let begun = Instant::now();
+        let started = loop {
+            let said = fs::read_to_string(&log).unwrap();
+            if let Ok(number) = said.trim().parse::<u32>() {
+                break number;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{said}");
+            sleep(POLL_INTERVAL);
+        };
+        drop(running);
+        let begun = Instant::now();
+        // It may be a zombie until its next parent has reaped it.
+        let runs = || {
+            let stat = fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        while runs() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it runs on");
+            sleep(POLL_INTERVAL);
+        }
+        fs::remove_file(&log).unwrap();
     }
 }
