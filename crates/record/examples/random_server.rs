@@ -1,4 +1,4 @@
-//! `random_server SEED DRESS [polls]`: what the recorder is tested on. See `headworks_record::truth`.
+//! `random_server SEED DRESS [polls]`: what the recorder is tested on (`headworks_record::truth`).
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();

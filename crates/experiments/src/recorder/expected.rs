@@ -16,9 +16,19 @@ pub(super) struct Stage {
     pub(super) name: &'static str,
     /// Its process; empty if there is one server.
     pub(super) process: &'static str,
-    /// A part of its threads' name, loop function or title. Empty: the stage to which most requests
-    /// of clients come.
-    pub(super) title: &'static str,
+    /// A part of its threads' name, loop function or title; all of it after `=`. Empty: the stage
+    /// to which most requests of clients come.
+    title: &'static str,
+}
+
+impl Stage {
+    /// Whether it is a stage with such a title; `None` if titles do not tell.
+    pub(super) fn called(&self, title: &str) -> Option<bool> {
+        match self.title.strip_prefix('=') {
+            Some(whole) => Some(title == whole),
+            None => (!self.title.is_empty()).then(|| title.contains(self.title)),
+        }
+    }
 }
 
 /// An arrow between stages, or between one and `clients`.
@@ -120,7 +130,7 @@ pub(super) const CLASSIC: Expected = Expected {
         stage("Mem Flush", REGION, "MemStoreFlusher"),
         stage("Data Stream", REGION, "DataStreamer"),
         stage("Ack Process", REGION, "ResponseProcessor"),
-        stage("Data Xceive", DATA, "DataXceiver for"),
+        stage("Data Xceive", DATA, "=DataXceiver"),
         stage("Packet Ack", DATA, "PacketResponder"),
         stage("HMaster", MASTER, "RpcServer.default"),
         stage("Namenode RPC Read", NAME, "Socket Reader"),
@@ -168,7 +178,7 @@ pub(super) const DEFAULT: Expected = Expected {
         stage("Mem Flush", REGION, "MemStoreFlusher"),
         stage("Data Stream", REGION, "DataStreamer"),
         stage("Ack Process", REGION, "ResponseProcessor"),
-        stage("Data Xceive", DATA, "DataXceiver for"),
+        stage("Data Xceive", DATA, "=DataXceiver"),
         stage("Packet Ack", DATA, "PacketResponder"),
         stage("HMaster", MASTER, "RpcServer.default"),
         stage("Namenode RPC Read", NAME, "Socket Reader"),
@@ -205,3 +215,17 @@ pub(super) const DEFAULT: Expected = Expected {
         ONE_DATANODE[2],
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_a_part_of_the_name_or_all_of_it() {
+        let named = |title| stage("x", "", title);
+        assert_eq!(named("sync.#").called("sync.#"), Some(true));
+        assert_eq!(named("Xceiver").called("DataXceiverServer"), Some(true));
+        assert_eq!(named("=DataXceiver").called("DataXceiverServer"), Some(false));
+        assert_eq!(named("").called("main"), None);
+    }
+}

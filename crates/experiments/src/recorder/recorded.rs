@@ -126,10 +126,7 @@ impl Recorded {
             .filter(|&id| {
                 let stage = &stages.stages[id];
                 let here = wanted.process.is_empty() || Some(&stage.place) == place;
-                here && match wanted.title {
-                    "" => Some(id) == entry,
-                    title => stage.title.contains(title),
-                }
+                here && wanted.called(&stage.title).unwrap_or(Some(id) == entry)
             })
             .collect()
     }
@@ -137,7 +134,7 @@ impl Recorded {
     /// Whether threads like these are there and never ran, so that nothing could be seen of them.
     fn sleeps(&self, wanted: &Stage, processes: &BTreeMap<String, u32>) -> bool {
         let pid = processes.get(wanted.process);
-        let like = |text: &String| !wanted.title.is_empty() && text.contains(wanted.title);
+        let like = |text: &String| wanted.called(text) == Some(true);
         self.trace.threads.values().any(|thread| {
             let title = self.trace.processes.get(&thread.pid).map(|process| &process.title);
             pid.is_none_or(|pid| *pid == thread.pid)

@@ -95,8 +95,8 @@ pub fn record(
         full_names: BTreeMap::new(),
     };
     session.begin()?;
-    // Many threads, and virtual machines that are asked for names, take seconds: these are not of the
-    // length that was asked for.
+    // Many threads, and virtual machines that are asked for names, take seconds: these are not of
+    // the length that was asked for.
     session.begun = Instant::now();
     session.run(progress)?;
     if options.inject {

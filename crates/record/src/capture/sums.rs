@@ -38,8 +38,8 @@ impl Splits {
         splits
     }
 
-    /// The unit of a thread that was seen before it had its name. `None` if it has none yet, and the
-    /// others of its unit have: of which stage it will be is not known.
+    /// The unit of a thread that was seen before it had its name. `None` if it has none yet, and
+    /// the others of its unit have: of which stage it will be is not known.
     pub fn unit(&self, unit: u32, names: &[String]) -> Option<u32> {
         let digit = |byte: u8| if byte.is_ascii_digit() { b'#' } else { byte };
         let found = names.iter().rev().find_map(|name| {

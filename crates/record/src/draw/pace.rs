@@ -106,8 +106,8 @@ mod tests {
         let head = Head { clients_waiting: 0.5, ..Head::default() };
         let unit = Unit { idle_wakes: (100, 100 * 30_000), ..Unit::default() };
         let mut trace = Trace { head, units: [(2, unit)].into(), ..Trace::default() };
-        // Of a millisecond the client computes 100 us, waits 500 us for a processor, and the entry's
-        // thread 200 us. On free processors the two wake-ups take 60 us.
+        // Of a millisecond the client computes 100 us, and waits 500 us for a processor. The
+        // entry's thread waits 200 us. On free processors the two wake-ups take 60 us.
         let think =
             |trace: &Trace| think_ns(trace, (&fit, 0, 1_000.0), (1_000.0, 100_000), 1_000_000);
         assert_eq!(think(&trace), 260_000);

@@ -1,5 +1,5 @@
-//! A random system of `headworks_tad::complete` as a real program. It is given a seed and a dress, and
-//! prints the truth as JSON, threads' stages as they come, and `ready`. Dresses:
+//! A random system of `headworks_tad::complete` as a real program. It is given a seed and a dress,
+//! and prints the truth as JSON, threads' stages as they come, and `ready`. Dresses:
 //!
 //! * `named`: each thread has its stage's name
 //! * `loops`: each stage has its loop function, and no name
@@ -451,8 +451,8 @@ fn truth(system: &System) -> String {
     serde_json::json!({ "stages": stages, "arrows": arrows }).to_string()
 }
 
-/// Serves until it is killed. The words are the seed and the dress, and `polls` if the last stage is to
-/// look for its work itself.
+/// Serves until it is killed. The words are the seed and the dress, and `polls` if the last stage
+/// is to look for its work itself.
 ///
 /// # Panics
 /// The words are others, or the machine refuses threads or files.
