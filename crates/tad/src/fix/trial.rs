@@ -153,7 +153,8 @@ impl Bench<'_> {
                 if !go_on() {
                     return Ok(None);
                 }
-                let runs = side_by_side(some, at_a_time, &|(_, load)| self.try_load(tad, load, seed));
+                let runs =
+                    side_by_side(some, at_a_time, &|(_, load)| self.try_load(tad, load, seed));
                 for ((number, load), run) in some.iter().zip(runs) {
                     let (outcome, miss, comparisons) = run?;
                     let miss = miss.or_else(|| self.short(comparisons, (*number, &mut tails)));
