@@ -86,7 +86,8 @@ pub struct PoolConfig {
     /// It takes the place of the midpoint, in instances of 512 frames and more. Default no.
     pub frequency: bool,
     /// Find pages by an array with four bytes for each page of the storage, not by a hash table.
-    /// A hit is then a tenth cheaper. For storage that is not much larger than the pool. Default no.
+    /// A hit is then a tenth cheaper. For storage that is not much larger than the pool. Default
+    /// no.
     pub by_number: bool,
     /// Pages that are copied and written in one batch, default 256. Each flusher needs this much
     /// memory.

@@ -254,7 +254,7 @@ impl Engine {
         self.shared.counts()
     }
 
-    /// Counts and lateness begin anew: what came so far was no user's.
+    /// Counts and lateness go back to zero: what came so far was no user's.
     pub fn forget_counts(&self) {
         self.shared.forget_counts();
     }

@@ -19,11 +19,11 @@
 //! requests are queued. Spins that find nothing become rarer.
 
 mod abi;
+mod look;
 mod ring;
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
-use crate::spin::{SPIN_TIME, SpinHistory};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
@@ -33,8 +33,6 @@ use fuser::{
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
 use ring::Rings;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
@@ -62,9 +60,6 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
-
-/// Requests without spinning after one that was already queued: the queue is deep then.
-const DEEP_SKIPPED: u32 = 64;
 
 /// Reads that measure the latency of the path.
 const WAYS: usize = 101;
@@ -104,49 +99,6 @@ struct State {
     measuring: AtomicBool,
     /// Nanoseconds that the store took for them.
     inside_ns: AtomicU64,
-}
-
-thread_local! {
-    static SPINS: RefCell<(SpinHistory, u32)> = RefCell::default();
-}
-
-impl State {
-    /// Spins for the next request, if that is worth it. The caller reads the request, or sleeps.
-    fn look(&self) {
-        if !self.looks.load(Ordering::Relaxed) {
-            return;
-        }
-        let Some(kernel) = self.kernel.get() else { return };
-        SPINS.with_borrow_mut(|(spins, deep)| {
-            if *deep > 0 {
-                *deep -= 1;
-                return;
-            }
-            if !spins.worth_it() || self.looking.swap(true, Ordering::Relaxed) {
-                return;
-            }
-            let until = Instant::now() + SPIN_TIME;
-            let mut first = true;
-            loop {
-                let mut fds = [PollFd::new(kernel, PollFlags::IN)];
-                let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-                // The read also finds the end of the connection.
-                if poll(&mut fds, Some(&none)) != Ok(0) {
-                    spins.succeeded();
-                    *deep = if first { DEEP_SKIPPED } else { 0 };
-                    break;
-                }
-                first = false;
-                if Instant::now() >= until {
-                    spins.failed();
-                    break;
-                }
-                // The loop device's own thread may need this processor.
-                std::thread::yield_now();
-            }
-            self.looking.store(false, Ordering::Relaxed);
-        });
-    }
 }
 
 /// A mounted file system. [`Front::end`] unmounts it.

@@ -30,12 +30,7 @@ pub fn create(args: &cli::Create) -> Result<()> {
     let mut config = VolumeConfig::new(args.size, &backing);
     config.memory_bytes_max = args.memory_max;
     config.page_cache = args.page_cache;
-    if args.page_cache && (in_memory || remote) {
-        bail!(
-            "--page-cache is for a file or a device: leave it out with --backing {}",
-            args.backing
-        );
-    }
+    refuse_cache(args, in_memory || remote)?;
     // The volume's process has another working directory.
     config.device =
         if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };
@@ -86,6 +81,17 @@ pub fn create(args: &cli::Create) -> Result<()> {
         volume.path().display(),
         if args.raw { "" } else { " DIRECTORY" }
     );
+    Ok(())
+}
+
+/// Memory is no file, and a server has its own cache.
+fn refuse_cache(args: &cli::Create, no_file: bool) -> Result<()> {
+    if args.page_cache && no_file {
+        bail!(
+            "--page-cache is for a file or a device: leave it out with --backing {}",
+            args.backing
+        );
+    }
     Ok(())
 }
 

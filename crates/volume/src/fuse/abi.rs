@@ -97,33 +97,8 @@ pub(super) fn serve(
 ) -> Answer {
     let engine = &disk.engine;
     match header.operation {
-        READ => {
-            let offset = number::<8>(arguments, 8);
-            // Reads of a file may go beyond its end, those of a device may not.
-            let left = engine.size_bytes().saturating_sub(offset);
-            let len = number::<4>(arguments, 16).min(left).min(payload.len() as u64) as usize;
-            if let Some(read) = disk.read_at_once(offset, &mut payload[..len]) {
-                return read.map_or_else(|error| error_of(&error), |()| Answer::Bytes(len));
-            }
-            engine.submit(Submission::new(Operation::Read, offset, len as u64, done));
-            Answer::Later
-        }
-        WRITE => {
-            let offset = number::<8>(arguments, 8);
-            let len = (number::<4>(arguments, 16) as usize).min(sent).min(payload.len());
-            match engine.write_now(offset, &payload[..len], false) {
-                Some(Ok(())) => Answer::Bytes(put(payload, &[len as u64])),
-                Some(Err(error)) => error_of(&error),
-                None => {
-                    engine.submit(Submission::write(
-                        offset,
-                        Buffer::copy_of(&payload[..len]),
-                        done,
-                    ));
-                    Answer::Later
-                }
-            }
-        }
+        READ => read(disk, arguments, payload, done),
+        WRITE => write(disk, arguments, payload, sent, done),
         FSYNC => {
             engine.submit(Submission::new(Operation::Flush, 0, 0, done));
             Answer::Later
@@ -168,6 +143,39 @@ pub(super) fn serve(
         }
         RELEASE | RELEASEDIR | FLUSH => Answer::Bytes(0),
         _ => Answer::Error(libc::ENOSYS),
+    }
+}
+
+fn read(disk: &Disk, arguments: &[u8], payload: &mut Buffer, done: Completion) -> Answer {
+    let engine = &disk.engine;
+    let offset = number::<8>(arguments, 8);
+    // Reads of a file may go beyond its end, those of a device may not.
+    let left = engine.size_bytes().saturating_sub(offset);
+    let len = number::<4>(arguments, 16).min(left).min(payload.len() as u64) as usize;
+    if let Some(read) = disk.read_at_once(offset, &mut payload[..len]) {
+        return read.map_or_else(|error| error_of(&error), |()| Answer::Bytes(len));
+    }
+    engine.submit(Submission::new(Operation::Read, offset, len as u64, done));
+    Answer::Later
+}
+
+fn write(
+    disk: &Disk,
+    arguments: &[u8],
+    payload: &mut Buffer,
+    sent: usize,
+    done: Completion,
+) -> Answer {
+    let engine = &disk.engine;
+    let offset = number::<8>(arguments, 8);
+    let len = (number::<4>(arguments, 16) as usize).min(sent).min(payload.len());
+    match engine.write_now(offset, &payload[..len], false) {
+        Some(Ok(())) => Answer::Bytes(put(payload, &[len as u64])),
+        Some(Err(error)) => error_of(&error),
+        None => {
+            engine.submit(Submission::write(offset, Buffer::copy_of(&payload[..len]), done));
+            Answer::Later
+        }
     }
 }
 
