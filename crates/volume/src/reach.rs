@@ -113,8 +113,8 @@ fn arriving(device: &Path, size_bytes: u64) -> io::Result<f64> {
                 .offset(random.below(blocks) * u64::from(block))
                 .build()
                 .user_data(at as u64);
-            // SAFETY: the buffer is used by this read alone until its completion is taken below, and
-            // the loop ends only when none is outstanding.
+            // SAFETY: the buffer is used by this read alone until its completion is taken below.
+            // The loop ends only when none is outstanding.
             unsafe { ring.submission().push(&read) }.map_err(io::Error::other)?;
             outstanding += 1;
         }

@@ -29,8 +29,7 @@ pub fn create(args: &cli::Create) -> Result<()> {
     let backing = if in_memory || remote { args.backing.clone() } else { absolute(&args.backing)? };
     let mut config = VolumeConfig::new(args.size, &backing);
     config.memory_bytes_max = args.memory_max;
-    config.page_cache = args.page_cache;
-    refuse_cache(args, in_memory || remote)?;
+    config.page_cache = page_cache(args, in_memory || remote)?;
     // The volume's process has another working directory.
     config.device =
         if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };
@@ -84,15 +83,15 @@ pub fn create(args: &cli::Create) -> Result<()> {
     Ok(())
 }
 
-/// Memory is no file, and a server has its own cache.
-fn refuse_cache(args: &cli::Create, no_file: bool) -> Result<()> {
+/// Whether the page cache is used. Memory is no file, and a server has its own cache.
+fn page_cache(args: &cli::Create, no_file: bool) -> Result<bool> {
     if args.page_cache && no_file {
         bail!(
             "--page-cache is for a file or a device: leave it out with --backing {}",
             args.backing
         );
     }
-    Ok(())
+    Ok(args.page_cache)
 }
 
 /// Two volumes on the same bytes would destroy each other.
