@@ -74,6 +74,7 @@
 //!     class: IoClass::BestEffort,
 //!     level: 4,
 //!     deadline: None,
+//!     continues: false,
 //! };
 //! fair.req_complete(Nanos(9), 9, &read, Nanos(5));
 //! assert_eq!(fair.write_entry(Nanos(10), 0, &call(1)), Entry::Wait);

@@ -86,3 +86,19 @@ fn cells(row: &Account, seconds: f64, rcp: bool) -> Vec<String> {
     }
     cells
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_whose_only_call_is_still_held_has_a_row() {
+        let thread = |thread, waits| Account { thread, waits, ..Account::default() };
+        let accounts = vec![thread(1, false), thread(2, true)];
+        let now = Files { at_s: 1.0, waiting: 1, accounts, ..Files::default() };
+        let sheet = sheet(&Files::default(), &now);
+        assert!(sheet.title.ends_with("1 call held"), "{}", sheet.title);
+        assert_eq!(sheet.rows.len(), 1);
+        assert!(sheet.rows[0][0] == "2" && sheet.rows[0].contains(&"now".to_owned()));
+    }
+}

@@ -62,7 +62,7 @@ impl Account {
 }
 
 /// Counters since the start, and what is unusual. Rates are taken from two of these.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Files {
     pub instance: String,
     /// Time of the machine's monotonic clock.

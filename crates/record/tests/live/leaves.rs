@@ -129,7 +129,7 @@ fn proc_alone_sees_stages_and_says_what_it_misses() {
     let trace = Trace::read(std::io::BufReader::new(std::fs::File::open(&raw).expect("a file")))
         .expect("a recording");
     assert_eq!(trace.head.mode, "proc");
-    assert!(said.contains("stage-") || said.contains("random-server"), "{said}");
+    assert!(said.contains("random_server") && said.contains("certain"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::tally::Unmarked;
 use super::tasks::{ask, returned};
 use super::waits::{self, ClientWait};
 use super::{gone, guess};
-use crate::lock::{thread_exists, thread_id};
+use crate::lock::thread_id;
 use crate::text::Text;
 use crate::{clock, futex};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -390,18 +390,6 @@ impl IoRegion {
         } else {
             slot.tid.store(gone::NO_THREAD, Relaxed);
         }
-    }
-
-    /// Calls that wait now.
-    pub fn waiting(&self) -> usize {
-        self.waiting_threads().count()
-    }
-
-    /// Threads whose calls wait now. Dead ones are left out: the next call that waits frees their
-    /// slots.
-    pub fn waiting_threads(&self) -> impl Iterator<Item = u32> + '_ {
-        let waits = self.tasks.iter().filter(|slot| slot.state() == WAITING);
-        waits.map(|slot| slot.tid.load(Relaxed)).filter(|tid| thread_exists(*tid))
     }
 }
 

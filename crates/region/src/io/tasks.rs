@@ -2,10 +2,25 @@
 
 use super::layout::{CHANGE, Guarded, IoRegion, RUNNING, TaskSlot, WAITING};
 use crate::futex;
+use crate::lock::thread_exists;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{Call, CallKind, Criticality, Entry, Scheduler, Step, TASKS, Task};
+
+impl IoRegion {
+    /// Calls that wait now.
+    pub fn waiting(&self) -> usize {
+        self.waiting_threads().count()
+    }
+
+    /// Threads whose calls wait now. Dead ones are left out: the next call that waits frees their
+    /// slots.
+    pub fn waiting_threads(&self) -> impl Iterator<Item = u32> + '_ {
+        let waits = self.tasks.iter().filter(|slot| slot.state() == WAITING);
+        waits.map(|slot| slot.tid.load(Relaxed)).filter(|tid| thread_exists(*tid))
+    }
+}
 
 /// Asks the scheduler whether a call may run.
 pub(super) fn ask(

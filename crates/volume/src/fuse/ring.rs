@@ -97,9 +97,12 @@ fn serve(number: u16, disk: Arc<Disk>, kernel: OwnedFd, ready: &Sender<io::Resul
 
 /// Keeps this thread on a processor. One that is offline has no requests either.
 fn stay_on(processor: u16) {
+    if usize::from(processor) >= libc::CPU_SETSIZE as usize {
+        return;
+    }
     // SAFETY: an empty set is a valid value of this structure of bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours; numbers beyond its size are left out.
+    // SAFETY: the set is ours, and has a bit for this number.
     unsafe { libc::CPU_SET(usize::from(processor), &mut set) };
     // SAFETY: reads the set, and concerns this thread alone.
     unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };

@@ -185,7 +185,7 @@ class Bench {
     private static double activeHandlers() throws IOException {
         var url = new java.net.URL("http://127.0.0.1:" + Cluster.DEFAULT_PAGE + "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=IPC");
         try (var answer = url.openStream()) {
-            Matcher found = Pattern.compile("\"numActiveGeneralHandler\" : ([0-9]+)").matcher(new String(answer.readAllBytes(), StandardCharsets.UTF_8));
+            Matcher found = Pattern.compile("\"numActiveGeneralHandler\"\\s*:\\s*([0-9]+)").matcher(new String(answer.readAllBytes(), StandardCharsets.UTF_8));
             return found.find() ? Double.parseDouble(found.group(1)) : Double.NaN;
         }
     }
