@@ -38,8 +38,8 @@ pub trait Strategy: Send + Sync {
 /// Makes the strategy of an instance with so many slots.
 pub(crate) type Make = dyn Fn(u32) -> Box<dyn Strategy> + Send + Sync;
 
-/// The slots of an instance, numbered from 0. What is said of a slot may change at once, as other
-/// threads use the pool meanwhile.
+/// The slots of an instance, numbered from 0. Other threads use the pool meanwhile, so an answer
+/// about a slot may be out of date at once.
 #[derive(Clone, Copy)]
 pub struct Slots<'p> {
     core: &'p Core,
@@ -90,7 +90,7 @@ impl<'p> Slots<'p> {
         self.instance.free.lock().len()
     }
 
-    /// Takes the page out of a slot. `None` if it is dirty or pinned, or if there is none.
+    /// Takes the page out of a slot. `None` if the slot is empty, or its page is dirty or pinned.
     #[must_use]
     pub fn take(&self, slot: u32) -> Option<Taken<'p>> {
         let frame = self.frame(slot)?;

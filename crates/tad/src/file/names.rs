@@ -21,7 +21,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The step of a name, reported if there is none.
+    /// Finds a step by its name. An unknown name is reported.
     pub fn step(&self, report: &mut Report, key: &str, text: &Text) -> Option<StepId> {
         let found = self.steps.iter().position(|name| *name == text.text);
         if found.is_none() {

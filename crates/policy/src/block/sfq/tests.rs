@@ -112,6 +112,25 @@ fn large_requests_are_fewer_with_the_device_than_small_ones() {
 }
 
 #[test]
+fn the_next_piece_goes_before_other_requests_and_merges_stay_pieces() {
+    let mut sfq = Box::new(Sfq::new(Settings { depth: 1, ..Settings::flash() }));
+    sfq.add(Nanos(0), 0, &of(2, 9_000));
+    let large = |sector| Request { cause: 1, ..read(sector, 100) };
+    assert_eq!(sfq.add(Nanos(0), 1, &large(0)), Added::Queued);
+    assert_eq!(sfq.add(Nanos(0), 2, &large(100)), Added::Queued, "200 sectors are no piece");
+    let rest = Request { continues: true, ..large(5_000) };
+    sfq.add(Nanos(0), 3, &rest);
+    let mut order = Vec::new();
+    while let Some(index) = next(&mut sfq) {
+        order.push(index);
+        sfq.completed(Nanos(0), index, Nanos(0));
+    }
+    assert_eq!(order, [0, 3, 1, 2]);
+    // Alone for a while, an application has whole requests.
+    assert_eq!(sfq.most_sectors(CONTENDED), u32::MAX);
+}
+
+#[test]
 fn best_effort_has_its_part_of_the_room() {
     let sector = Settings::array(1, Nanos(0), Nanos(MS));
     let settings =
