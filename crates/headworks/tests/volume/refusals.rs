@@ -24,6 +24,8 @@ fn what_cannot_be_a_volume_is_refused_and_leaves_nothing() {
     assert!(rig.refused(&device).contains("no device `warp`"));
     let layer = [&create("v", "1M", &image)[..], &["--layer", "dealy:read=1ms"]].concat();
     assert!(rig.refused(&layer).contains("known are delay"));
+    let cached = [&create("v", "1M", "memory")[..], &["--page-cache"]].concat();
+    assert!(rig.refused(&cached).contains("--page-cache is for a file or a device"));
     assert!(rig.refused(&create("../v", "1M", &image)).contains("no name for a volume"));
     let nowhere = rig.refused(&create("v", "1M", "/nonexistent/dir/v.img"));
     assert!(nowhere.contains("cannot make the backing file"), "{nowhere}");
