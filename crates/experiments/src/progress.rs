@@ -55,6 +55,19 @@ impl Progress {
         self.tick();
     }
 
+    /// Expected time of all steps so far.
+    pub(crate) fn expected_so_far(&self) -> Duration {
+        self.done + self.step
+    }
+
+    /// All steps since then come once more.
+    pub(crate) fn repeat_since(&mut self, then: Duration) {
+        self.expected += self.expected_so_far() - then;
+        if let Some(bar) = &self.bar {
+            bar.set_length(self.expected.as_millis() as u64);
+        }
+    }
+
     /// Says something that is to stay.
     pub(crate) fn note(&self, text: &str) {
         match &self.bar {
@@ -122,6 +135,16 @@ pub(crate) fn human(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeated_steps_are_expected_again() {
+        let mut progress = Progress::new("test", Duration::from_secs(10));
+        progress.step("start", Duration::from_secs(2));
+        let begun = progress.expected_so_far();
+        progress.step("slice", Duration::from_secs(8));
+        progress.repeat_since(begun);
+        assert_eq!(progress.expected - progress.expected_so_far(), Duration::from_secs(8));
+    }
 
     #[test]
     fn times_read_well() {

@@ -120,9 +120,11 @@ pub(super) fn play(
 ) -> Result<Vec<[Run; 2]>> {
     progress.step(&format!("{}: starting two servers", scene.title()), Duration::from_secs(25));
     let servers = start(scene, headworks, work)?;
+    let begun = progress.expected_so_far();
     let mut found = pass(scene, &servers, pairs, seed, progress)?;
     if changed(&found) > PACE {
         progress.note("the machine's pace changed by more than a third: once more");
+        progress.repeat_since(begun);
         found = pass(scene, &servers, pairs, seed, progress)?;
         if changed(&found) > PACE {
             progress.note("it changed again: compare within a pair of slices only");
