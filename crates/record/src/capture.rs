@@ -49,6 +49,25 @@ pub struct Options<'o> {
     pub stop: &'o AtomicBool,
 }
 
+impl<'o> Options<'o> {
+    /// These processes alone, with no virtual machine asked and no thread stopped.
+    pub fn of(pids: Vec<u32>, length: Duration, budget: f64, stop: &'o AtomicBool) -> Self {
+        Options {
+            pids,
+            follow: false,
+            cgroup: None,
+            length,
+            budget,
+            attach: false,
+            agent: None,
+            plain: false,
+            inject: false,
+            timeline: None,
+            stop,
+        }
+    }
+}
+
 /// How far it is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {

@@ -38,19 +38,7 @@ pub fn judge(command: Command, score: &mut Score, kept: Option<&Path>) -> Result
     let clients = Clients::start(server.port, CLIENTS, PAUSE);
     std::thread::sleep(Duration::from_millis(100));
     let stop = AtomicBool::new(false);
-    let options = Options {
-        pids: vec![server.pid()],
-        follow: false,
-        cgroup: None,
-        length: LENGTH,
-        budget: 1.0,
-        attach: false,
-        agent: None,
-        plain: false,
-        inject: false,
-        timeline: None,
-        stop: &stop,
-    };
+    let options = Options::of(vec![server.pid()], LENGTH, 1.0, &stop);
     let trace = capture::record(&options, &mut |_| {});
     let answered = clients.answered.load(Ordering::Relaxed);
     clients.end();

@@ -50,19 +50,7 @@ impl Drop for Wakers {
 /// Shorter than it takes until threads that do the same are counted together.
 fn record(pid: u32) -> Trace {
     let stop = AtomicBool::new(false);
-    let options = Options {
-        pids: vec![pid],
-        follow: false,
-        cgroup: None,
-        length: Duration::from_millis(900),
-        budget: 1.0,
-        attach: false,
-        agent: None,
-        plain: false,
-        inject: false,
-        timeline: None,
-        stop: &stop,
-    };
+    let options = Options::of(vec![pid], Duration::from_millis(900), 1.0, &stop);
     capture::record(&options, &mut |_| {}).expect("a recording")
 }
 

@@ -189,7 +189,5 @@ fn attributes(disk: &Disk, node: u64) -> [u64; 11] {
     let mode = if node == ROOT.0 { libc::S_IFDIR | 0o500 } else { libc::S_IFREG | 0o600 };
     let made = disk.made.duration_since(std::time::UNIX_EPOCH).map_or(0, |made| made.as_secs());
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let times = [made, made, made];
-    let [a, m, c] = times;
-    [node, size, size / 512, a, m, c, 0, pair(0, mode), pair(1, 0), 0, pair(4096, 0)]
+    [node, size, size / 512, made, made, made, 0, pair(0, mode), pair(1, 0), 0, pair(4096, 0)]
 }

@@ -24,19 +24,10 @@ pub fn watch(args: &Watch) -> Result<ExitCode> {
     stop_on_signals();
     let mut left = args.times;
     while left != Some(0) && !STOP.load(Ordering::Relaxed) {
+        // A virtual machine is not attached to: it would be asked again at each look.
         let options = Options {
-            pids: args.pid.clone(),
             follow: args.follow,
-            cgroup: None,
-            length: args.every,
-            budget: args.budget,
-            // A virtual machine would be asked again at each look.
-            attach: false,
-            agent: None,
-            plain: false,
-            inject: false,
-            timeline: None,
-            stop: &STOP,
+            ..Options::of(args.pid.clone(), args.every, args.budget, &STOP)
         };
         let trace = capture::record(&options, &mut |_| {})?;
         let found = infer(&trace, &Hints::default());
