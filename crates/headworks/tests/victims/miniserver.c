@@ -318,6 +318,9 @@ static int connect_to(struct sockaddr_in *address) {
 }
 
 int main(int argc, char **argv) {
+    /* It has no options to print. `headworks run` asks before it starts the server. */
+    if (argc > 1 && strcmp(argv[1], "--print-defaults") == 0)
+        return 0;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof address;
     int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
