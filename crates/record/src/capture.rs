@@ -18,7 +18,7 @@ use crate::trace::Trace;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use procfs::{alive, listens, tree};
 
@@ -154,6 +154,23 @@ fn own_cpu() -> Duration {
     // SAFETY: `time` is a valid place to write to.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Time that the machine's processors were idle, all together, since it was started.
+fn idle() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // user, nice, system, idle, iowait, ...
+    let words = text.lines().next()?.split_ascii_whitespace().skip(4).take(2);
+    let ticks: u64 = words.map(|word| word.parse::<u64>().unwrap_or(0)).sum();
+    // SAFETY: it has no preconditions.
+    let per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
+    Some(Duration::from_secs_f64(ticks as f64 / per_s))
+}
+
+/// Processors that were idle on average since `begun`, when they had been idle for `before`.
+fn idle_since(begun: Instant, before: Option<Duration>) -> Option<f64> {
+    let idle = idle()?.saturating_sub(before?);
+    Some(idle.as_secs_f64() / begun.elapsed().as_secs_f64().max(1e-9))
 }
 
 fn processors() -> u32 {

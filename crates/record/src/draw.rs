@@ -12,7 +12,7 @@ use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::names::word;
 use crate::infer::waits::Kind;
-use crate::trace::Trace;
+use crate::trace::{OUTSIDE, Trace};
 use fit::Fit;
 use headworks_tad::model::{
     self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Policy, Process, Queue,
@@ -107,7 +107,7 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
         asked: BTreeMap::new(),
         held: BTreeMap::new(),
     };
-    machines(found, &fit, &kept, &mut tad, &mut ids);
+    machines(trace, found, &fit, &kept, &mut tad, &mut ids);
     stages(found, &fit, &kept, &mut tad, &mut ids);
     held(&fit, &mut tad, &mut ids);
     flows(found, &mut tad, &ids);
@@ -142,6 +142,24 @@ fn about(trace: &Trace) -> String {
     format!("{} on {}, {:.0} s by {}.", programs.join(", "), head.host, head.seconds, head.mode)
 }
 
+/// Part of the processors that programs leave which are neither recorded nor clients of those that
+/// are. One; less where other programs kept processors from the recorded threads, which needs both
+/// others that took much and processors that were seldom idle.
+fn left_by_others(trace: &Trace) -> f64 {
+    /// No machine is drawn as if it stood still.
+    const LEFT_MIN: f64 = 0.05;
+    let head = &trace.head;
+    let Some(idle) = head.idle else { return 1.0 };
+    let recorded = trace.units.values().filter(|unit| unit.unit != OUTSIDE);
+    let recorded_ns: u64 = recorded.map(|unit| unit.run_ns).sum();
+    let all = f64::from(head.processors.max(1));
+    let own =
+        head.clients_cpu + head.own * all + recorded_ns as f64 / 1e9 / head.counted_s.max(1e-9);
+    let busy = (all - idle).clamp(0.0, all);
+    let others = (busy - own).max(0.0);
+    (1.0 - others / all * (busy / all)).max(LEFT_MIN)
+}
+
 /// Stages that are drawn.
 fn kept(trace: &Trace, found: &Architecture) -> BTreeSet<usize> {
     let counted_ns = trace.head.counted_s * 1e9 * f64::from(trace.head.processors.max(1));
@@ -161,7 +179,14 @@ fn kept(trace: &Trace, found: &Architecture) -> BTreeSet<usize> {
     (0..found.stages.stages.len()).filter(|id| linked.contains(id) || works(*id)).collect()
 }
 
-fn machines(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
+fn machines(
+    trace: &Trace,
+    found: &Architecture,
+    fit: &Fit,
+    kept: &BTreeSet<usize>,
+    tad: &mut Tad,
+    ids: &mut Ids,
+) {
     let mut processes: BTreeSet<String> = BTreeSet::new();
     for place in &found.stages.places {
         let host = if place.host.is_empty() { "host".to_owned() } else { word(&place.host) };
@@ -180,6 +205,7 @@ fn machines(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut T
         }
         tad.processes.push(Process { name, title: place.program.clone(), node });
     }
+    let cpu_per_s = 1e9 * left_by_others(trace);
     for node in 0..tad.nodes.len() {
         let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;
         let uses = |of: &dyn Fn(usize) -> bool| kept.iter().filter(own).any(|id| of(*id));
@@ -188,7 +214,7 @@ fn machines(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut T
         let asked = uses(&|id| fit.stages[id].asked_ns > 0);
         // The network of one machine is not measured: ten gigabits.
         for (any, of, (name, kind), rate_per_s, parallelism) in [
-            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), 1e9, found.processors),
+            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), cpu_per_s, found.processors),
             (io, &mut ids.io, ("io", ResourceKind::Io), fit.disk.rate_per_s, fit.disk.parallelism),
             (network, &mut ids.network, ("network", ResourceKind::Network), 1.25e9, 1),
             (true, &mut ids.time, (TIME, ResourceKind::Custom), 1e9, UNLIMITED),
@@ -404,5 +430,32 @@ fn flows(found: &Architecture, tad: &mut Tad, ids: &Ids) {
                 confidence: Confidence::Guess,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Head, Unit};
+
+    #[test]
+    fn what_other_programs_take_is_not_in_the_diagram() {
+        let head = Head { processors: 2, counted_s: 10.0, seconds: 10.0, ..Head::default() };
+        // The recorded threads run for five seconds of ten: half a processor.
+        let recorded = Unit { unit: 2, run_ns: 5_000_000_000, ..Unit::default() };
+        let outside = Unit { unit: OUTSIDE, run_ns: 90_000_000_000, ..Unit::default() };
+        let units = [(2, recorded), (OUTSIDE, outside)].into();
+        let mut trace = Trace { head, units, ..Trace::default() };
+        let mut left = |idle: Option<f64>, clients_cpu: f64| {
+            (trace.head.idle, trace.head.clients_cpu) = (idle, clients_cpu);
+            left_by_others(&trace)
+        };
+        assert!((left(None, 0.0) - 1.0).abs() < 1e-9, "not known");
+        assert!((left(Some(1.5), 0.0) - 1.0).abs() < 1e-9, "nothing else runs");
+        assert!((left(Some(0.0), 1.5) - 1.0).abs() < 1e-9, "all the rest are clients");
+        assert!((left(Some(0.0), 0.5) - 0.5).abs() < 1e-9, "others take one of two, none is idle");
+        assert!((left(Some(1.0), 0.0) - 0.875).abs() < 1e-9, "a quarter, half of it in the way");
+        trace.head.clients_cpu = 9.0;
+        assert!((left_by_others(&trace) - 1.0).abs() < 1e-9);
     }
 }

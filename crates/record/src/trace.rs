@@ -52,6 +52,9 @@ pub struct Head {
     /// Threads of these that waited for a processor, on average.
     #[serde(default)]
     pub clients_waiting: f64,
+    /// Processors that were idle on average, if it is known.
+    #[serde(default)]
+    pub idle: Option<f64>,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
 }

@@ -126,6 +126,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         switches_per_s: 0.0,
         clients_cpu: 0.0,
         clients_waiting: 0.0,
+        idle: None,
         missing: vec![
             format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
             format!(

@@ -11,7 +11,7 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
-use super::{Options, Progress, java, own_cpu, processors, procfs, wanted};
+use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
 use crate::trace::{Handed, Injection, Loss, Trace, Unit, Wait};
@@ -57,6 +57,7 @@ struct Session<'o> {
     counted: Duration,
     before: Cost,
     own_before: Duration,
+    idle_before: Option<Duration>,
     missing: Vec<String>,
     asked: Vec<u32>,
     /// Virtual machines in which the agent counts, and the files that it writes.
@@ -88,6 +89,7 @@ pub fn record(
         counted: Duration::ZERO,
         before,
         own_before: own_cpu(),
+        idle_before: idle(),
         missing: Vec::new(),
         asked: Vec::new(),
         agents: Vec::new(),
@@ -98,6 +100,7 @@ pub fn record(
     // Many threads, and virtual machines that are asked for names, take seconds: these are not of
     // the length that was asked for.
     session.begun = Instant::now();
+    session.idle_before = idle();
     session.run(progress)?;
     if options.inject {
         session.inject()?;

@@ -1,7 +1,7 @@
 //! Where, when and how it was recorded.
 
 use super::Session;
-use crate::capture::{machine, own_cpu, processors, unix_time};
+use crate::capture::{idle_since, machine, own_cpu, processors, unix_time};
 use crate::trace::{Head, SCHEMA};
 
 impl Session<'_> {
@@ -36,6 +36,7 @@ impl Session<'_> {
             switches_per_s: switches as f64 / counted_s.max(1e-9),
             clients_cpu,
             clients_waiting,
+            idle: idle_since(self.begun, self.idle_before),
             missing,
         }
     }
