@@ -9,8 +9,13 @@
 //! Best effort may have D·e^−v requests in the device. While the application is not held by its
 //! share, v follows the dft: behind target it grows. While it is held, depth is not what holds it,
 //! and v is given back slowly. An application may be behind for other reasons than storage, a
-//! processor or its clients. So each halving (v + 0.7) must gain 3 %. If it did not, half of v is
-//! given back, and the next try is after a pause of 60 s, then of 120 s, up to an hour.
+//! processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved in its last
+//! part, against its first. Until one has gained, v moves slowly. So each part has several windows,
+//! and what was achieved before a neighbour came is in neither.
+//!
+//! If a halving did not gain, half of v is given back, and the next try is after a pause of 60 s,
+//! then of 120 s, up to an hour. If the halving before it did gain, chance may have hidden the gain
+//! of this one: v goes back to where it began, and it is tried once more after 20 s.
 //!
 //! # Invariants
 //! 0 ≤ v ≤ 3.4: best effort keeps a thirtieth, and the scheduler at least one request.
@@ -25,8 +30,32 @@ use crate::Nanos;
 const MOST: f64 = 3.4;
 const HALVING: f64 = 0.7;
 const GAIN: f64 = 1.03;
+/// Before a second try of what gained before.
+const AGAIN_S: u64 = 20;
 const PAUSE_S: u64 = 60;
 const PAUSE_MOST_S: u64 = 3_600;
+
+/// Most of a dft that counts until a halving has gained.
+const CAREFUL: f64 = 0.35;
+/// First and last part of a halving.
+const PART: f64 = 0.2;
+
+/// What was achieved in a part of a halving.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    windows: f64,
+}
+
+impl Mean {
+    fn add(&mut self, achieved: f64) {
+        (self.sum, self.windows) = (self.sum + achieved, self.windows + 1.0);
+    }
+
+    fn get(&self) -> f64 {
+        self.sum / self.windows.max(1.0)
+    }
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,12 +64,16 @@ pub struct Depth {
     now: f64,
     /// v at which the present halving began.
     from: f64,
-    /// What was achieved there.
-    before: f64,
+    first: Mean,
+    last: Mean,
     /// Mean of what is achieved, over ten windows.
     recent: f64,
     resume: Nanos,
     pause_s: u64,
+    /// The last halving that was judged gained, and so the next failure may be chance.
+    gained: bool,
+    /// The last try failed, and not by chance.
+    failed: bool,
 }
 
 impl Depth {
@@ -52,46 +85,56 @@ impl Depth {
     /// Fewer requests of best effort did not help: something else than storage holds the
     /// application.
     pub fn gave_up(&self, now: Nanos) -> bool {
-        now < self.resume
+        self.failed && now < self.resume
     }
 
     /// One window of the application.
     pub fn window(&mut self, now: Nanos, gain: f64, dft: f64, held: bool) {
-        if self.recent == 0.0 {
-            // A mean that begins at nothing would pass for a gain.
-            (self.recent, self.before) = (1.0 + dft, 1.0 + dft);
-        }
-        self.recent += 0.1 * (1.0 + dft - self.recent);
+        let achieved = 1.0 + dft;
+        self.recent += 0.1 * (achieved - self.recent);
         if held {
             if self.recent > 0.99 {
                 self.now = (self.now - 0.05 * gain).max(0.0);
             }
-            (self.from, self.before) = (self.now, self.recent);
+            self.begin();
             return;
         }
-        if self.gave_up(now) {
+        if now < self.resume {
             return;
         }
-        self.now = (self.now - gain * dft.clamp(-1.0, 1.0)).clamp(0.0, MOST);
-        self.from = self.from.min(self.now);
-        if self.now < self.from + 0.2 {
-            self.before = self.recent;
+        let most = if self.gained { 1.0 } else { CAREFUL };
+        self.now = (self.now - gain * dft.clamp(-most, 1.0)).clamp(0.0, MOST);
+        if self.now <= self.from {
+            self.begin();
+        } else if self.now < self.from + PART {
+            self.first.add(achieved);
+        } else if self.now > self.from + HALVING - PART {
+            self.last.add(achieved);
         }
         if self.now > self.from + HALVING {
             self.judge(now);
         }
     }
 
+    /// A halving begins where v is.
+    fn begin(&mut self) {
+        (self.from, self.first, self.last) = (self.now, Mean::default(), Mean::default());
+    }
+
     fn judge(&mut self, now: Nanos) {
-        if self.recent > self.before * GAIN {
-            self.pause_s = PAUSE_S;
+        if self.last.get() > self.first.get() * GAIN {
+            (self.pause_s, self.gained, self.failed) = (PAUSE_S, true, false);
+        } else if core::mem::take(&mut self.gained) {
+            self.now = self.from;
+            self.resume = now + Nanos::from_millis(1_000 * AGAIN_S);
         } else {
+            self.failed = true;
             self.now = 0.5 * self.from;
             let pause_s = self.pause_s.max(PAUSE_S);
             self.resume = now + Nanos::from_millis(1_000 * pause_s);
             self.pause_s = (2 * pause_s).min(PAUSE_MOST_S);
         }
-        (self.from, self.before) = (self.now, self.recent);
+        self.begin();
     }
 }
 
@@ -120,6 +163,36 @@ mod tests {
             tries.windows(3).all(|three| three[2] - three[1] > three[1] - three[0]),
             "{tries:?}"
         );
+    }
+
+    #[test]
+    fn what_was_achieved_before_a_neighbour_came_is_no_measure() {
+        let mut depth = Depth::default();
+        for second in 0..30 {
+            depth.window(at(second), 0.1, 0.95, false);
+        }
+        // A neighbour comes: a seventh is left, and each halving gains a third.
+        for second in 30..150 {
+            let achieved = 0.13 * depth.part().powf(-0.4);
+            depth.window(at(second), 0.1, achieved - 1.0, false);
+            assert!(!depth.gave_up(at(second)) || depth.part() < 0.1, "{second} {depth:?}");
+        }
+        assert!(depth.part() < 0.1, "{depth:?}");
+    }
+
+    #[test]
+    fn one_bad_moment_does_not_end_what_helps() {
+        let mut depth = Depth::default();
+        let mut least: f64 = 1.0;
+        for second in 0..400 {
+            // Each halving gains much. Around the 60th second other programs take the processors.
+            let slow = if (50..75).contains(&second) { 0.4 } else { 1.0 };
+            let achieved = slow * (0.2 + 0.5 * (1.0 - depth.part()));
+            depth.window(at(second), 0.1, achieved - 1.0, false);
+            assert!(!depth.gave_up(at(second)) || second > 150, "{second}");
+            least = least.min(depth.part());
+        }
+        assert!(least < 0.15, "{least}");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub fn fares(app: &AppStatus) -> String {
         Fares::NotStorage { shortfall } => {
             format!("NOT STORAGE: short by {}", percent(*shortfall))
         }
+        Fares::Unknown if app.need_windows > 0 => "too early".to_owned(),
         other => other.word().to_owned(),
     }
 }
@@ -61,7 +62,7 @@ fn applications(status: &Status) -> Table {
         table.row(vec![
             app.name.clone(),
             fares(app),
-            app.goal.clone(),
+            if app.fares == Fares::BestEffort { "–".to_owned() } else { app.goal.clone() },
             last.dft.map_or_else(|| "–".to_owned(), |dft| format!("{:+.1} %", 100.0 * dft)),
             percent(app.share),
             percent(last.used),
