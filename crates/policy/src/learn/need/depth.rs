@@ -11,7 +11,7 @@
 //! and v is given back slowly. An application may be behind for other reasons than storage, a
 //! processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved in its last
 //! part, against its first. Until one has gained, v moves slowly. So each part has several windows,
-//! and what was achieved before a neighbour came is in neither.
+//! and what was achieved before a neighbour came is in neither. From then on it moves twice as fast.
 //!
 //! If a halving did not gain, half of v is given back, and the next try is after a pause of 60 s,
 //! then of 120 s, up to an hour. If the halving before it did gain, chance may have hidden the gain
@@ -37,6 +37,8 @@ const PAUSE_MOST_S: u64 = 3_600;
 
 /// Most of a dft that counts until a halving has gained.
 const CAREFUL: f64 = 0.35;
+/// By how much v moves faster from then on.
+const FASTER: f64 = 2.0;
 /// First and last part of a halving.
 const PART: f64 = 0.2;
 
@@ -102,8 +104,8 @@ impl Depth {
         if now < self.resume {
             return;
         }
-        let most = if self.gained { 1.0 } else { CAREFUL };
-        self.now = (self.now - gain * dft.clamp(-most, 1.0)).clamp(0.0, MOST);
+        let step = if self.gained { FASTER * dft.min(0.5) } else { dft.clamp(-CAREFUL, 1.0) };
+        self.now = (self.now - gain * step).clamp(0.0, MOST);
         if self.now <= self.from {
             self.begin();
         } else if self.now < self.from + PART {
