@@ -143,8 +143,8 @@ abstract class Measured {
         Thread.sleep(WARM_UP_MS);
         begins.run();
         long[] cpu = cpu();
-        long bytes = loopback();
         long[] disk = disk();
+        long bytes = loopback();
         long start = System.nanoTime();
         double active = 0;
         int samples = 0;
@@ -158,13 +158,14 @@ abstract class Measured {
             samples++;
         }
         double seconds = (System.nanoTime() - start) / 1e9;
+        long sent = loopback() - bytes;
         long[] after = cpu();
         figures.put("cpu_busy", 1.0 - (double) (after[1] - cpu[1]) / (after[0] - cpu[0]));
         figures.put("handlers_busy", active / samples / handlers);
         long[] diskAfter = disk();
         figures.put("datanode_read_mb_s", (diskAfter[0] - disk[0]) / seconds / 1e6);
         figures.put("datanode_written_mb_s", (diskAfter[1] - disk[1]) / seconds / 1e6);
-        figures.put("network_mbit_s", (loopback() - bytes) * 8 / seconds / 1e6);
+        figures.put("network_mbit_s", sent * 8 / seconds / 1e6);
         figures.put("seconds", seconds);
     }
 
