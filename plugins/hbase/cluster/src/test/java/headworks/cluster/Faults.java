@@ -34,8 +34,7 @@ import org.junit.jupiter.api.Timeout;
 class Faults {
     /** For so long servers are killed. */
     private static final int SECONDS = Integer.parseInt(System.getenv().getOrDefault("HEADWORKS_FAULTS_S", "60"));
-    private static final String TOOL = "org.apache.hadoop.hbase.util.LoadTestTool";
-    /** Keys of one run of the tool. */
+    /** Keys that one process writes. */
     private static final int KEYS = 2_000;
     private static final List<String> TENANTS = List.of("alice", "bob");
     private static final Path PROGRAMS = Path.of("..", "..", "..", "target", "debug").toAbsolutePath().normalize();
@@ -64,7 +63,7 @@ class Faults {
         return settings;
     }
 
-    /** HBase's own tool writes and verifies, for two users, while one server after the other is killed and started again. */
+    /** The writers and readers of HBase's own LoadTestTool work for two users while one server after the other is killed and started again. */
     private static void killAndCount(boolean ours) throws Exception {
         assumeTrue(System.getenv("HEADWORKS_CLUSTER") != null, "a cluster needs a network namespace: run scripts/test-hbase");
         assumeTrue(Cluster.hasTools(), "skipped: HBase's own tests are not fetched: make setup-java");
@@ -91,7 +90,7 @@ class Faults {
                 int verified = 0;
                 for (int at = 0; at < TENANTS.size(); at++) {
                     int count = keys.get(at).get();
-                    tool(cluster, TENANTS.get(at), "read", 0, count, "-read", "100:8", "-max_read_errors", "1000000");
+                    tool(cluster, TENANTS.get(at), "read", 0, count);
                     verified += count;
                 }
                 System.err.println((ours ? "with" : "without") + " plug-in and agent: " + verified
@@ -129,7 +128,7 @@ class Faults {
         }
         try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
             admin.createTable(TableDescriptorBuilder.newBuilder(TableName.valueOf(name))
-                .setColumnFamily(ColumnFamilyDescriptorBuilder.of("test_cf")).build(), splits);
+                .setColumnFamily(ColumnFamilyDescriptorBuilder.of(LoadTool.FAMILY)).build(), splits);
         }
     }
 
@@ -137,18 +136,16 @@ class Faults {
     private static int write(Cluster cluster, String tenant, AtomicBoolean stop) throws Exception {
         int keys = 0;
         while (!stop.get()) {
-            tool(cluster, tenant, "write", keys, KEYS, "-write", "3:200:4");
+            tool(cluster, tenant, "write", keys, keys + KEYS);
             keys += KEYS;
         }
         return keys;
     }
 
-    private static void tool(Cluster cluster, String tenant, String what, int from, int count, String... more) throws Exception {
-        List<String> arguments = new ArrayList<>(List.of("-tn", tenant, "-skip_init", "-start_key", "" + from, "-num_keys", "" + count));
-        arguments.addAll(List.of(more));
+    private static void tool(Cluster cluster, String tenant, String what, int from, int to) throws Exception {
         String name = what + "-" + tenant;
-        int status = cluster.tool(name, Map.of("HADOOP_USER_NAME", tenant), TOOL, arguments);
-        assertEquals(0, status, "LoadTestTool " + String.join(" ", arguments) + ":\n" + cluster.tail(name));
+        int status = cluster.tool(name, Map.of("HADOOP_USER_NAME", tenant), LoadTool.class.getName(), List.of(what, tenant, "" + from, "" + to));
+        assertEquals(0, status, what + " of keys from " + from + " to " + to + " of " + tenant + ":\n" + cluster.tail(name));
     }
 
     /** Kills each in turn and starts it again, as long as the test lasts: how often each was killed. */
