@@ -64,12 +64,12 @@ pub(super) fn collect(
             .env("HEADWORKS_WINDOW_S", window_s.to_string())
             .env("HEADWORKS_FIGURES", &figures);
         let log = work.path().join("log");
-        Running::spawn("the cluster", command, &log)?
-            .wait(LONGEST, &progress)
-            .map_err(|error| match cause(&log) {
+        Running::spawn("the cluster", command, &log)?.wait(LONGEST, &progress).map_err(
+            |error| match cause(&log) {
                 Some(cause) => error.context(cause),
                 None => error,
-            })?;
+            },
+        )?;
         let numbers = read(&figures)?;
         Ok(Run { numbers, bucket_s: 1.0, load: Some(Load::at_rest()), ..Run::default() })
     })

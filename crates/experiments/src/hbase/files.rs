@@ -1,8 +1,6 @@
 //! Experiments in which files, the log or the network are what requests wait for.
 
-use super::{
-    Figure, OURS, QUOTAS, RIVALS, STOCK, experiment, margin, ratio,
-};
+use super::{Figure, OURS, QUOTAS, RIVALS, STOCK, experiment, margin, ratio};
 use crate::experiment::Experiment;
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
@@ -78,7 +76,10 @@ static NO_SCHEDULING_FIGURE: Figure = Figure {
     claims: &[
         Claim::new("the DataNode is what gets wait for")
             .ours(DATANODE_BUSY, |seed| {
-                margin(seed.get(OURS, 200.0, "datanode_read_mb_s") / 10.0, seed.get(OURS, 200.0, "cpu_busy"))
+                margin(
+                    seed.get(OURS, 200.0, "datanode_read_mb_s") / 10.0,
+                    seed.get(OURS, 200.0, "cpu_busy"),
+                )
             })
             .at_least(1.0)
             .note(DATANODE_NOTE),
@@ -241,7 +242,10 @@ static ORDERING_FIGURE: Figure = Figure {
     claims: &[
         Claim::new("the log's DataNode is what puts wait for")
             .ours(DATANODE_BUSY, |seed| {
-                margin(seed.get(TEN, 400.0, "datanode_written_mb_s"), seed.get(TEN, 400.0, "cpu_busy"))
+                margin(
+                    seed.get(TEN, 400.0, "datanode_written_mb_s"),
+                    seed.get(TEN, 400.0, "cpu_busy"),
+                )
             })
             .at_least(1.0)
             .note(DATANODE_NOTE),
@@ -266,7 +270,8 @@ static ORDERING_FIGURE: Figure = Figure {
         vec![
             Panel::sweep("Puts of C1", "1/s").lines(ORDERING_ARMS, "c1_per_s"),
             Panel::sweep("P99 of C1", "ms").lines(ORDERING_ARMS, "c1_p99_ms"),
-            Panel::sweep("The DataNode takes", "MB/s").lines(ORDERING_ARMS, "datanode_written_mb_s"),
+            Panel::sweep("The DataNode takes", "MB/s")
+                .lines(ORDERING_ARMS, "datanode_written_mb_s"),
             Panel::sweep("Processors", "").lines(ORDERING_ARMS, "cpu_busy"),
         ]
     },
@@ -284,7 +289,10 @@ static SLOW_DATANODE_FIGURE: Figure = Figure {
     claims: &[
         Claim::new("the fast DataNode is what its gets wait for")
             .ours(DATANODE_BUSY, |seed| {
-                margin(seed.get(OURS, 32.0, "datanode_read_mb_s") / 10.0, seed.get(OURS, 32.0, "cpu_busy"))
+                margin(
+                    seed.get(OURS, 32.0, "datanode_read_mb_s") / 10.0,
+                    seed.get(OURS, 32.0, "cpu_busy"),
+                )
             })
             .at_least(1.0)
             .note(DATANODE_NOTE),
@@ -323,12 +331,17 @@ static BULK_LOAD_FIGURE: Figure = Figure {
     claims: &[
         Claim::new("the load has what the DataNode takes")
             .ours(DATANODE_BUSY, |seed| {
-                margin(seed.get(OURS, 1.0, "datanode_written_mb_s") / 30.0, seed.get(OURS, 1.0, "cpu_busy"))
+                margin(
+                    seed.get(OURS, 1.0, "datanode_written_mb_s") / 30.0,
+                    seed.get(OURS, 1.0, "cpu_busy"),
+                )
             })
             .at_least(1.0)
             .note(DATANODE_NOTE),
         Claim::new("gets are hardly slower")
-            .ours("p99 of gets beside the load / alone", |seed| ratio(seed, OURS, "c1_p99_ms", (1.0, 0.0)))
+            .ours("p99 of gets beside the load / alone", |seed| {
+                ratio(seed, OURS, "c1_p99_ms", (1.0, 0.0))
+            })
             .at_most(1.5),
     ],
     panels: || {

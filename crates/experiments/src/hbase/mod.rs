@@ -132,9 +132,7 @@ const COST: Experiment = experiment(
 const BUSY: Claim = Claim::new("the handlers are what calls wait for")
     .ours(
         "part of the handlers that work, and of the time in which processors do: the worse margin",
-        |seed| {
-            margin(seed.get(OURS, 100.0, "handlers_busy"), seed.get(OURS, 100.0, "cpu_busy"))
-        },
+        |seed| margin(seed.get(OURS, 100.0, "handlers_busy"), seed.get(OURS, 100.0, "cpu_busy")),
     )
     .at_least(1.0)
     .note("handlers at 90 % at least, processors at 70 % at most");

@@ -271,13 +271,18 @@ final class Cluster implements AutoCloseable {
         }
     }
 
-    /** Waits a little more. Fails if a program has died, or if it is too late. */
-    private void check(String what, long end) throws IOException {
+    /** Fails if a program has ended that was not killed. */
+    void runs() throws IOException {
         for (Map.Entry<String, Process> each : processes.entrySet()) {
             if (!each.getValue().isAlive() && each.getValue().exitValue() != 0) {
-                throw new IOException(what + " is not there, and " + each.getKey() + " has ended:\n" + tail(each.getKey()));
+                throw new IOException(each.getKey() + " has ended:\n" + tail(each.getKey()));
             }
         }
+    }
+
+    /** Waits a little more. Fails if a program has died, or if it is too late. */
+    private void check(String what, long end) throws IOException {
+        runs();
         if (System.nanoTime() > end) {
             throw new IOException("not after two minutes: " + what);
         }

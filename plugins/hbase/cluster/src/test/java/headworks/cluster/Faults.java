@@ -156,6 +156,7 @@ class Faults {
             for (int turn = 0; System.nanoTime() < end; turn++) {
                 String victim = victims.get(turn % victims.size());
                 Thread.sleep(3_000);
+                cluster.runs();
                 cluster.kill(victim);
                 Thread.sleep(1_000);
                 cluster.restart(victim);
@@ -164,6 +165,7 @@ class Faults {
                 long late = System.nanoTime() + 120_000_000_000L;
                 while (victim.startsWith("regionserver") && admin.getRegionServers().size() < cluster.regionServers()) {
                     assertTrue(System.nanoTime() < late, victim + " has not come back:\n" + cluster.tail(victim));
+                    cluster.runs();
                     Thread.sleep(200);
                 }
                 for (Future<Integer> writer : writers) {
