@@ -35,7 +35,11 @@ pub(super) fn collect(
     let (rounds, window_s) = if options.quick { (1, 5) } else { (3, figure.window_s) };
     let rounds = options.repeat.unwrap_or(rounds).max(1);
     let window_s = options.window_s.unwrap_or(window_s).max(1);
-    let chosen = |arm: &str| options.only.as_deref().is_none_or(|only| arm.contains(only));
+    let only = options.only.as_deref();
+    // The name of an arm that begins other names means this one only.
+    let exact = only.is_some_and(|only| figure.arms.contains(&only));
+    let chosen =
+        |arm: &str| only.is_none_or(|only| if exact { arm == only } else { arm.contains(only) });
     let arms: Vec<Arm> = figure
         .arms
         .iter()
@@ -53,14 +57,19 @@ pub(super) fn collect(
         let _ = std::fs::remove_file(&figures);
         let mut command = Command::new(&script);
         command
-            .arg(format!("-Dtest=Bench#{}", figure.method))
+            .arg(format!("-Dtest={}", figure.method))
             .arg("-Dsurefire.failIfNoSpecifiedTests=false")
             .env("HEADWORKS_ARM", task.arm)
             .env("HEADWORKS_POINT", task.at.to_string())
             .env("HEADWORKS_WINDOW_S", window_s.to_string())
             .env("HEADWORKS_FIGURES", &figures);
-        Running::spawn("the cluster", command, &work.path().join("log"))?
-            .wait(LONGEST, &progress)?;
+        let log = work.path().join("log");
+        Running::spawn("the cluster", command, &log)?.wait(LONGEST, &progress).map_err(
+            |error| match cause(&log) {
+                Some(cause) => error.context(cause),
+                None => error,
+            },
+        )?;
         let numbers = read(&figures)?;
         Ok(Run { numbers, bucket_s: 1.0, load: Some(Load::at_rest()), ..Run::default() })
     })
@@ -75,6 +84,14 @@ fn script() -> Result<PathBuf> {
         here.display()
     );
     Ok(std::path::absolute(here)?)
+}
+
+/// What failed: Maven says it once, before words that end every failure alike.
+fn cause(log: &Path) -> Option<String> {
+    let log = std::fs::read_to_string(log).ok()?;
+    let from = log.lines().skip_while(|line| !line.contains("<<< ") || line.contains("Tests run:"));
+    let lines: Vec<&str> = from.take(15).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// A key and a number on each line.

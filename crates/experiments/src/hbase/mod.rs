@@ -1,10 +1,11 @@
-//! HBase on HDFS as it is, and with `plugins/hbase`: small forms of the dissertation's Figures 4.15
-//! and 4.18, the starvation of HBASE-12790, and what the plug-in costs.
+//! HBase on HDFS as it is, and with `plugins/hbase`: small forms of the dissertation's Figures 4.13
+//! to 4.18, the starvation of HBASE-12790, a slow DataNode, bulk load, and what the plug-in costs.
 //!
 //! A run is a cluster of processes in a network namespace, which `plugins/hbase` starts and loads
-//! (`headworks.cluster.Bench`). It prints how busy the named resource and the processors were.
+//! (`headworks.cluster.Measured`). It prints how busy the named resource and the processors were.
 
 mod collect;
+mod files;
 
 use std::path::Path;
 
@@ -20,7 +21,6 @@ const STOCK: &str = "stock";
 const ONE_QUEUE: &str = "stock, one queue";
 const OURS: &str = "ours";
 const QUOTAS: &str = "stock, quotas";
-const WITHOUT: &str = "ours, without attempts";
 const RIVALS: [&str; 4] = [STOCK, ONE_QUEUE, QUOTAS, OURS];
 
 /// One experiment of the family.
@@ -28,7 +28,7 @@ const RIVALS: [&str; 4] = [STOCK, ONE_QUEUE, QUOTAS, OURS];
 pub(crate) struct Figure {
     id: &'static str,
     figure: &'static str,
-    /// The method of `headworks.cluster.Bench`.
+    /// `CLASS#METHOD` of `headworks.cluster`.
     method: &'static str,
     arms: &'static [&'static str],
     points: &'static [f64],
@@ -83,7 +83,28 @@ const fn experiment(
     }
 }
 
-pub(crate) const EXPERIMENTS: &[Experiment] = &[NEIGHBOURS, ATTEMPTS, NETWORK, WEIGHTS, COST];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    NEIGHBOURS,
+    files::NO_SCHEDULING,
+    files::ATTEMPTS,
+    files::NETWORK,
+    files::BLOCKING,
+    files::ORDERING,
+    WEIGHTS,
+    files::SLOW_DATANODE,
+    files::BULK_LOAD,
+    COST,
+];
+
+/// How far what requests wait for is used, and the processors are not: the smaller margin.
+fn margin(used: f64, processors: f64) -> f64 {
+    (used / 0.9).min(0.7 / processors)
+}
+
+/// The ratio of a figure at one point of an arm to that at another.
+fn ratio(seed: &Seed<'_>, arm: &'static str, key: &str, (at, to): (f64, f64)) -> f64 {
+    seed.get(arm, at, key) / seed.get(arm, to, key)
+}
 
 const NEIGHBOURS: Experiment = experiment(
     "hbase-neighbours",
@@ -99,20 +120,6 @@ const WEIGHTS: Experiment = experiment(
     (700, 200),
     &WEIGHTS_FIGURE,
 );
-const ATTEMPTS: Experiment = experiment(
-    "hbase-4.14",
-    "gets from the cache beside gets that need files, while handlers wait for those",
-    "Figure 4.14",
-    (1_000, 250),
-    &ATTEMPTS_FIGURE,
-);
-const NETWORK: Experiment = experiment(
-    "hbase-4.15",
-    "the responses of one client of an HBase grow, on a link of 100 Mbit/s",
-    "Figure 4.15",
-    (1_500, 300),
-    &NETWORK_FIGURE,
-);
 const COST: Experiment = experiment(
     "hbase-cost",
     "what the plug-in of HBase costs one client",
@@ -125,11 +132,7 @@ const COST: Experiment = experiment(
 const BUSY: Claim = Claim::new("the handlers are what calls wait for")
     .ours(
         "part of the handlers that work, and of the time in which processors do: the worse margin",
-        |seed| {
-            let handlers = seed.get(OURS, 100.0, "handlers_busy") / 0.9;
-            let cpu = 0.7 / seed.get(OURS, 100.0, "cpu_busy");
-            handlers.min(cpu)
-        },
+        |seed| margin(seed.get(OURS, 100.0, "handlers_busy"), seed.get(OURS, 100.0, "cpu_busy")),
     )
     .at_least(1.0)
     .note("handlers at 90 % at least, processors at 70 % at most");
@@ -137,7 +140,7 @@ const BUSY: Claim = Claim::new("the handlers are what calls wait for")
 static NEIGHBOURS_FIGURE: Figure = Figure {
     id: "hbase-neighbours",
     figure: "not in the dissertation",
-    method: "neighbours",
+    method: "Bench#neighbours",
     arms: &RIVALS,
     points: &[0.0, 100.0],
     sweep: "scans of the large client",
@@ -147,19 +150,18 @@ static NEIGHBOURS_FIGURE: Figure = Figure {
         BUSY,
         Claim::new("a small client's gets are hardly slower beside a hundred scans")
             .ours("p99 of its gets beside them / alone", |seed| {
-                seed.get(OURS, 100.0, "get_p99_ms") / seed.get(OURS, 0.0, "get_p99_ms")
+                ratio(seed, OURS, "get_p99_ms", (100.0, 0.0))
             })
             .at_most(2.0),
         Claim::new("and its scan goes on")
             .ours("rows a second beside them / alone", |seed| {
-                seed.get(OURS, 100.0, "small_rows_s") / seed.get(OURS, 0.0, "small_rows_s")
+                ratio(seed, OURS, "small_rows_s", (100.0, 0.0))
             })
             .at_least(0.45)
             .note("a scan that waits for one handler's rest of work before each row has half of what it has alone"),
         Claim::new("HBase as it is starves it")
             .ours("p99 of its gets beside them / alone, the better of one queue and three", |seed| {
-                let ratio = |arm| seed.get(arm, 100.0, "get_p99_ms") / seed.get(arm, 0.0, "get_p99_ms");
-                ratio(STOCK).min(ratio(ONE_QUEUE))
+                [STOCK, ONE_QUEUE].map(|arm| ratio(seed, arm, "get_p99_ms", (100.0, 0.0))).into_iter().fold(f64::INFINITY, f64::min)
             })
             .at_least(3.0),
     ],
@@ -197,7 +199,7 @@ fn evenness(seed: &Seed<'_>, arm: &'static str) -> f64 {
 static WEIGHTS_FIGURE: Figure = Figure {
     id: "hbase-4.18",
     figure: "Figure 4.18",
-    method: "weights",
+    method: "Bench#weights",
     arms: &[STOCK, QUOTAS, OURS],
     points: &[0.0],
     sweep: "",
@@ -206,7 +208,7 @@ static WEIGHTS_FIGURE: Figure = Figure {
     claims: &[
         Claim::new("the handlers are what calls wait for")
             .ours("part of the handlers that work, and of the time in which processors do: the worse margin", |seed| {
-                (seed.get(OURS, 0.0, "handlers_busy") / 0.9).min(0.7 / seed.get(OURS, 0.0, "cpu_busy"))
+                margin(seed.get(OURS, 0.0, "handlers_busy"), seed.get(OURS, 0.0, "cpu_busy"))
             })
             .at_least(1.0)
             .note("handlers at 90 % at least, processors at 70 % at most"),
@@ -242,88 +244,6 @@ static WEIGHTS_FIGURE: Figure = Figure {
     },
 };
 
-static NETWORK_FIGURE: Figure = Figure {
-    id: "hbase-4.15",
-    figure: "Figure 4.15",
-    method: "network",
-    arms: &[STOCK, QUOTAS, OURS],
-    points: &[20.0, 200.0],
-    sweep: "size of C2's responses, kB",
-    window_s: 20,
-    about: "C1 and C2 get rows with 16 threads each. C1's have 20 kB. The namespace's loopback has 100 Mbit/s, by tc.",
-    claims: &[
-        Claim::new("the network is what responses wait for")
-            .ours(
-                "part of 100 Mbit/s that is used, and of the processors' time: the worse margin",
-                |seed| {
-                    (seed.get(OURS, 200.0, "network_mbit_s") / 90.0)
-                        .min(0.7 / seed.get(OURS, 200.0, "cpu_busy"))
-                },
-            )
-            .at_least(1.0)
-            .note("network at 90 % at least, processors at 70 % at most"),
-        Claim::new("C1 keeps what it has while C2's responses grow")
-            .ours("C1's gets at 200 kB / at 20 kB", |seed| {
-                seed.get(OURS, 200.0, "c1_per_s") / seed.get(OURS, 20.0, "c1_per_s")
-            })
-            .at_least(0.95),
-        Claim::new("and loses much with HBase as it is")
-            .ours("C1's gets at 200 kB / at 20 kB", |seed| {
-                seed.get(STOCK, 200.0, "c1_per_s") / seed.get(STOCK, 20.0, "c1_per_s")
-            })
-            .at_most(0.7),
-    ],
-    panels: || {
-        vec![
-            Panel::sweep("Gets of C1", "1/s").lines([STOCK, QUOTAS, OURS], "c1_per_s"),
-            Panel::sweep("P99 of C1", "ms").lines([STOCK, QUOTAS, OURS], "c1_p99_ms"),
-            Panel::sweep("Network", "Mbit/s").lines([STOCK, QUOTAS, OURS], "network_mbit_s"),
-            Panel::sweep("Processors", "").lines([STOCK, QUOTAS, OURS], "cpu_busy"),
-        ]
-    },
-};
-
-static ATTEMPTS_FIGURE: Figure = Figure {
-    id: "hbase-4.14",
-    figure: "Figure 4.14",
-    method: "attempts",
-    arms: &[STOCK, WITHOUT, OURS],
-    points: &[32.0],
-    sweep: "threads of C1",
-    window_s: 20,
-    about: "C1 gets rows of 60 kB that no cache has, from 32 threads. C2 does so from 4 threads, and from 4 others it gets a \
-            row that is cached. HDFS's own throttle lets the DataNode give 10 MB/s, so ten handlers wait for files.",
-    claims: &[
-        Claim::new("the handlers are what calls wait for")
-            .ours("part of the handlers that work, and of the time in which processors do: the worse margin", |seed| {
-                (seed.get(WITHOUT, 32.0, "handlers_busy") / 0.9).min(0.7 / seed.get(WITHOUT, 32.0, "cpu_busy"))
-            })
-            .at_least(1.0)
-            .note("handlers at 90 % at least, processors at 70 % at most, without attempts"),
-        Claim::new("gets from the cache do not wait for handlers")
-            .ours("C2's gets from the cache with attempts / without", |seed| {
-                seed.get(OURS, 32.0, "c2_cached_per_s") / seed.get(WITHOUT, 32.0, "c2_cached_per_s")
-            })
-            .at_least(2.0),
-        Claim::new("and gets that need files lose nothing")
-            .ours("with attempts / without: the smaller of C1's and C2's", |seed| {
-                ["c1_cold_per_s", "c2_cold_per_s"]
-                    .iter()
-                    .map(|key| seed.get(OURS, 32.0, key) / seed.get(WITHOUT, 32.0, key))
-                    .fold(f64::INFINITY, f64::min)
-            })
-            .at_least(0.97),
-    ],
-    panels: || {
-        let arms = [STOCK, WITHOUT, OURS];
-        let kinds = [("c1_cold_per_s", "C1, files"), ("c2_cold_per_s", "C2, files"), ("c2_cached_per_s", "C2, cache")];
-        let bars = |panel: Panel, arm: &'static str| {
-            kinds.iter().fold(panel, |panel, (key, label)| panel.bar(arm, label, arm, 32.0, key))
-        };
-        vec![arms.into_iter().fold(Panel::bars("Gets", "1/s"), bars)]
-    },
-};
-
 const fn cost(statement: &'static str, bound: f64, ours: fn(&Seed<'_>) -> f64) -> Claim {
     Claim::new(statement)
         .ours(
@@ -344,7 +264,7 @@ fn smallest(seed: &Seed<'_>, state: &str) -> f64 {
 static COST_FIGURE: Figure = Figure {
     id: "hbase-cost",
     figure: "not in the dissertation",
-    method: "cost",
+    method: "Bench#cost",
     arms: &[OURS],
     points: &[0.0],
     sweep: "",

@@ -1,200 +1,27 @@
 package headworks.cluster;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.TableName;
-import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
-import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
 import org.apache.hadoop.hbase.quotas.ThrottleType;
 import org.junit.jupiter.api.Test;
 
 /**
- * Runs of the experiments {@code hbase-…}: each method is one run of one arm, which {@code headworks
- * bench run} starts. Its name is none of a test, so that Maven does not run it with the tests. The
- * figures go into the file of {@code HEADWORKS_FIGURES}, a key and a number on each line.
+ * Experiments in which handlers or the network are what requests wait for. Each method is one run; see
+ * {@link Measured}. The class's name is none of a test, so that Maven does not run it with the tests.
  */
-class Bench {
-    private static final TableName TABLE = TableName.valueOf("rows");
-    private static final String ARM = System.getenv().getOrDefault("HEADWORKS_ARM", "ours");
-    private static final int WINDOW_S = Integer.parseInt(System.getenv().getOrDefault("HEADWORKS_WINDOW_S", "10"));
-    private static final double POINT = Double.parseDouble(System.getenv().getOrDefault("HEADWORKS_POINT", "0"));
-    private static final int WARM_UP_MS = 4_000;
-    private static final int HANDLERS = 10;
-    private static final String WITHOUT_ATTEMPTS = "ours, without attempts";
-    /** HBase's own throttles, with limits that were chosen by hand for the experiment. */
-    private static final String QUOTAS = "stock, quotas";
-    private static final String OUR_QUEUE = "headworks.hbase.FairCallQueue";
-
-    private final Map<String, Double> figures = new TreeMap<>();
-    private final AtomicBoolean stop = new AtomicBoolean();
-    private final List<Thread> threads = new ArrayList<>();
-    private final AtomicLong failures = new AtomicLong();
-    /** What clients had done after each second of the window. */
-    private final List<long[]> bySecond = new ArrayList<>();
-
-    private interface Run {
-        void with(Cluster cluster) throws Exception;
-    }
-
-    /** What one client does again and again. */
-    private interface Work {
-        void once(Table table) throws Exception;
-    }
-
-    private static Map<String, String> settings() {
-        Map<String, String> settings = new TreeMap<>(Map.of("hbase.regionserver.handler.count", "" + HANDLERS));
-        switch (ARM) {
-            case "ours", WITHOUT_ATTEMPTS -> {
-                settings.put("hbase.ipc.server.callqueue.type", "pluggable");
-                settings.put("hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
-            }
-            case QUOTAS -> settings.putAll(Map.of("hbase.quota.enabled", "true", "hbase.quota.refresh.period", "1000"));
-            case "stock, one queue" -> settings.put("hbase.ipc.server.callqueue.handler.factor", "0");
-            default -> { }
-        }
-        return settings;
-    }
-
-    private void run(Map<String, String> more, Run run) throws Exception {
-        Map<String, String> settings = settings();
-        settings.putAll(more);
-        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, ARM.startsWith("ours"), List.of());
-        try (Cluster cluster = new Cluster(settings, true, server)) {
-            Site.use(cluster);
-            run.with(cluster);
-        }
-        write();
-    }
-
-    /** In the arm with quotas: this user may have so much a second. */
-    private static void limit(String user, ThrottleType type, long most) throws Exception {
-        if (ARM.equals(QUOTAS)) {
-            try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
-                admin.setQuota(QuotaSettingsFactory.throttleUser(user, type, most, TimeUnit.SECONDS));
-            }
-        }
-    }
-
-    private void write() throws IOException {
-        figures.put("failures", (double) failures.get());
-        StringBuilder text = new StringBuilder();
-        figures.forEach((key, value) -> text.append(String.format(Locale.ROOT, "%s %.6f%n", key, value)));
-        System.err.print(text);
-        String file = System.getenv("HEADWORKS_FIGURES");
-        if (file != null) {
-            Files.writeString(Path.of(file), text);
-        }
-    }
-
-    private void clients(int count, Connection connection, AtomicLong done, ConcurrentLinkedQueue<Long> times, Work work) {
-        clients(TABLE, count, connection, done, times, work);
-    }
-
-    private void clients(TableName name, int count, Connection connection, AtomicLong done, ConcurrentLinkedQueue<Long> times, Work work) {
-        for (int number = 0; number < count; number++) {
-            Thread thread = new Thread(() -> {
-                try (Table table = connection.getTable(name)) {
-                    while (!stop.get()) {
-                        long since = System.nanoTime();
-                        try {
-                            work.once(table);
-                            done.incrementAndGet();
-                            if (times != null) {
-                                times.add(System.nanoTime() - since);
-                            }
-                        } catch (IOException refused) {
-                            failures.incrementAndGet();
-                        }
-                    }
-                } catch (Exception failed) {
-                    failed.printStackTrace();
-                }
-            });
-            threads.add(thread);
-            thread.start();
-        }
-    }
-
-    /** Lets clients run, and notes the machine's processors, the handlers and the network meanwhile. */
-    private void measure(Runnable begins, AtomicLong... counters) throws Exception {
-        Thread.sleep(WARM_UP_MS);
-        begins.run();
-        long[] cpu = cpu();
-        long bytes = loopback();
-        long start = System.nanoTime();
-        double active = 0;
-        int samples = 0;
-        bySecond.add(Arrays.stream(counters).mapToLong(AtomicLong::get).toArray());
-        while (System.nanoTime() - start < WINDOW_S * 1_000_000_000L) {
-            Thread.sleep(200);
-            if (System.nanoTime() - start >= bySecond.size() * 1_000_000_000L) {
-                bySecond.add(Arrays.stream(counters).mapToLong(AtomicLong::get).toArray());
-            }
-            active += activeHandlers();
-            samples++;
-        }
-        double seconds = (System.nanoTime() - start) / 1e9;
-        long[] after = cpu();
-        figures.put("cpu_busy", 1.0 - (double) (after[1] - cpu[1]) / (after[0] - cpu[0]));
-        figures.put("handlers_busy", active / samples / HANDLERS);
-        figures.put("network_mbit_s", (loopback() - bytes) * 8 / seconds / 1e6);
-        figures.put("seconds", seconds);
-    }
-
-    private void end() throws InterruptedException {
-        stop.set(true);
-        for (Thread thread : threads) {
-            thread.join(20_000);
-        }
-    }
-
-    /** All ticks of the processors, and those in which they were idle. */
-    private static long[] cpu() throws IOException {
-        long[] ticks = Arrays.stream(Files.readAllLines(Path.of("/proc/stat")).get(0).trim().split(" +")).skip(1).limit(8).mapToLong(Long::parseLong).toArray();
-        return new long[] {Arrays.stream(ticks).sum(), ticks[3] + ticks[4]};
-    }
-
-    private static long loopback() throws IOException {
-        for (String line : Files.readAllLines(Path.of("/proc/net/dev"))) {
-            if (line.trim().startsWith("lo:")) {
-                return Long.parseLong(line.trim().substring(3).trim().split(" +")[0]);
-            }
-        }
-        return 0;
-    }
-
-    private static double activeHandlers() throws IOException {
-        var url = new java.net.URL("http://127.0.0.1:" + Cluster.DEFAULT_PAGE + "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=IPC");
-        try (var answer = url.openStream()) {
-            Matcher found = Pattern.compile("\"numActiveGeneralHandler\"\\s*:\\s*([0-9]+)").matcher(new String(answer.readAllBytes(), StandardCharsets.UTF_8));
-            return found.find() ? Double.parseDouble(found.group(1)) : Double.NaN;
-        }
-    }
-
-    private static double percentile(ConcurrentLinkedQueue<Long> times, double part) {
-        long[] all = times.stream().mapToLong(Long::longValue).sorted().toArray();
-        return all.length == 0 ? Double.NaN : all[(int) Math.min(all.length - 1, part * all.length)] / 1e6;
-    }
-
+class Bench extends Measured {
     /** HBASE-12790: so many scans of one client, beside one scan and ten gets a second of another. */
     @Test
     void neighbours() throws Exception {
@@ -290,44 +117,6 @@ class Bench {
         if (limit.waitFor() != 0) {
             throw new IOException("the loopback's rate cannot be set: install iproute2, and a kernel with sch_tbf");
         }
-    }
-
-    /**
-     * Figure 4.14: C1 gets rows that only the DataNode has, from as many threads as the point says. C2 gets such rows,
-     * and one from the cache. The DataNode gives 10 MB/s, so handlers wait for it.
-     */
-    @Test
-    void attempts() throws Exception {
-        TableName files = TableName.valueOf("files");
-        run(Map.of("headworks.speculate", "" + ARM.equals("ours"), "dfs.datanode.data.read.bandwidthPerSec", "10000000"), cluster -> {
-            Site.table(TABLE, Cluster.DEFAULT, true, 1, 100);
-            Site.table(files, Cluster.DEFAULT, false, 300, 60_000);
-            try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
-                admin.flush(files);
-            }
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
-                AtomicLong first = new AtomicLong();
-                AtomicLong cold = new AtomicLong();
-                AtomicLong cached = new AtomicLong();
-                ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
-                Work any = table -> table.get(new Get(Site.key(java.util.concurrent.ThreadLocalRandom.current().nextInt(300))));
-                clients(files, (int) POINT, c1, first, null, any);
-                clients(files, 4, c2, cold, null, any);
-                clients(4, c2, cached, times, table -> table.get(new Get(Site.key(0))));
-                long[] start = new long[3];
-                measure(() -> {
-                    start[0] = first.get();
-                    start[1] = cold.get();
-                    start[2] = cached.get();
-                    times.clear();
-                });
-                figures.put("c1_cold_per_s", (first.get() - start[0]) / figures.get("seconds"));
-                figures.put("c2_cold_per_s", (cold.get() - start[1]) / figures.get("seconds"));
-                figures.put("c2_cached_per_s", (cached.get() - start[2]) / figures.get("seconds"));
-                figures.put("c2_cached_p99_ms", percentile(times, 0.99));
-                end();
-            }
-        });
     }
 
     /** Figure 4.15: C1's responses have 20 kB, C2's as many as the point says; the network has 100 Mbit/s. */

@@ -3,11 +3,13 @@ package headworks.cluster;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -35,6 +37,9 @@ final class Cluster implements AutoCloseable {
     static final int DEFAULT_PAGE = 16030;
     static final int CLASSIC_PAGE = 16130;
     static final int DATANODE_PAGE = 9864;
+    /** DataNodes after the first have ports that are so much larger each. */
+    static final int NEXT_DATANODE = 10;
+    static final int DATANODE = 9866;
     /** More than any test has clients: there the handlers are not what calls wait for. */
     static final int CLASSIC_HANDLERS = 100;
 
@@ -42,7 +47,9 @@ final class Cluster implements AutoCloseable {
 
     private final Path directory = Files.createTempDirectory("headworks-hbase-");
     private final Path conf = directory.resolve("conf");
-    private final List<Process> processes = new ArrayList<>();
+    /** What runs, by name, and by what command each was started. One that was killed runs no more. */
+    private final Map<String, Process> processes = new LinkedHashMap<>();
+    private final Map<String, List<String>> commands = new LinkedHashMap<>();
     private final Map<String, String> hbase = new TreeMap<>();
     private final Map<String, String> hdfs = new TreeMap<>();
 
@@ -55,11 +62,19 @@ final class Cluster implements AutoCloseable {
             "hbase.regionserver.handler.count=" + CLASSIC_HANDLERS, "hbase.ipc.server.callqueue.handler.factor=0.02"));
 
     private final List<Server> servers;
+    /** What each DataNode sets otherwise. */
+    private final List<List<String>> dataNodes;
     private final List<String> quick;
 
     /** A cluster whose JVMs start quickly; for measurements they are as they come. */
     Cluster(Map<String, String> settings, boolean measured, Server... servers) throws IOException {
+        this(settings, measured, List.of(List.of()), servers);
+    }
+
+    /** The same with as many DataNodes as there are lists of settings. */
+    Cluster(Map<String, String> settings, boolean measured, List<List<String>> dataNodes, Server... servers) throws IOException {
         this.servers = List.of(servers);
+        this.dataNodes = dataNodes;
         quick = measured ? List.of("-XX:+UseSerialGC") : QUICK_TO_START;
         try {
             hbase.put("hbase.rootdir", "hdfs://127.0.0.1:9000/hbase");
@@ -106,7 +121,7 @@ final class Cluster implements AutoCloseable {
         }
         site("core-site.xml", Map.of("fs.defaultFS", "hdfs://127.0.0.1:9000",
             "hadoop.tmp.dir", directory.resolve("hadoop").toString()));
-        hdfs.put("dfs.replication", "1");
+        hdfs.putIfAbsent("dfs.replication", "1");
         hdfs.put("dfs.namenode.http-address", "127.0.0.1:9870");
         hdfs.put("dfs.datanode.address", "127.0.0.1:9866");
         hdfs.put("dfs.datanode.http.address", "127.0.0.1:9864");
@@ -119,6 +134,8 @@ final class Cluster implements AutoCloseable {
         site("hbase-site.xml", hbase);
         Files.writeString(conf.resolve("zoo.cfg"), "tickTime=500\nclientPort=2181\nclientPortAddress=127.0.0.1\n"
             + "admin.enableServer=false\ndataDir=" + directory.resolve("zookeeper") + "\n");
+        // Figures that are asked for are a second old at most. Usually it is ten.
+        Files.writeString(conf.resolve("hadoop-metrics2.properties"), "*.period=1\n");
         Files.writeString(conf.resolve("log4j.properties"), "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
             + "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%d %p [%t] %c: %m%n\n"
             // Each read, with the name of its client.
@@ -128,41 +145,152 @@ final class Cluster implements AutoCloseable {
     private void start() throws IOException {
         launch("zookeeper", 128, "org.apache.zookeeper.server.quorum.QuorumPeerMain", conf.resolve("zoo.cfg").toString());
         String nameNode = "org.apache.hadoop.hdfs.server.namenode.NameNode";
-        Process format = launch("format", 256, nameNode, "-format", "-nonInteractive");
-        try {
-            if (!format.waitFor(60, TimeUnit.SECONDS) || format.exitValue() != 0) {
-                throw new IOException("the NameNode's directory was not made:\n" + tail("format"));
-            }
-        } catch (InterruptedException stop) {
-            throw new IOException(stop);
+        if (run("format", Map.of(), command("format", 256, nameNode, "-format", "-nonInteractive")) != 0) {
+            throw new IOException("the NameNode's directory was not made:\n" + tail("format"));
         }
         launch("namenode", 256, nameNode);
-        launch("datanode", 256, "org.apache.hadoop.hdfs.server.datanode.DataNode");
+        for (int number = 0; number < dataNodes.size(); number++) {
+            dataNode(number);
+        }
+        // HBase's servers give up if what they need is late: on a busy machine it is.
+        awaitPort(2181);
+        awaitPort(9000);
         launch("master", 384, "org.apache.hadoop.hbase.master.HMaster", "start");
         for (Server server : servers) {
-            List<String> arguments = new ArrayList<>(List.of("-D", "hbase.regionserver.port=" + server.port,
-                "-D", "hbase.regionserver.info.port=" + server.page));
-            server.settings.forEach(each -> arguments.addAll(List.of("-D", each)));
+            List<String> arguments = new ArrayList<>(settings(List.of("hbase.regionserver.port=" + server.port,
+                "hbase.regionserver.info.port=" + server.page)));
+            arguments.addAll(settings(server.settings));
             arguments.add("start");
             launch(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
         }
         await("master", "Master has completed initialization");
     }
 
-    private Process launch(String name, int heapMb, String main, String... arguments) throws IOException {
+    private void dataNode(int number) throws IOException {
+        int more = number * NEXT_DATANODE;
+        List<String> all = new ArrayList<>(List.of("dfs.datanode.address=127.0.0.1:" + (DATANODE + more),
+            "dfs.datanode.http.address=127.0.0.1:" + (DATANODE_PAGE + more), "dfs.datanode.ipc.address=127.0.0.1:" + (9867 + more),
+            "dfs.datanode.data.dir=" + directory.resolve("data-" + number)));
+        all.addAll(dataNodes.get(number));
+        launch(dataNodeName(number), 256, "org.apache.hadoop.hdfs.server.datanode.DataNode", settings(all).toArray(String[]::new));
+    }
+
+    static String dataNodeName(int number) {
+        return number == 0 ? "datanode" : "datanode-" + number;
+    }
+
+    private static List<String> settings(List<String> all) {
+        return all.stream().flatMap(each -> Stream.of("-D", each)).toList();
+    }
+
+    private List<String> command(String name, int heapMb, String main, String... arguments) {
         List<String> command = new ArrayList<>(List.of(JAVA.toString(), "-Xmx" + heapMb + "m"));
         command.addAll(quick);
         command.addAll(OPENED);
         boolean withAgent = servers.stream().anyMatch(Server::agent);
-        if (withAgent && name.equals("datanode") || servers.stream().anyMatch(each -> each.agent && each.name.equals(name))) {
+        if (withAgent && name.startsWith("datanode")) {
+            // A DataNode's agent is told of controllers by its argument.
+            command.add("-javaagent:" + AGENT + (hbase.containsKey("headworks.controller") ? "=controller=" + hbase.get("headworks.controller") : ""));
+        } else if (servers.stream().anyMatch(each -> each.agent && each.name.equals(name))) {
             command.add("-javaagent:" + AGENT);
         }
         command.addAll(List.of("-cp", conf + File.pathSeparator + System.getProperty("java.class.path"), main));
         command.addAll(Arrays.asList(arguments));
-        Process process = new ProcessBuilder(command).directory(directory.toFile()).redirectErrorStream(true)
-            .redirectOutput(log(name).toFile()).start();
-        processes.add(process);
-        return process;
+        return command;
+    }
+
+    private void launch(String name, int heapMb, String main, String... arguments) throws IOException {
+        launch(name, command(name, heapMb, main, arguments));
+    }
+
+    /** Starts a program that belongs to the cluster and ends with it. */
+    void launch(String name, List<String> command) throws IOException {
+        commands.put(name, command);
+        restart(name);
+    }
+
+    /** Starts a program again that was killed. It goes on with its files and its log. */
+    void restart(String name) throws IOException {
+        processes.put(name, process(name, commands.get(name)).start());
+    }
+
+    private ProcessBuilder process(String name, List<String> command) {
+        return new ProcessBuilder(command).directory(directory.toFile()).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.appendTo(log(name).toFile()));
+    }
+
+    /** Kills a program: it cannot do anything more. */
+    void kill(String name) {
+        processes.remove(name).destroyForcibly().onExit().join();
+    }
+
+    /** HBase's own tests have tools. They are not on the class path of servers: their files would be, too. */
+    private static List<String> tools() {
+        return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+            .filter(each -> each.matches(".*/hbase-(server|common)-[0-9][^/]*[.]jar"))
+            .map(each -> each.substring(0, each.length() - ".jar".length()) + "-tests.jar").toList();
+    }
+
+    static boolean hasTools() {
+        return !tools().isEmpty() && tools().stream().allMatch(each -> Files.exists(Path.of(each)));
+    }
+
+    /** Runs a tool of HBase's own tests to its end: its exit status. */
+    int tool(String name, Map<String, String> environment, String main, List<String> arguments) throws IOException {
+        List<String> command = command(name, 256, main, arguments.toArray(String[]::new));
+        int path = command.indexOf("-cp") + 1;
+        command.set(path, command.get(path) + File.pathSeparator + String.join(File.pathSeparator, tools()));
+        return run(name, environment, command);
+    }
+
+    private int run(String name, Map<String, String> environment, List<String> command) throws IOException {
+        ProcessBuilder builder = process(name, command);
+        builder.environment().putAll(environment);
+        Process tool = builder.start();
+        try {
+            if (tool.waitFor(10, TimeUnit.MINUTES)) {
+                return tool.exitValue();
+            }
+            throw new IOException(name + " has not ended:\n" + tail(name));
+        } catch (InterruptedException stop) {
+            throw new IOException(stop);
+        } finally {
+            tool.destroyForcibly();
+        }
+    }
+
+    private void awaitPort(int port) throws IOException {
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        while (true) {
+            try {
+                new Socket("127.0.0.1", port).close();
+                return;
+            } catch (IOException notYet) {
+                check("a server at port " + port, end);
+            }
+        }
+    }
+
+    /** Fails if a program has ended that was not killed. */
+    void runs() throws IOException {
+        for (Map.Entry<String, Process> each : processes.entrySet()) {
+            if (!each.getValue().isAlive() && each.getValue().exitValue() != 0) {
+                throw new IOException(each.getKey() + " has ended:\n" + tail(each.getKey()));
+            }
+        }
+    }
+
+    /** Waits a little more. Fails if a program has died, or if it is too late. */
+    private void check(String what, long end) throws IOException {
+        runs();
+        if (System.nanoTime() > end) {
+            throw new IOException("not after two minutes: " + what);
+        }
+        try {
+            Thread.sleep(100);
+        } catch (InterruptedException stop) {
+            throw new IOException(stop);
+        }
     }
 
     /** Waits until a server says something. Two minutes: on two busy processors a cluster needs half a minute. */
@@ -174,15 +302,7 @@ final class Cluster implements AutoCloseable {
     void await(String name, String text, String also) throws IOException {
         long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (!says(name, text, also)) {
-            boolean died = processes.stream().anyMatch(process -> !process.isAlive() && process.exitValue() != 0);
-            if (died || System.nanoTime() > end) {
-                throw new IOException(name + " has not said \"" + text + "\" with \"" + also + "\":\n" + tail(name));
-            }
-            try {
-                Thread.sleep(100);
-            } catch (InterruptedException stop) {
-                throw new IOException(stop);
-            }
+            check(name + " with the words \"" + text + "\" and \"" + also + "\"", end);
         }
     }
 
@@ -190,6 +310,11 @@ final class Cluster implements AutoCloseable {
         try (Stream<String> lines = Files.lines(log(name))) {
             return lines.anyMatch(line -> line.contains(text) && line.contains(also));
         }
+    }
+
+    /** Where the cluster's files are. */
+    Path directory() {
+        return directory;
     }
 
     private Path log(String name) {
@@ -218,8 +343,8 @@ final class Cluster implements AutoCloseable {
     /** Ends all processes at once, and removes the files. */
     @Override
     public void close() throws IOException {
-        processes.forEach(Process::destroyForcibly);
-        processes.forEach(process -> process.onExit().join());
+        processes.values().forEach(Process::destroyForcibly);
+        processes.values().forEach(process -> process.onExit().join());
         String kept = System.getenv("HEADWORKS_KEEP");
         if (kept != null) {
             System.err.println("kept: " + directory);

@@ -53,6 +53,7 @@ final class Site {
         cluster = started;
         conf = HBaseConfiguration.create();
         conf.addResource(new Path(cluster.hbaseSite().toUri()));
+        conf.set("fs.defaultFS", "hdfs://127.0.0.1:9000");
         // A call that hangs fails its test. HBase's own patience is twenty minutes.
         conf.set("hbase.client.operation.timeout", "40000");
         conf.set("hbase.client.meta.operation.timeout", "40000");
@@ -69,6 +70,11 @@ final class Site {
                 Thread.sleep(100);
             }
         }
+    }
+
+    /** What clients of the cluster know of it. */
+    static Configuration conf() {
+        return conf;
     }
 
     private static void end() {

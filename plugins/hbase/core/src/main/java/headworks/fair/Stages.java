@@ -197,20 +197,27 @@ public final class Stages<T> {
         }
         lock.lock();
         try {
-            Flow<T> flow = taken.flow;
-            long[] usual = flow.usual[taken.stage];
+            settle(taken, costNs);
+            long[] usual = taken.flow.usual[taken.stage];
             for (int resource = 0; resource < resources; resource++) {
                 long cost = Math.max(0, costNs[resource]);
-                long missing = cost - taken.charged[resource];
-                if (missing > 0) {
-                    order.charge(flow.tier, flow.tenant, resource, missing);
-                } else {
-                    flow.credit[resource] = Math.min(Fair.DOVETAIL_NS, flow.credit[resource] - missing);
-                }
                 usual[resource] += usual[resource] == 0 ? cost : (cost - usual[resource]) / MEMORY;
             }
         } finally {
             lock.unlock();
+        }
+    }
+
+    /** Charges what is missing. What was charged too much is left out of the next charges. */
+    private void settle(Taken<T> taken, long[] costNs) {
+        Flow<T> flow = taken.flow;
+        for (int resource = 0; resource < resources; resource++) {
+            long missing = Math.max(0, costNs[resource]) - taken.charged[resource];
+            if (missing > 0) {
+                order.charge(flow.tier, flow.tenant, resource, missing);
+            } else {
+                flow.credit[resource] = Math.min(Fair.DOVETAIL_NS, flow.credit[resource] - missing);
+            }
         }
     }
 
@@ -249,10 +256,16 @@ public final class Stages<T> {
         }
     }
 
-    /** What was taken waits again, before its tenant's others. */
-    public void putBack(Taken<T> taken) {
+    /**
+     * What was taken waits again, before its tenant's others. The attempt cost this much. The request is
+     * charged anew when it is taken again, and what such a request usually costs is not learnt from it.
+     */
+    public void putBack(Taken<T> taken, long[] costNs) {
         lock.lock();
         try {
+            if (taken.charged != null) {
+                settle(taken, costNs);
+            }
             Flow<T> flow = taken.flow;
             flow.items[taken.stage].addFirst(taken.item);
             queued(flow, taken.stage);

@@ -194,13 +194,28 @@ class StagesTest {
         Stages.Taken<String> taken = stages.attempt(0, item -> item.endsWith("cached"));
         assertEquals("a cached", taken.item);
         assertNull(stages.attempt(0, item -> item.endsWith("cached")));
-        stages.done(taken, new long[] {0, 0});
-        stages.putBack(taken);
+        stages.putBack(taken, new long[] {0, 0});
         assertEquals(3, stages.size(0));
         assertEquals("a cached", stages.poll(0).item);
         assertEquals("a cold", stages.poll(0).item);
         assertEquals("b cold", stages.attempt(0, item -> true).item);
         assertNull(stages.poll(0));
+    }
+
+    @Test
+    void whatIsPutBackIsNotChargedTwice() {
+        int[] taken = new int[2];
+        for (int turn = 0; turn < 200; turn++) {
+            add(0, 0, ONE, "a");
+            add(0, 1, ONE, "b");
+            // Each of the first tenant's requests is looked at in vain before it is its turn.
+            Stages.Taken<String> looked = stages.attempt(0, item -> item.equals("a"));
+            stages.putBack(looked, new long[] {0, 0});
+            Stages.Taken<String> next = stages.poll(0);
+            taken[next.tenant()]++;
+            stages.done(next, new long[] {10 * MS, 0});
+        }
+        assertTrue(Math.abs(taken[0] - taken[1]) <= 2, taken[0] + " and " + taken[1]);
     }
 
     @Test

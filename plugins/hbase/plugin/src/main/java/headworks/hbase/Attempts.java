@@ -97,7 +97,7 @@ final class Attempts extends Thread {
         Tenants.Tenant tenant = Scheduler.here().tenants().of(taken.tenant());
         if (tenant.cached < MOSTLY && turn++ % NOW_AND_THEN != 0) {
             cold.add(runner);
-            stages.putBack(taken);
+            stages.putBack(taken, new long[Resource.COUNT]);
             return;
         }
         Here.set(tenant.name);
@@ -107,19 +107,19 @@ final class Attempts extends Thread {
             answered = HeadworksAttempt.run(runner);
         } catch (RuntimeException | LinkageError failed) {
             // A handler serves it.
-            stages.putBack(taken);
+            stages.putBack(taken, new long[Resource.COUNT]);
             throw failed;
         }
         long[] cost = new long[Resource.COUNT];
         cost[Resource.CPU.ordinal()] = (THREADS.getCurrentThreadCpuTime() - since) / PROCESSORS;
-        stages.done(taken, cost);
         Scheduler.here().figures().attempts(answered);
         tenant.cached += STEP * ((answered ? 1 : 0) - tenant.cached);
         if (answered) {
+            stages.done(taken, cost);
             Scheduler.here().figures().served(Stage.HANDLE, tenant);
         } else {
             cold.add(runner);
-            stages.putBack(taken);
+            stages.putBack(taken, cost);
         }
     }
 }
