@@ -5,6 +5,7 @@
 //! without its queue. Both are those of a server with as many customers as the stage has threads
 //! (M/M/1//N), in which as many wait as were seen to.
 
+use super::batch::{self, Batches};
 use crate::infer::Architecture;
 use crate::infer::waits::Kind;
 use crate::trace::Trace;
@@ -64,6 +65,8 @@ pub struct Fit {
     pub held: Vec<Held>,
     /// By box's machine: the first of its places.
     pub disk: Disk,
+    /// By stage.
+    pub batches: Vec<Option<Batches>>,
 }
 
 /// Locks and permits that are looked at.
@@ -118,7 +121,8 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
             stage.time_ns = stage.time_ns.saturating_sub(ns);
         }
     }
-    Fit { stages, held, disk }
+    let batches = (0..stages.len()).map(|id| batch::find(found, id)).collect();
+    Fit { stages, held, disk, batches }
 }
 
 /// All devices as one, and the time of an access of each stage.
