@@ -1,9 +1,8 @@
-//! A small server with one planted bottleneck: what `headworks tad limits` is tested on.
+//! A small server with one planted bottleneck.
 //!
-//!     bottleneck KIND [fixed] [PEER]
-//!
-//! A request is a byte and its answer is a byte. `fixed` makes the bottleneck half as narrow.
-//! `PEER` is the port of another server, for the kind `peer`. It prints `ready PORT`.
+//! Its words are `KIND [fixed] [PEER]`. A request is a byte and its answer is a byte. `fixed` makes
+//! the bottleneck half as narrow. `PEER` is the port of another server, for the kind `peer`. It
+//! prints `ready PORT`.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -91,6 +90,12 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Sleeps of this thread end as soon as their time is over, not up to 50 us later.
+fn sleep_exactly() {
+    // SAFETY: it takes a number, and changes the calling thread alone.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
 fn named(name: &str, work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).expect("a thread");
 }
@@ -134,16 +139,17 @@ struct Record {
 fn handler(kind: &'static str, fixed: bool, peer: Option<u16>) -> Handler {
     let scale = if fixed { 2 } else { 1 };
     match kind {
-        "lock" | "locks" => {
+        "lock" | "locks" | "waits" => {
             let locks: Vec<Mutex<()>> = (0..scale).map(|_| Mutex::new(())).collect();
             let (wide, both) = (Mutex::new(0), kind == "locks");
+            let held = if kind == "waits" { us(150) } else { us(300) };
             Box::new(move |client| {
-                burn(us(20));
+                burn(us(if kind == "waits" { 0 } else { 20 }));
                 if both {
                     wide_lock(&wide);
                 }
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed) as usize;
-                narrow_lock(&locks[number % locks.len()], us(300));
+                narrow_lock(&locks[number % locks.len()], held);
                 answer(client);
             })
         }
@@ -160,9 +166,7 @@ fn handler(kind: &'static str, fixed: bool, peer: Option<u16>) -> Handler {
             answer(client);
         }),
         "disk" => {
-            let path = std::env::temp_dir().join(format!("bottleneck-{}", std::process::id()));
-            let file = std::fs::File::create(&path).expect("a file");
-            let _ = std::fs::remove_file(&path);
+            let file = scratch();
             Box::new(move |client| {
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
                 burn(us(20));
@@ -178,8 +182,17 @@ fn handler(kind: &'static str, fixed: bool, peer: Option<u16>) -> Handler {
         "pool" => pool(scale),
         "full" => full_queue(scale),
         "log" => log_order(scale),
+        "group" => group_commit(scale as u64),
         other => panic!("no kind {other}"),
     }
+}
+
+/// A file that is gone when the program ends.
+fn scratch() -> std::fs::File {
+    let path = std::env::temp_dir().join(format!("bottleneck-{}", std::process::id()));
+    let file = std::fs::File::create(&path).expect("a file");
+    let _ = std::fs::remove_file(&path);
+    file
 }
 
 /// Asks another server.
@@ -242,6 +255,13 @@ fn full_queue(scale: usize) -> Handler {
     Box::new(move |client| first.push(client.try_clone().expect("a socket")))
 }
 
+impl Record {
+    fn written(&self) {
+        *self.done.0.lock().expect("no panic") = true;
+        self.done.1.notify_one();
+    }
+}
+
 /// Waits for the thread that writes a log.
 fn log_order(scale: usize) -> Handler {
     let queue: Arc<Queue<Record>> = Queue::new(usize::MAX);
@@ -251,11 +271,36 @@ fn log_order(scale: usize) -> Handler {
             loop {
                 let record = queue.pop();
                 pause(us(400));
-                *record.done.0.lock().expect("no panic") = true;
-                record.done.1.notify_one();
+                record.written();
             }
         });
     }
+    logged(queue)
+}
+
+/// Waits for the thread that writes all that came meanwhile, with one sync of the disk.
+fn group_commit(scale: u64) -> Handler {
+    let queue: Arc<Queue<Record>> = Queue::new(usize::MAX);
+    // So much that the disk is slower than the processors.
+    let bytes = vec![7; 512 << 10];
+    let (file, own) = (scratch(), queue.clone());
+    named("log-writer", move || {
+        for number in 0.. {
+            let mut records = vec![own.pop()];
+            records.extend(own.items.lock().expect("no panic").drain(..));
+            // Half as many syncs are a disk twice as fast.
+            if number % scale == 0 {
+                file.write_all_at(&bytes, number % 16 * bytes.len() as u64).expect("a write");
+                file.sync_data().expect("a sync");
+            }
+            records.iter().for_each(Record::written);
+        }
+    });
+    logged(queue)
+}
+
+/// Hands a record to a log's thread, and waits until it is written.
+fn logged(queue: Arc<Queue<Record>>) -> Handler {
     Box::new(move |client| {
         burn(us(20));
         let done = Arc::new((Mutex::new(false), Condvar::new()));
@@ -303,9 +348,12 @@ fn loops(listener: &TcpListener, count: usize) {
     }
 }
 
-fn main() {
-    let words: Vec<String> = std::env::args().collect();
-    let kind: &'static str = words[1].clone().leak();
+/// Serves until it is killed. For its words see the module.
+///
+/// # Panics
+/// The words are others, or the machine refuses threads or files.
+pub fn serve(words: &[String]) {
+    let kind: &'static str = words[0].clone().leak();
     let fixed = words.iter().any(|word| word == "fixed");
     let peer = words.iter().find_map(|word| word.parse().ok());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -326,6 +374,7 @@ fn main() {
         client.set_nodelay(true).expect("an option");
         let handler = handler.clone();
         named("connection", move || {
+            sleep_exactly();
             let mut byte = [0];
             while (&client).read_exact(&mut byte).is_ok() {
                 handler(&client);
