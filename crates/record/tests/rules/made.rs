@@ -289,9 +289,13 @@ fn a_function_that_begins_pools_too_says_nothing_so_creators_tell_stages_apart()
     trace.stacks.push(Stack { unit: 4, whole: true, frames, n: 9, ..Stack::default() });
     newborn(&mut trace, 7_000, 2, "run", 400);
     newborn(&mut trace, 7_001, 3, "run", 300);
-    let of = found(&trace).stages.of;
+    let found = found(&trace);
+    let of = &found.stages.of;
     assert_ne!(of[&7_000], of[&7_001]);
     assert_ne!(of[&7_000], of[&4]);
+    // Nor does it say that the pool is one stage.
+    assert_eq!(found.stages.stages[of[&4]].sure, Confidence::Likely);
+    assert_eq!(found.stages.stages[of[&2]].sure, Confidence::Certain, "it has a name");
 }
 
 #[test]
