@@ -10,11 +10,11 @@ use headworks_record::trace::{
 use headworks_tad::check;
 use headworks_tad::model::Confidence;
 
-const FUTEX: i16 = 202;
+pub const FUTEX: i16 = 202;
 const CONDITION: u16 = 393;
 
 /// A process with one thread for each name; units are 2, 3, …
-fn named(names: &[&str]) -> Trace {
+pub fn named(names: &[&str]) -> Trace {
     let head = Head {
         schema: SCHEMA.to_owned(),
         counted_s: 1.0,
@@ -41,7 +41,7 @@ fn named(names: &[&str]) -> Trace {
     trace
 }
 
-fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
+pub fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
     trace.waits.push(Wait {
         waker,
         wakee,
@@ -57,7 +57,7 @@ fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
 }
 
 /// A client that is not recorded sends requests to a unit, which reads them.
-fn requests(trace: &mut Trace, unit: u32, n: u64) {
+pub fn requests(trace: &mut Trace, unit: u32, n: u64) {
     let (local, remote) = ("127.0.0.1:80".to_owned(), "127.0.0.1:40000".to_owned());
     for sends in [false, true] {
         let (local, remote) = (local.clone(), remote.clone());
@@ -76,11 +76,11 @@ fn requests(trace: &mut Trace, unit: u32, n: u64) {
     });
 }
 
-fn found(trace: &Trace) -> Architecture {
+pub fn found(trace: &Trace) -> Architecture {
     infer(trace, &Hints::default())
 }
 
-fn arrows(found: &Architecture) -> Vec<String> {
+pub fn arrows(found: &Architecture) -> Vec<String> {
     let name = |end: End| match end {
         End::Clients => "clients",
         End::Stage(stage) => &found.stages.stages[stage].name,
@@ -148,36 +148,6 @@ fn a_mutex_is_a_lock_and_one_beside_a_queue_is_not() {
     assert_eq!(found.locks.len(), 1, "{:?}", found.locks);
     assert_eq!(found.locks[0].address, 0x9000);
     assert_eq!(found.locks[0].n(), 50);
-}
-
-/// As InnoDB's followers of a group commit wait: each on a word of its own.
-#[test]
-fn a_word_on_which_one_thread_alone_waits_is_no_lock_if_others_have_the_like() {
-    let mut trace = named(&["reader", "reader", "reader"]);
-    let mut waits = |waker, wakee, object, n| {
-        trace.waits.push(Wait {
-            waker,
-            wakee,
-            object,
-            sleep: FUTEX,
-            op: 128,
-            how: How::Futex,
-            n,
-            off_ns: n * 100_000,
-            ..Wait::default()
-        });
-    };
-    waits(3, 2, 0x1698, 50);
-    waits(2, 3, 0x5698, 50);
-    // Others wait for it, too: a lock.
-    waits(2, 3, 0x9100, 40);
-    waits(3, 4, 0x9100, 40);
-    // The like of it is nowhere: a lock for which others did not happen to wait.
-    waits(2, 4, 0x7200, 30);
-    let found = found(&trace);
-    let waits: u64 = found.locks.iter().map(|lock| lock.n()).sum();
-    assert_eq!(waits, 110, "{:?}", found.locks);
-    assert_eq!(found.facts[found.stages.of[&2]].own, (100, 10_000_000));
 }
 
 #[test]
@@ -386,49 +356,6 @@ fn a_lock_for_which_all_wait_limits_and_splitting_it_gains() {
     assert!(first.gain > 0.6, "{limits:?}");
 }
 
-/// Five thousand waits of 200 us a second, beside one sleep of ten seconds after another.
-#[test]
-fn short_waits_for_a_lock_limit_and_a_long_sleep_does_not() {
-    let mut trace = named(&["reader", "reader", "sleeper"]);
-    for (unit, other) in [(2, 3), (3, 2)] {
-        requests(&mut trace, unit, 2_500);
-        trace.waits.push(Wait {
-            waker: other,
-            wakee: unit,
-            object: 0x9000,
-            sleep: FUTEX,
-            op: 128,
-            how: How::Futex,
-            n: 2_500,
-            off_ns: 500_000_000,
-            ..Wait::default()
-        });
-    }
-    for (at, socket) in trace.sockets.iter_mut().enumerate() {
-        socket.remote = format!("127.0.0.1:{}", 40_000 + at / 2);
-        socket.after = 2_500;
-        socket.after_ns = 2_500 * if socket.sends { 390_000 } else { 10_000 };
-    }
-    trace.waits.push(Wait {
-        wakee: 4,
-        sleep: 230,
-        how: How::Timer,
-        n: 60,
-        off_ns: 60 * 10_000_000_000,
-        ..Wait::default()
-    });
-    let found = found(&trace);
-    let mut drawn = draw::draw(&trace, &found, "made");
-    drawn.calibrate();
-    let scenario = drawn.scenario.expect("a load");
-    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &mut |_| {});
-    let limits = limits.expect("a simulation").limits;
-    assert_eq!(limits[0].kind, headworks_record::limits::Kind::Lock, "{limits:?}");
-    assert!(limits.iter().all(|limit| limit.name != "sleeper"), "{limits:?}");
-    let knots = headworks_record::limits::knots::knots(&found);
-    assert_eq!(knots[0].of, ["reader", "lock unnamed locks"], "{knots:?}");
-}
-
 /// Threads of one function that were each seen in one place alone, by what they wait on.
 #[test]
 fn one_function_that_serves_two_queues_is_two_stages() {
@@ -510,40 +437,5 @@ fn clients_that_cannot_be_counted_send_what_was_recorded() {
     for (clients, wanted) in [(8, 1_000.0), (16, 2_000.0)] {
         let per_s = drawn.simulated(clients).expect("a load");
         assert!((per_s / wanted - 1.0f64).abs() < 0.1, "{clients}: {per_s}");
-    }
-}
-
-/// Readers hand over to a log's thread, which syncs the disk and wakes so many of them each time.
-fn logged(woken: u64) -> Trace {
-    let mut trace = named(&["reader", "reader", "reader", "reader", "log"]);
-    for unit in 2..6 {
-        requests(&mut trace, unit, 200);
-        wakes(&mut trace, unit, 6, 0x1000, 60);
-        wakes(&mut trace, 6, unit, 0x2000 + 0x40 * u64::from(unit), woken);
-    }
-    for (at, socket) in trace.sockets.iter_mut().enumerate() {
-        socket.remote = format!("127.0.0.1:{}", 40_000 + at / 2);
-    }
-    trace.waits.push(Wait {
-        wakee: 6,
-        sleep: 75,
-        how: How::Device,
-        n: 200,
-        off_ns: 200 * 100_000,
-        ..Wait::default()
-    });
-    trace
-}
-
-#[test]
-fn a_log_that_wakes_several_for_each_sync_serves_batches() {
-    for (woken, batches) in [(200, true), (50, false)] {
-        let trace = logged(woken);
-        let drawn = draw::draw(&trace, &found(&trace), "made");
-        let log = drawn.tad.stages.iter().position(|stage| stage.name == "log").expect("a stage");
-        assert_eq!(drawn.tad.stages[log].batch.is_some(), batches, "{:?}", drawn.tad.stages[log]);
-        let text = headworks_tad::file::write_tad(&drawn.tad);
-        let read = headworks_tad::file::read_tad("made", &text).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(read.value, drawn.tad);
     }
 }
