@@ -1,7 +1,6 @@
 //! Servers with a planted bottleneck: whether `headworks tad limits` names it first, and what it
 //! predicts that a mend gains, beside what the real mend gains.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -157,6 +156,7 @@ mod tests {
     use super::*;
     use crate::sweep::record::{ArmRecord, Point};
     use headworks_record::limits::{Kind, Limit};
+    use std::collections::BTreeMap;
 
     fn limit(kind: Kind, name: &str, gain: f64) -> Limit {
         let (name, change) = (name.to_owned(), String::new());
