@@ -93,7 +93,7 @@ enum BenchCommand {
         /// Its seed, and what tells its threads apart
         words: Vec<String>,
     },
-    /// Be a server with a planted bottleneck (what the experiment of the recorder starts as a program)
+    /// Be a server with a planted bottleneck (what an experiment starts as a program)
     #[command(hide = true)]
     PlantedServer {
         /// What is planted, and whether it is mended

@@ -240,7 +240,7 @@ impl Cluster {
     }
 }
 
-/// The cluster has process numbers of its own: what those of a process's descendants are here.
+/// The cluster has other process numbers: what those of a process's descendants are here.
 fn numbers(ancestor: u32) -> BTreeMap<u32, u32> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| {

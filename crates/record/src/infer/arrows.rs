@@ -414,7 +414,7 @@ impl Search<'_> {
     }
 
     /// Whether a stage answers another that hands over to it by a queue. A thread of a virtual
-    /// machine parks on one address of its own, for its next request as for an answer.
+    /// machine parks on one address, for its next request as for an answer.
     fn answers(&self, from: usize, to: usize, link: &Link) -> bool {
         let handed = self.links.iter().filter(|other| {
             (other.waker, other.wakee) == (Some(to), from)

@@ -1,5 +1,5 @@
 //! Event loops: threads that sleep in one `epoll` for clients and for what other threads tell them.
-//! Such a thread is not blocked by a stage that wakes it: it would serve whoever comes first.
+//! Such a thread is not blocked by a stage that wakes it: it serves what comes first.
 
 use super::stages::Stages;
 use crate::trace::{How, Trace};

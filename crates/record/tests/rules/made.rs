@@ -379,7 +379,7 @@ fn one_function_that_serves_two_queues_is_two_stages() {
     assert_eq!(found.stages.stages[of[&3]].sure, Confidence::Likely);
 }
 
-/// The stage at the sockets has a function of its own, and is no more certain for that.
+/// The stage at the sockets has another function, and is no more certain for that.
 #[test]
 fn where_one_function_runs_several_stages_no_function_makes_one_certain() {
     let mut trace = named(&["server", "server", "server", "server", "server"]);

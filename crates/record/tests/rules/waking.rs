@@ -4,7 +4,7 @@ use crate::made::{FUTEX, arrows, found, named, requests, wakes};
 use headworks_record::draw;
 use headworks_record::trace::{How, Trace, Wait};
 
-/// As InnoDB's followers of a group commit wait: each on a word of its own.
+/// As InnoDB's followers of a group commit wait: each on its own word.
 #[test]
 fn a_word_on_which_one_thread_alone_waits_is_no_lock_if_others_have_the_like() {
     let mut trace = named(&["reader", "reader", "reader"]);
@@ -136,7 +136,7 @@ fn an_event_loop_is_not_blocked_by_who_wakes_it() {
     }
 }
 
-/// Each worker parks on one word of its own, for requests as for the log's answers, and the reader
+/// Each worker parks on its own word, for requests as for the log's answers, and the reader
 /// wakes the log, too.
 #[test]
 fn who_wakes_those_that_hand_over_to_it_answers_them() {
