@@ -34,6 +34,6 @@ pub use experiment::{Experiment, Outcome, RunOptions};
 pub use interrupt::Interrupted;
 pub use learn::learn_host;
 pub use record::{Header, Verdict};
-pub use recorder::random_server;
+pub use recorder::{planted_server, random_server};
 pub use registry::{find, list, report, run};
 pub use split::file_load;

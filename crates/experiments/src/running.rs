@@ -36,6 +36,11 @@ impl Running {
         Ok(Self { name, child, log: log.to_owned() })
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until the clock reads `until_us`; a program that ends before is an error.
     pub(crate) fn wait_until(&mut self, until_us: u64, progress: &Progress) -> Result<()> {
         loop {

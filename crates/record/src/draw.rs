@@ -3,6 +3,7 @@
 //! A stage that no request reaches is left out if it did no work; the report names it. If it did
 //! work, it has an arrow from the clients that is a guess, since its sender was not seen.
 
+mod batch;
 mod calibrate;
 mod fit;
 mod pace;
@@ -284,7 +285,8 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
         let disk = disk(found, id);
         if let (true, Some(&io)) = (disk > 0, ids.io.get(&node)) {
             // Fewer accesses than requests: some requests need the disk, and some do not.
-            uses.push(Use { resource: io, may: requests > 0 && disk * 10 < requests * 9 });
+            let may = requests > 0 && disk * 10 < requests * 9 && fit.batches[id].is_none();
+            uses.push(Use { resource: io, may });
         }
         if let (true, Some(&network)) = (found.facts[id].outside_bytes > 0, ids.network.get(&node))
         {
@@ -294,6 +296,9 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
         if let (true, Some(&asked)) = (fit.stages[id].asked_ns > 0, ids.asked.get(&node)) {
             uses.push(Use { resource: asked, may: false });
         }
+        let once = [ids.io.get(&node), ids.time.get(&node)];
+        let once = once.into_iter().flatten().copied().collect();
+        let batch = fit.batches[id].map(|_| model::Batch { most: batch::MOST, once });
         ids.stage.insert(id, tad.stages.len());
         tad.stages.push(model::Stage {
             name: stage.name.clone(),
@@ -312,7 +317,7 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
             instances: 1,
             asynchronous: false,
             confidence: stage.sure,
-            batch: None,
+            batch,
         });
     }
 }

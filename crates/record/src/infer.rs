@@ -13,6 +13,7 @@
 
 pub mod arrows;
 mod draft;
+mod event_loops;
 mod evidence;
 mod executor;
 mod frames;

@@ -15,6 +15,7 @@ pub mod flame;
 pub mod hints;
 pub mod infer;
 pub mod limits;
+pub mod planted;
 pub mod report;
 pub mod trace;
 pub mod truth;

@@ -3,7 +3,10 @@
 //!
 //! Long waits are not what limits: a thread that sleeps for ten seconds holds up nothing. What a
 //! change gains says more than the sum of waits. The idea of looking for the waits on which others
-//! wait is that of wPerf (Zhou et al., OSDI 2018); there the gain is left to the reader.
+//! wait is that of wPerf (Zhou et al., OSDI 2018), which leaves the gain to the reader. Its knots
+//! are in [`knots`]: they need no simulation.
+
+pub mod knots;
 
 use headworks_tad::model::{Quantity, ResourceId, ResourceKind, StageId, Tad, Threads};
 use headworks_tad::scenario::Scenario;
@@ -218,5 +221,31 @@ fn busy(tad: &Tad, base: &Outcome, part: &Part) -> f64 {
             serving / all.max(1.0)
         }
         Part::Time(_) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(kind: Kind, name: &str, gain: f64, busy: f64) -> Limit {
+        let (name, change) = (name.to_owned(), String::new());
+        Limit { kind, name, change, per_s: 100.0 * (1.0 + gain), gain, busy }
+    }
+
+    #[test]
+    fn of_equal_gains_what_is_always_busy_is_first_and_a_larger_gain_stays_first() {
+        let mut limits = vec![
+            limit(Kind::Time, "connection", 1.00, 0.0),
+            limit(Kind::Threads, "connection", 0.99, 0.9),
+            limit(Kind::Lock, "narrow", 0.98, 1.0),
+            limit(Kind::Disk, "io", 0.3, 1.0),
+            limit(Kind::Lock, "other", 0.1, 0.2),
+        ];
+        causes_first(&mut limits);
+        let names: Vec<(Kind, &str)> = limits.iter().map(|each| (each.kind, &*each.name)).collect();
+        assert_eq!(names[0], (Kind::Lock, "narrow"));
+        assert_eq!(names[1], (Kind::Threads, "connection"));
+        assert_eq!(names[3], (Kind::Disk, "io"));
     }
 }

@@ -93,6 +93,12 @@ enum BenchCommand {
         /// Its seed, and what tells its threads apart
         words: Vec<String>,
     },
+    /// Be a server with a planted bottleneck (what an experiment starts as a program)
+    #[command(hide = true)]
+    PlantedServer {
+        /// What is planted, and whether it is mended
+        words: Vec<String>,
+    },
     /// Analyse and draw records again, without running anything
     Report {
         /// Directory of an earlier run
@@ -168,6 +174,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
         BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
         BenchCommand::LearnHost { spec } => headworks_experiments::learn_host(&spec)?,
         BenchCommand::RandomServer { words } => headworks_experiments::random_server(&words),
+        BenchCommand::PlantedServer { words } => headworks_experiments::planted_server(&words),
         BenchCommand::Report { dir } => {
             for outcome in headworks_experiments::report(&dir)? {
                 println!("{}", outcome.text);

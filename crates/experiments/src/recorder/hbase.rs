@@ -206,7 +206,11 @@ impl Cluster {
             self.wait("begin", number, PATIENCE)?;
             if number == 0 {
                 let lines = self.said().into_iter().filter(|line| line[0] == "process");
-                let process = |line: Vec<String>| Some((line[1].clone(), line[2].parse().ok()?));
+                let own = numbers(self.running.id());
+                let process = |line: Vec<String>| {
+                    let inner: u32 = line[2].parse().ok()?;
+                    Some((line[1].clone(), *own.get(&inner)?))
+                };
                 self.processes = lines.filter_map(process).collect();
                 ensure!(self.processes.len() == 4, "not all processes: {:?}", self.processes);
                 continue;
@@ -234,6 +238,27 @@ impl Cluster {
     fn end(&mut self, progress: &Progress) -> Result<()> {
         self.running.wait(AROUND, progress)
     }
+}
+
+/// The cluster has other process numbers: what those of a process's descendants are here.
+fn numbers(ancestor: u32) -> BTreeMap<u32, u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_ascii_whitespace().last()?.parse::<u32>().ok()
+        };
+        Some((pid, (field("PPid:")?, field("NSpid:")?)))
+    };
+    let known: BTreeMap<u32, (u32, u32)> = all.filter_map(of).collect();
+    let descends = |pid: u32| {
+        let parent = |pid: &u32| known.get(pid).map(|(parent, _)| *parent);
+        std::iter::successors(Some(pid), parent).take(known.len()).any(|pid| pid == ancestor)
+    };
+    let own = known.iter().filter(|(pid, _)| descends(**pid));
+    own.map(|(&pid, &(_, inner))| (inner, pid)).collect()
 }
 
 const CLAIMS: &[Claim] = &[
@@ -270,6 +295,16 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_below_one_are_known_by_their_numbers() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
+        let pid = child.id();
+        assert_eq!(numbers(std::process::id()).get(&pid), Some(&pid));
+        assert_eq!(numbers(pid), BTreeMap::from([(pid, pid)]));
+        child.kill().expect("it lives");
+        child.wait().expect("it ended");
+    }
 
     #[test]
     fn each_load_is_recorded_once_and_measured_at_each_number_of_clients() {

@@ -5,6 +5,7 @@
 mod expected;
 mod hbase;
 mod interval;
+mod limits;
 mod overhead;
 mod points;
 mod recorded;
@@ -13,11 +14,13 @@ mod site;
 mod truth;
 
 use crate::experiment::{Bench, Experiment};
+pub use headworks_record::planted::serve as planted_server;
 pub use headworks_record::truth::serve as random_server;
 
 /// All of them.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     truth::EXPERIMENT,
+    limits::EXPERIMENT,
     servers::MARIADB,
     servers::POSTGRES,
     servers::REDIS,

@@ -14,16 +14,33 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Full names of threads, by their numbers.
 pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
-    let found = threads(&jcmd(pid, &["Thread.print"])?);
+    let mut found = threads(&jcmd(pid, &["Thread.print"])?);
+    if let Some(outer) = outer(pid) {
+        let outside = |(own, name)| Some((*outer.get(&own)?, name));
+        found = found.into_iter().filter_map(outside).collect();
+    }
     (!found.is_empty()).then_some(found)
+}
+
+/// In a container a machine tells its own numbers of threads: what they are here.
+fn outer(pid: u32) -> Option<BTreeMap<u32, u32>> {
+    let own = |path: PathBuf| inner(&std::fs::read_to_string(path.join("status")).ok()?);
+    own(PathBuf::from(format!("/proc/{pid}")))?;
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
+    Some(tasks.filter_map(|task| Some((own(task.path())?, number(&task.path())?))).collect())
+}
+
+/// The innermost number, if there is more than one.
+fn inner(status: &str) -> Option<u32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().skip(1).last()?.parse().ok()
 }
 
 /// Addresses and names of compiled code. The file that the machine writes is removed again.
 pub fn compiled(pid: u32) -> Option<String> {
-    let own = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let inner = own.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let inner = inner.and_then(|line| line.split_ascii_whitespace().last()?.parse().ok());
-    let file = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{}.map", inner.unwrap_or(pid)));
+    let own = inner(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
+    let file = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{}.map", own.unwrap_or(pid)));
     let was_there = file.exists();
     jcmd(pid, &["Compiler.perfmap"])?;
     let map = std::fs::read_to_string(&file).ok();
@@ -139,6 +156,12 @@ mod tests {
         assert_eq!(lost, 3);
         assert_eq!(found.len(), 1);
         assert_eq!((&*found[0].from, &*found[0].to, found[0].n), ("giver-#", "worker-#", 120));
+    }
+
+    #[test]
+    fn a_container_has_numbers_of_its_own() {
+        assert_eq!(inner("Name:\tjava\nNSpid:\t4711\t131\nThreads:\t60\n"), Some(131));
+        assert_eq!(inner("Name:\tjava\nNSpid:\t4711\n"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! without its queue. Both are those of a server with as many customers as the stage has threads
 //! (M/M/1//N), in which as many wait as were seen to.
 
+use super::batch::{self, Batches};
 use crate::infer::Architecture;
 use crate::infer::waits::Kind;
 use crate::trace::Trace;
@@ -64,6 +65,8 @@ pub struct Fit {
     pub held: Vec<Held>,
     /// By box's machine: the first of its places.
     pub disk: Disk,
+    /// By stage.
+    pub batches: Vec<Option<Batches>>,
 }
 
 /// Locks and permits that are looked at.
@@ -118,20 +121,32 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
             stage.time_ns = stage.time_ns.saturating_sub(ns);
         }
     }
-    Fit { stages, held, disk }
+    let batches = (0..stages.len()).map(|id| batch::find(found, id)).collect();
+    Fit { stages, held, disk, batches }
 }
 
 /// All devices as one, and the time of an access of each stage.
 fn disk(found: &Architecture, counted_ns: f64) -> (Disk, Vec<f64>) {
     let device = kind(Kind::Device);
     let (mut n, mut alone_ns, mut all_ns, mut bytes, mut users) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    let uses = |id: usize| super::disk(found, id) > 0 && found.facts[id].sleeps[device] > 0;
+    let threads = |id: usize| found.stages.stages[id].most;
+    // One thread alone never waits for another's access: all of its waits are the device's time.
+    let single = (0..found.facts.len()).filter(|id| uses(*id)).map(threads).sum::<u32>() == 1;
+    let mean_ns = |id: usize| {
+        let facts = &found.facts[id];
+        let n = if single { super::disk(found, id) } else { facts.sleeps[device] };
+        facts.asleep_ns[device] as f64 / n.max(1) as f64
+    };
+    let alone_of = |id: usize| {
+        if single { mean_ns(id) } else { found.facts[id].device_ns as f64 }
+    };
     for (id, facts) in found.facts.iter().enumerate() {
         let accesses = super::disk(found, id) as f64;
-        let sleeps = facts.sleeps[device] as f64;
-        if accesses > 0.0 && sleeps > 0.0 {
+        if uses(id) {
             n += accesses;
-            alone_ns += facts.device_ns as f64 * accesses;
-            all_ns += facts.asleep_ns[device] as f64 / sleeps * accesses;
+            alone_ns += alone_of(id) * accesses;
+            all_ns += mean_ns(id) * accesses;
             users += f64::from(found.stages.stages[id].most);
         }
         bytes += facts.bio_bytes as f64;
@@ -143,7 +158,7 @@ fn disk(found: &Architecture, counted_ns: f64) -> (Disk, Vec<f64>) {
     let per_ns = n / counted_ns;
     let server = server(per_ns, alone_ns / n, all_ns / n, users);
     let longer = server.0 / (alone_ns / n).max(1.0);
-    let alone = found.facts.iter().map(|facts| facts.device_ns as f64 * longer).collect();
+    let alone = (0..found.facts.len()).map(|id| alone_of(id) * longer).collect();
     let rate_per_s = if bytes > 0.0 { bytes / (server.0 * n) * 1e9 } else { NOMINAL_PER_S };
     (Disk { rate_per_s: rate_per_s.max(1.0), parallelism: server.1 }, alone)
 }

@@ -315,15 +315,19 @@ fn uses(
             uses.push(Consumption { resource: used.resource, amount });
         }
     };
-    let device_bytes = totals.device_ns as f64 / 1e9 * fit.disk.rate_per_s;
+    // What a batch uses once, each request of it has as much of as the batch.
+    let batches = fit.batches[stage];
+    let once = |total: f64| batches.map_or(total, |batches| total / batches.syncs * requests);
+    let least = f64::from(u8::from(batches.is_some()));
+    let device_bytes = once(totals.device_ns as f64 / 1e9 * fit.disk.rate_per_s);
     add(ids.cpu.get(&node), totals.cpu_ns as f64, CPU_NS_MIN as f64);
     for &(held, ns) in &totals.held_ns {
         add(ids.held.get(&held), ns as f64, 0.0);
     }
-    add(ids.io.get(&node), device_bytes, 0.0);
+    add(ids.io.get(&node), device_bytes, least);
     add(ids.network.get(&node), totals.network_bytes as f64, 0.0);
     add(ids.asked.get(&node), totals.asked_ns as f64, 0.0);
-    add(ids.time.get(&node), totals.time_ns as f64, 0.0);
+    add(ids.time.get(&node), once(totals.time_ns as f64), least);
     uses
 }
 

@@ -4,6 +4,7 @@
 //! woken is its queue, and what wakes it there feeds it. What wakes it on another object answers
 //! it: the stage is blocked until then. So is a stage that receives an answer by a socket.
 
+use super::event_loops;
 use super::sockets::Sockets;
 use super::stages::Stages;
 use super::waits::{Kind, Link, Links, Object};
@@ -83,6 +84,9 @@ pub const EVENTS_MIN: u64 = 3;
 /// And a smaller part of a stage's wake-ups.
 pub const SHARE_MIN: f64 = 0.02;
 
+/// Who answers was given at least so small a part of that: one over this.
+const HANDED: u64 = 10;
+
 /// The queues of a stage.
 #[derive(Clone, Debug, Default)]
 pub struct Home(BTreeSet<Way>);
@@ -114,6 +118,8 @@ struct Search<'l> {
     data: BTreeMap<(usize, usize, By), (u64, u64, bool)>,
     blocking: BTreeMap<(usize, usize, By), (u64, u64, bool)>,
     born: BTreeMap<(usize, usize), u64>,
+    /// Event loops: they are blocked by nothing.
+    loops: BTreeSet<usize>,
 }
 
 /// Finds arrows, and each stage's queues.
@@ -145,6 +151,7 @@ pub fn find(
         data: BTreeMap::new(),
         blocking: BTreeMap::new(),
         born: births(trace, stages),
+        loops: event_loops::find(trace, stages),
     };
     search.visit_roots(links, sockets);
     search.rest(links, sockets);
@@ -175,7 +182,11 @@ pub fn find(
     }
     for (&(waits, answers), &n) in &sockets.answers {
         if n >= EVENTS_MIN && waits != answers {
-            arrows.push(socket_arrow(stages, waits, answers, Meaning::Blocking, n));
+            arrows.push(if search.loops.contains(&waits) {
+                socket_arrow(stages, answers, waits, Meaning::Data, n)
+            } else {
+                socket_arrow(stages, waits, answers, Meaning::Blocking, n)
+            });
         }
     }
     outside_wakes(stages, links, &mut arrows);
@@ -380,7 +391,11 @@ impl Search<'_> {
             self.home[to].0.insert(home);
             self.come_to(to, Some(from));
             self.add_data(from, to, by, link.n, link.off_ns, link.seen);
-        } else if self.home[to].0.contains(&home) && !self.descends(from, to) {
+        } else if by == By::Ready && self.loops.contains(&to)
+            || self.home[to].0.contains(&home)
+                && !self.descends(from, to)
+                && !self.answers(from, to, link)
+        {
             self.come_to(to, Some(from));
             self.add_data(from, to, by, link.n, link.off_ns, link.seen);
         } else {
@@ -396,6 +411,17 @@ impl Search<'_> {
         entry.0 += n;
         entry.1 += off_ns;
         entry.2 |= seen;
+    }
+
+    /// Whether a stage answers another that hands over to it by a queue. A thread of a virtual
+    /// machine parks on one address, for its next request as for an answer.
+    fn answers(&self, from: usize, to: usize, link: &Link) -> bool {
+        let handed = self.links.iter().filter(|other| {
+            (other.waker, other.wakee) == (Some(to), from)
+                && matches!(other.object, Object::Shared(_))
+        });
+        let n: u64 = handed.map(|other| other.n).sum();
+        matches!(link.object, Object::Own(_)) && n * HANDED >= link.n
     }
 
     /// Whether requests came to `stage` by way of `from`.

@@ -100,9 +100,21 @@ fn newborn(known: &BTreeMap<u32, Known>, draft: &Draft) -> bool {
 }
 
 /// Nameless threads that are made for requests have no queue that would tell two stages of one
-/// function apart: such a stage is at most likely.
+/// function apart: such a stage is at most likely. So are all nameless stages of a program in which
+/// such threads begin with the function of a pool: there a function runs what it is given.
 pub fn doubt_the_newborn(known: &BTreeMap<u32, Known>, drafts: &mut [Draft]) {
+    let common = common_starts(known, drafts);
+    let mut generic: BTreeSet<usize> = BTreeSet::new();
     for draft in drafts.iter_mut().filter(|draft| newborn(known, draft)) {
+        draft.sure = draft.sure.min(Confidence::Likely);
+        let mut starts = draft.units.iter().filter_map(|unit| known[unit].birth?.1);
+        if starts.any(|start| common.contains(start)) {
+            generic.insert(draft.place);
+        }
+    }
+    let nameless =
+        |draft: &&mut Draft| draft.basis == Basis::Loop && generic.contains(&draft.place);
+    for draft in drafts.iter_mut().filter(nameless) {
         draft.sure = draft.sure.min(Confidence::Likely);
     }
 }

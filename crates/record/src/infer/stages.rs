@@ -188,6 +188,7 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
             .flat_map(|(at, draft)| draft.units.iter().map(move |unit| (*unit, at)))
             .collect();
         found = found.into_iter().flat_map(|draft| split_by_object(trace, draft, &of)).collect();
+        doubt_functions(&mut found);
         drafts.extend(found);
     }
     drafts
@@ -251,6 +252,14 @@ fn join_split_pools(trace: &Trace, drafts: &mut Vec<Draft>) {
             }
             None => at += 1,
         }
+    }
+}
+
+/// In a program of which one function runs several stages, functions do not tell stages apart:
+/// those that are known by another function are at most likely.
+fn doubt_functions(drafts: &mut [Draft]) {
+    if drafts.iter().any(|draft| draft.basis == Basis::Object) {
+        drafts.iter_mut().for_each(|draft| draft.sure = draft.sure.min(Confidence::Likely));
     }
 }
 

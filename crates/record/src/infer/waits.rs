@@ -120,12 +120,13 @@ pub struct Sites {
     exact: BTreeMap<(u32, u64, i16, u16), Seen>,
     process: BTreeMap<(u32, u64), Seen>,
     park: BTreeSet<(u32, u64)>,
+    own: BTreeSet<(u32, u64)>,
 }
 
 impl Sites {
     /// From the stacks.
     pub fn of(trace: &Trace) -> Sites {
-        let mut sites = Sites::default();
+        let mut sites = Sites { own: own_words(trace), ..Sites::default() };
         for stack in &trace.stacks {
             let Some(site) = site(&stack.frames) else { continue };
             let waiting = frames::waiting(&stack.frames).unwrap_or("?").to_owned();
@@ -169,6 +170,35 @@ impl Sites {
     }
 }
 
+/// Words that look like mutexes, and on which one thread alone ever waits, while others of its
+/// process have the like at the same place of a page: each thread's own semaphore. Who waits there
+/// waits until another thread has done something, as the followers of a group commit do.
+fn own_words(trace: &Trace) -> BTreeSet<(u32, u64)> {
+    /// Fewer waits may be those of a lock for which others did not happen to wait.
+    const WAITS_MIN: u64 = 10;
+    const PAGE: u64 = 4_096;
+    let mut waits: BTreeMap<(u32, u64), BTreeMap<u32, u64>> = BTreeMap::new();
+    let mutex = |wait: &&Wait| {
+        wait.how == How::Futex && (wait.sleep, wait.op) == (FUTEX, WAIT_PRIVATE) && !wait.all
+    };
+    for wait in trace.waits.iter().filter(mutex).filter(|wait| wait.object > MANY) {
+        let of = waits.entry((trace.pid_of(wait.wakee), wait.object)).or_default();
+        *of.entry(wait.wakee).or_default() += wait.n;
+    }
+    let one = |unit: u32| trace.units.get(&unit).is_some_and(|unit| unit.alive_max <= 1);
+    let mut alike: BTreeMap<(u32, u64), BTreeMap<u32, u64>> = BTreeMap::new();
+    for ((pid, object), units) in waits {
+        if let (1, Some((&unit, &n))) = (units.len(), units.first_key_value())
+            && n >= WAITS_MIN
+            && one(unit)
+        {
+            alike.entry((pid, object % PAGE)).or_default().insert(unit, object);
+        }
+    }
+    let several = alike.into_iter().filter(|(_, units)| units.len() > 1);
+    several.flat_map(|((pid, _), units)| units.into_values().map(move |at| (pid, at))).collect()
+}
+
 /// System calls that sleep for a device alone.
 const FILE_CALLS: [i64; 12] = [
     libc::SYS_fsync,
@@ -191,7 +221,8 @@ pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
         How::Futex => {
             // glibc's mutexes: also inside pthread_cond_wait, whose functions are around them then.
             let mutex = wait.sleep == FUTEX && wait.op == WAIT_PRIVATE;
-            match (mutex, wait.all, sites.site(trace, wait)) {
+            let own = mutex && sites.own.contains(&(trace.pid_of(wait.wakee), wait.object));
+            match (mutex && !own, wait.all, sites.site(trace, wait)) {
                 (true, false, _) => Kind::Lock,
                 // Inside pthread_cond_signal: no resource.
                 (true, true, _) => Kind::Idle,

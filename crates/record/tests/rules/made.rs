@@ -10,11 +10,11 @@ use headworks_record::trace::{
 use headworks_tad::check;
 use headworks_tad::model::Confidence;
 
-const FUTEX: i16 = 202;
+pub const FUTEX: i16 = 202;
 const CONDITION: u16 = 393;
 
 /// A process with one thread for each name; units are 2, 3, …
-fn named(names: &[&str]) -> Trace {
+pub fn named(names: &[&str]) -> Trace {
     let head = Head {
         schema: SCHEMA.to_owned(),
         counted_s: 1.0,
@@ -41,7 +41,7 @@ fn named(names: &[&str]) -> Trace {
     trace
 }
 
-fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
+pub fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
     trace.waits.push(Wait {
         waker,
         wakee,
@@ -57,7 +57,7 @@ fn wakes(trace: &mut Trace, waker: u32, wakee: u32, object: u64, n: u64) {
 }
 
 /// A client that is not recorded sends requests to a unit, which reads them.
-fn requests(trace: &mut Trace, unit: u32, n: u64) {
+pub fn requests(trace: &mut Trace, unit: u32, n: u64) {
     let (local, remote) = ("127.0.0.1:80".to_owned(), "127.0.0.1:40000".to_owned());
     for sends in [false, true] {
         let (local, remote) = (local.clone(), remote.clone());
@@ -76,11 +76,11 @@ fn requests(trace: &mut Trace, unit: u32, n: u64) {
     });
 }
 
-fn found(trace: &Trace) -> Architecture {
+pub fn found(trace: &Trace) -> Architecture {
     infer(trace, &Hints::default())
 }
 
-fn arrows(found: &Architecture) -> Vec<String> {
+pub fn arrows(found: &Architecture) -> Vec<String> {
     let name = |end: End| match end {
         End::Clients => "clients",
         End::Stage(stage) => &found.stages.stages[stage].name,
@@ -259,9 +259,13 @@ fn a_function_that_begins_pools_too_says_nothing_so_creators_tell_stages_apart()
     trace.stacks.push(Stack { unit: 4, whole: true, frames, n: 9, ..Stack::default() });
     newborn(&mut trace, 7_000, 2, "run", 400);
     newborn(&mut trace, 7_001, 3, "run", 300);
-    let of = found(&trace).stages.of;
+    let found = found(&trace);
+    let of = &found.stages.of;
     assert_ne!(of[&7_000], of[&7_001]);
     assert_ne!(of[&7_000], of[&4]);
+    // Nor does it say that the pool is one stage.
+    assert_eq!(found.stages.stages[of[&4]].sure, Confidence::Likely);
+    assert_eq!(found.stages.stages[of[&2]].sure, Confidence::Certain, "it has a name");
 }
 
 #[test]
@@ -373,6 +377,29 @@ fn one_function_that_serves_two_queues_is_two_stages() {
     assert_eq!((of[&3], of[&5]), (of[&4], of[&6]));
     assert_ne!(of[&3], of[&5]);
     assert_eq!(found.stages.stages[of[&3]].sure, Confidence::Likely);
+}
+
+/// The stage at the sockets has another function, and is no more certain for that.
+#[test]
+fn where_one_function_runs_several_stages_no_function_makes_one_certain() {
+    let mut trace = named(&["server", "server", "server", "server", "server"]);
+    requests(&mut trace, 2, 500);
+    let mut sleeps = |unit, object, function: &str| {
+        let frames = ["pop", function, "run", "start_thread"].map(str::to_owned).to_vec();
+        let stack = Stack { unit, object, whole: true, frames, n: 9, ..Stack::default() };
+        trace.stacks.push(Stack { sleep: FUTEX, op: CONDITION, ..stack });
+    };
+    sleeps(2, 44, "serve");
+    for (unit, object) in [(3, 0x1000), (4, 0x1000), (5, 0x2000), (6, 0x2000)] {
+        sleeps(unit, object, "execute");
+    }
+    for (unit, object) in [(3, 0x1000), (4, 0x1000), (5, 0x2000), (6, 0x2000)] {
+        wakes(&mut trace, 2, unit, object, 200);
+    }
+    let found = found(&trace);
+    assert_eq!(found.stages.stages.len(), 3, "{:?}", found.stages.stages);
+    assert!(found.stages.stages.iter().all(|stage| stage.sure == Confidence::Likely));
+    assert!(found.arrows.iter().all(|arrow| arrow.sure != Confidence::Certain));
 }
 
 /// Its one thread always has something to do, so nothing is seen to wake it.

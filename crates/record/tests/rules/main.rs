@@ -3,3 +3,4 @@
 mod kept;
 mod made;
 mod traces;
+mod waking;

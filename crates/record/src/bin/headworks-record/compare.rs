@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use headworks_console::{Column, Ink, Table, rate, terminal_width};
 use headworks_record::hints::Hints;
 use headworks_record::infer::waits::Kind;
+use headworks_record::limits::knots::Knot;
 use headworks_record::trace::Trace;
 use headworks_record::{diff, draw, flame, infer, limits};
 use headworks_tad::file::{read_scenario, read_tad};
@@ -45,9 +46,32 @@ fn diagram(path: &Path, scenario: Option<&Path>) -> Result<(Tad, Option<Scenario
     Ok((tad, Some(read.value)))
 }
 
+/// Where waits end, of a recording.
+fn knots(path: &Path) -> Result<Vec<Knot>> {
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        return Ok(Vec::new());
+    }
+    Ok(limits::knots::knots(&infer::infer(&recording(path)?, &Hints::default())))
+}
+
+fn print_knots(knots: &[Knot]) {
+    /// Waits of a knot that are shown.
+    const SHOWN: usize = 3;
+    for knot in knots {
+        let waits = knot.waits.iter().take(SHOWN);
+        let waits: Vec<String> = waits
+            .map(|(from, to, part)| format!("{from} waits for {to} {:.0} %", part * 100.0))
+            .collect();
+        let waits =
+            if waits.is_empty() { String::new() } else { format!(" ({})", waits.join("; ")) };
+        println!("{:.0} % of the waits end at {}{waits}", knot.part * 100.0, knot.of.join(", "));
+    }
+}
+
 /// `headworks tad limits`
 pub fn limits(args: &Limits) -> Result<ExitCode> {
     let (tad, scenario) = diagram(&args.file, args.scenario.as_deref())?;
+    let knots = knots(&args.file)?;
     let Some(scenario) = scenario else {
         if args.file.extension().is_some_and(|extension| extension == "toml") {
             bail!(
@@ -72,9 +96,13 @@ pub fn limits(args: &Limits) -> Result<ExitCode> {
     }
     let found = found.with_context(|| format!("cannot simulate {}", args.file.display()))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
+        let all = serde_json::json!({
+            "per_s": found.per_s, "limits": found.limits, "knots": knots
+        });
+        println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
+    print_knots(&knots);
     println!("simulated as it is: {} requests/s\n", rate(found.per_s));
     if found.limits.is_empty() {
         println!("nothing gains 1 % if it is made twice as good: the clients are the limit");

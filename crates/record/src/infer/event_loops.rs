@@ -1,0 +1,27 @@
+//! Event loops: threads that sleep in one `epoll` for clients and for what other threads tell them.
+//! Such a thread is not blocked by a stage that wakes it: it serves what comes first.
+
+use super::stages::Stages;
+use crate::trace::{How, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SLEEPS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
+
+/// Stages of event loops.
+pub fn find(trace: &Trace, stages: &Stages) -> BTreeSet<usize> {
+    // By thread and descriptor: wake-ups by other processes, and by its own.
+    let mut woken: BTreeMap<(u32, u64), [u64; 2]> = BTreeMap::new();
+    for wait in trace.waits.iter().filter(|wait| wait.how == How::Ready) {
+        let polls = SLEEPS.contains(&i64::from(wait.sleep));
+        let inside = trace.pid_of(wait.waker) == trace.pid_of(wait.wakee);
+        let object = if polls { wait.object } else { u64::MAX };
+        woken.entry((wait.wakee, object)).or_default()[usize::from(inside)] += wait.n;
+    }
+    let mut by: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+    for ((unit, object), [outside, inside]) in woken {
+        let Some(&stage) = stages.of.get(&unit) else { continue };
+        let both = outside > 0 && object != u64::MAX;
+        by.entry(stage).or_default()[usize::from(both)] += inside;
+    }
+    by.into_iter().filter(|(_, [apart, both])| both > apart).map(|(stage, _)| stage).collect()
+}

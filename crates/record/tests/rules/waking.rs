@@ -1,0 +1,154 @@
+//! Rules of who wakes whom, on recordings made for them.
+
+use crate::made::{FUTEX, arrows, found, named, requests, wakes};
+use headworks_record::draw;
+use headworks_record::trace::{How, Trace, Wait};
+
+/// As InnoDB's followers of a group commit wait: each on its own word.
+#[test]
+fn a_word_on_which_one_thread_alone_waits_is_no_lock_if_others_have_the_like() {
+    let mut trace = named(&["reader", "reader", "reader"]);
+    let mut waits = |waker, wakee, object, n| {
+        trace.waits.push(Wait {
+            waker,
+            wakee,
+            object,
+            sleep: FUTEX,
+            op: 128,
+            how: How::Futex,
+            n,
+            off_ns: n * 100_000,
+            ..Wait::default()
+        });
+    };
+    waits(3, 2, 0x1698, 50);
+    waits(2, 3, 0x5698, 50);
+    // Others wait for it, too: a lock.
+    waits(2, 3, 0x9100, 40);
+    waits(3, 4, 0x9100, 40);
+    // The like of it is nowhere: a lock for which others did not happen to wait.
+    waits(2, 4, 0x7200, 30);
+    let found = found(&trace);
+    let waits: u64 = found.locks.iter().map(|lock| lock.n()).sum();
+    assert_eq!(waits, 110, "{:?}", found.locks);
+    assert_eq!(found.facts[found.stages.of[&2]].own, (100, 10_000_000));
+}
+
+/// Five thousand waits of 200 us a second, beside one sleep of ten seconds after another.
+#[test]
+fn short_waits_for_a_lock_limit_and_a_long_sleep_does_not() {
+    let mut trace = named(&["reader", "reader", "sleeper"]);
+    for (unit, other) in [(2, 3), (3, 2)] {
+        requests(&mut trace, unit, 2_500);
+        trace.waits.push(Wait {
+            waker: other,
+            wakee: unit,
+            object: 0x9000,
+            sleep: FUTEX,
+            op: 128,
+            how: How::Futex,
+            n: 2_500,
+            off_ns: 500_000_000,
+            ..Wait::default()
+        });
+    }
+    for (at, socket) in trace.sockets.iter_mut().enumerate() {
+        socket.remote = format!("127.0.0.1:{}", 40_000 + at / 2);
+        socket.after = 2_500;
+        socket.after_ns = 2_500 * if socket.sends { 390_000 } else { 10_000 };
+    }
+    trace.waits.push(Wait {
+        wakee: 4,
+        sleep: 230,
+        how: How::Timer,
+        n: 60,
+        off_ns: 60 * 10_000_000_000,
+        ..Wait::default()
+    });
+    let found = found(&trace);
+    let mut drawn = draw::draw(&trace, &found, "made");
+    drawn.calibrate();
+    let scenario = drawn.scenario.expect("a load");
+    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &mut |_| {});
+    let limits = limits.expect("a simulation").limits;
+    assert_eq!(limits[0].kind, headworks_record::limits::Kind::Lock, "{limits:?}");
+    assert!(limits.iter().all(|limit| limit.name != "sleeper"), "{limits:?}");
+    let knots = headworks_record::limits::knots::knots(&found);
+    assert_eq!(knots[0].of, ["reader", "lock unnamed locks"], "{knots:?}");
+}
+
+/// Readers hand over to a log's thread, which syncs the disk and wakes so many of them each time.
+fn logged(woken: u64) -> Trace {
+    let mut trace = named(&["reader", "reader", "reader", "reader", "log"]);
+    for unit in 2..6 {
+        requests(&mut trace, unit, 200);
+        wakes(&mut trace, unit, 6, 0x1000, 60);
+        wakes(&mut trace, 6, unit, 0x2000 + 0x40 * u64::from(unit), woken);
+    }
+    for (at, socket) in trace.sockets.iter_mut().enumerate() {
+        socket.remote = format!("127.0.0.1:{}", 40_000 + at / 2);
+    }
+    trace.waits.push(Wait {
+        wakee: 6,
+        sleep: 75,
+        how: How::Device,
+        n: 200,
+        off_ns: 200 * 100_000,
+        ..Wait::default()
+    });
+    trace
+}
+
+#[test]
+fn a_log_that_wakes_several_for_each_sync_serves_batches() {
+    for (woken, batches) in [(200, true), (50, false)] {
+        let trace = logged(woken);
+        let drawn = draw::draw(&trace, &found(&trace), "made");
+        let log = drawn.tad.stages.iter().position(|stage| stage.name == "log").expect("a stage");
+        assert_eq!(drawn.tad.stages[log].batch.is_some(), batches, "{:?}", drawn.tad.stages[log]);
+        let text = headworks_tad::file::write_tad(&drawn.tad);
+        let read = headworks_tad::file::read_tad("made", &text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(read.value, drawn.tad);
+    }
+}
+
+/// One event loop that reads clients' requests, and to which workers give answers back.
+#[test]
+fn an_event_loop_is_not_blocked_by_who_wakes_it() {
+    for (sleep, wanted) in [(232, "worker -> loop"), (7, "loop waits for worker")] {
+        let mut trace = named(&["loop", "worker", "worker"]);
+        requests(&mut trace, 2, 500);
+        trace.waits.last_mut().expect("a wait").sleep = sleep;
+        wakes(&mut trace, 2, 3, 0x1000, 300);
+        wakes(&mut trace, 2, 4, 0x1000, 300);
+        trace.waits.push(Wait {
+            waker: 3,
+            wakee: 2,
+            object: 44,
+            sleep,
+            wake: 1,
+            how: How::Ready,
+            n: 200,
+            ..Wait::default()
+        });
+        let found = arrows(&found(&trace));
+        assert!(found.contains(&wanted.to_owned()), "{found:?}");
+    }
+}
+
+/// Each worker parks on its own word, for requests as for the log's answers, and the reader
+/// wakes the log, too.
+#[test]
+fn who_wakes_those_that_hand_over_to_it_answers_them() {
+    let mut trace = named(&["reader", "worker", "worker", "log"]);
+    requests(&mut trace, 2, 500);
+    for (worker, own) in [(3, 0x1000), (4, 0x2000)] {
+        wakes(&mut trace, 2, worker, own, 300);
+        wakes(&mut trace, 5, worker, own, 290);
+        wakes(&mut trace, worker, 5, 0x3000, 120);
+    }
+    wakes(&mut trace, 2, 5, 0x3000, 100);
+    let found = arrows(&found(&trace));
+    assert!(found.contains(&"worker waits for log".to_owned()), "{found:?}");
+    assert!(!found.contains(&"log -> worker".to_owned()), "{found:?}");
+}
