@@ -11,7 +11,8 @@
 //! and v is given back slowly. An application may be behind for other reasons than storage, a
 //! processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved in its last
 //! part, against its first. Until one has gained, v moves slowly. So each part has several windows,
-//! and what was achieved before a neighbour came is in neither. From then on it moves twice as fast.
+//! and what was achieved before a neighbour came is in neither. Once one has gained, v moves twice
+//! as fast.
 //!
 //! If a halving did not gain, half of v is given back, and the next try is after a pause of 60 s,
 //! then of 120 s, up to an hour. If the halving before it did gain, chance may have hidden the gain
