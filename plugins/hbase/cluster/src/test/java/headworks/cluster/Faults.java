@@ -52,7 +52,9 @@ class Faults {
     }
 
     private static Map<String, String> settings(boolean ours) {
-        Map<String, String> settings = new TreeMap<>(Map.of("dfs.replication", "2", "dfs.heartbeat.interval", "1",
+        // HBase avoids a DataNode for hours once its log could not reach it. With all three avoided, the master aborts.
+        Map<String, String> settings = new TreeMap<>(Map.of("hbase.regionserver.async.wal.max.exclude.datanode.count", "1",
+            "dfs.replication", "2", "dfs.heartbeat.interval", "1",
             "dfs.namenode.heartbeat.recheck-interval", "2000", "hbase.regionserver.handler.count", "10"));
         if (ours) {
             settings.putAll(Map.of("hbase.ipc.server.callqueue.type", "pluggable",
