@@ -36,7 +36,7 @@ pub(super) fn collect(
     let rounds = options.repeat.unwrap_or(rounds).max(1);
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let only = options.only.as_deref();
-    // The name of an arm that begins other names means this one only.
+    // "ours" is an arm, and also a part of other arms' names: then only that arm is meant.
     let exact = only.is_some_and(|only| figure.arms.contains(&only));
     let chosen =
         |arm: &str| only.is_none_or(|only| if exact { arm == only } else { arm.contains(only) });

@@ -27,7 +27,7 @@ pub(super) const EXPERIMENT: Experiment = super::experiment(
     &Steps { collect, report },
 );
 
-/// What is beyond the planted one is not in the list.
+/// The place of a planted bottleneck that was not found.
 const ABSENT: f64 = 99.0;
 /// A predicted gain may be off by this part of the real one.
 const NEAR: f64 = 0.2;

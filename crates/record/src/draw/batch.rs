@@ -10,7 +10,7 @@ use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::waits::Kind;
 use headworks_tad::model::Confidence;
 
-/// Requests of a batch from which it is one.
+/// Fewest requests for each sync, on average, for a stage to serve batches.
 const SIZE_MIN: f64 = 1.5;
 /// Fewer syncs are chance.
 const SYNCS_MIN: u64 = 30;
@@ -43,7 +43,7 @@ pub(super) fn find(found: &Architecture, stage: usize) -> Option<Batches> {
     for arrow in found.arrows.iter().filter(|arrow| {
         arrow.meaning == Meaning::Blocking && wakes(arrow.by) && arrow.sure > Confidence::Guess
     }) {
-        // A batch of requests that wait for others again is none that the simulator knows.
+        // In the simulator a batch does not wait for other stages.
         if arrow.from == End::Stage(stage) {
             return None;
         }

@@ -315,7 +315,7 @@ fn uses(
             uses.push(Consumption { resource: used.resource, amount });
         }
     };
-    // What a batch uses once, each request of it has as much of as the batch.
+    // Each request of a batch is drawn with all that its batch uses once.
     let batches = fit.batches[stage];
     let once = |total: f64| batches.map_or(total, |batches| total / batches.syncs * requests);
     let least = f64::from(u8::from(batches.is_some()));

@@ -84,7 +84,7 @@ pub const EVENTS_MIN: u64 = 3;
 /// And a smaller part of a stage's wake-ups.
 pub const SHARE_MIN: f64 = 0.02;
 
-/// Who answers was given at least so small a part of that: one over this.
+/// A stage answers another if it was handed at least one request for so many of its wake-ups.
 const HANDED: u64 = 10;
 
 /// The queues of a stage.

@@ -170,9 +170,9 @@ impl Sites {
     }
 }
 
-/// Words that look like mutexes, and on which one thread alone ever waits, while others of its
-/// process have the like at the same place of a page: each thread's own semaphore. Who waits there
-/// waits until another thread has done something, as the followers of a group commit do.
+/// Semaphores of single threads. They look like mutexes, but one thread alone ever waits on each, and
+/// other threads of the process have theirs at the same offset in a page. The thread waits until
+/// another one has done something, as the followers of a group commit do.
 fn own_words(trace: &Trace) -> BTreeSet<(u32, u64)> {
     /// Fewer waits may be those of a lock for which others did not happen to wait.
     const WAITS_MIN: u64 = 10;

@@ -26,7 +26,7 @@ fn a_word_on_which_one_thread_alone_waits_is_no_lock_if_others_have_the_like() {
     // Others wait for it, too: a lock.
     waits(2, 3, 0x9100, 40);
     waits(3, 4, 0x9100, 40);
-    // The like of it is nowhere: a lock for which others did not happen to wait.
+    // No other thread has one at this offset: a lock for which others did not happen to wait.
     waits(2, 4, 0x7200, 30);
     let found = found(&trace);
     let waits: u64 = found.locks.iter().map(|lock| lock.n()).sum();

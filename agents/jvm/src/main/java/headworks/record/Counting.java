@@ -42,7 +42,7 @@ public final class Counting {
 
     private static void tell(Path file, String text) {
         try {
-            // Who waits for the file finds it whole.
+            // A reader finds the file whole, or not at all.
             Path part = file.resolveSibling(file.getFileName() + ".part");
             Files.write(part, text.getBytes(StandardCharsets.UTF_8));
             Files.move(part, file, StandardCopyOption.ATOMIC_MOVE);

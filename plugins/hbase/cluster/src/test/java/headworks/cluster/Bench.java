@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 
 /**
  * Experiments in which handlers or the network are what requests wait for. Each method is one run; see
- * {@link Measured}. The class's name is none of a test, so that Maven does not run it with the tests.
+ * {@link Measured}. The class's name does not end in Test, so that Maven does not run it with the tests.
  */
 class Bench extends Measured {
     /** HBASE-12790: so many scans of one client, beside one scan and ten gets a second of another. */

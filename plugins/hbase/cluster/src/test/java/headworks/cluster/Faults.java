@@ -27,8 +27,8 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Servers that are killed under load, and a cluster of which one node has nothing of ours. It takes minutes:
- * {@code make test-long} runs it. Its name is none of a test, so that Maven does not run it with the others.
+ * Servers that are killed under load, and a cluster in which one node runs without the plug-in. It takes minutes:
+ * {@code make test-long} runs it. Its name does not end in Test, so that Maven does not run it with the others.
  */
 @Timeout(1_200)
 class Faults {
@@ -180,7 +180,7 @@ class Faults {
         return killed;
     }
 
-    /** Of two region servers one has nothing of ours: both serve, and {@code doctor} names it. */
+    /** One of two region servers runs without the plug-in: both serve, and {@code doctor} names it. */
     @Test
     void aClusterWithANodeWithoutThePlugInServesAndDoctorNamesIt() throws Exception {
         assumeTrue(System.getenv("HEADWORKS_CLUSTER") != null, "a cluster needs a network namespace: run scripts/test-hbase");
