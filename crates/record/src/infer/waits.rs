@@ -171,8 +171,8 @@ impl Sites {
 }
 
 /// Semaphores of single threads. They look like mutexes, but one thread alone ever waits on each,
-/// and other threads of the process have theirs at the same offset in a page. The thread waits until
-/// another one has done something, as the followers of a group commit do.
+/// and other threads of the process have theirs at the same offset in a page. The thread waits
+/// until another one has done something, as the followers of a group commit do.
 fn own_words(trace: &Trace) -> BTreeSet<(u32, u64)> {
     /// Fewer waits may be those of a lock for which others did not happen to wait.
     const WAITS_MIN: u64 = 10;
