@@ -91,14 +91,14 @@ pub(super) const LATENCY: Figure = Figure {
 };
 
 /// The axis: there is one point.
-const THIS: f64 = 0.35;
+const THIS: f64 = 0.25;
 
 fn guests(part: f64) -> Vec<Member> {
     vec![
         Member::new("a", 0, OLTP_A, Wants::PartOfAlone(part)),
         Member::new("b", 1, OLTP_A, Wants::Rest),
         Member::new("c", 2, OLTP_A, Wants::Rest).there(&[0.0, 1.0, 1.0, 0.0]),
-        Member::new("d", 3, OLTP_A, Wants::PartOfAlone(0.2)).there(&[0.0, 0.0, 1.0, 0.0]),
+        Member::new("d", 3, OLTP_A, Wants::PartOfAlone(0.1)).there(&[0.0, 0.0, 1.0, 0.0]),
     ]
 }
 
@@ -110,8 +110,8 @@ pub(super) const GUESTS: Figure = Figure {
     id: "learn-guests",
     title: "Hosts that join and leave beside a target",
     figure: "Section 6, changes",
-    about: "One OLTP-A is to have 0.35 of what it does alone, one has the rest. Then a host with a third one joins, then \
-        one that is to have 0.2; then both leave.",
+    about: "One OLTP-A is to have 0.25 of what it does alone, one has the rest. Then a host with a third one joins, then \
+        one that is to have 0.1; then both leave.",
     axis: "part of alone",
     points: &[THIS],
     quick_points: &[THIS],
@@ -149,10 +149,10 @@ pub(super) const GUESTS: Figure = Figure {
             arms.iter().fold(Panel::time(title, unit), |panel, arm| panel.at(arm, arm, THIS, key))
         };
         vec![
-            over_time("The target of 0.35", "1/s", "a_per_s"),
-            over_time("The target of 0.2", "1/s", "d_per_s"),
+            over_time("The target of 0.25", "1/s", "a_per_s"),
+            over_time("The target of 0.1", "1/s", "d_per_s"),
             over_time("Best effort", "1/s", "b_per_s"),
-            over_time("Share granted to 0.35", "%", "a_share_percent"),
+            over_time("Share granted to 0.25", "%", "a_share_percent"),
         ]
     },
     columns: &[

@@ -9,7 +9,7 @@ use super::kernel::{Cost, Kernel};
 use super::layout::{EdgeKey, Group, StackHead};
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
-use super::sums::{Splits, add_unit, add_wait, socket_of, wait_of};
+use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
 use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
@@ -397,6 +397,8 @@ impl Session<'_> {
             let unit = self.described(number, &group);
             add_unit(&mut trace.units, unit);
         }
+        let counted_part = trace.head.counted_s / trace.head.seconds.max(1e-9);
+        add_cut_runs(&mut trace.units, trace.threads.values(), counted_part);
         let mut waits: BTreeMap<_, Wait> = BTreeMap::new();
         for (key, edge) in self.kernel.edges()? {
             let key = EdgeKey { waker: self.unit(key.waker), wakee: self.unit(key.wakee), ..key };

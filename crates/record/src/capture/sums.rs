@@ -1,7 +1,7 @@
 //! From the kernel's tables to lines of a recording.
 
 use super::layout::{Edge, EdgeKey, Group, SocketKey, Traffic};
-use crate::trace::{How, Socket, Unit, Wait};
+use crate::trace::{How, Socket, Thread, Unit, Wait};
 use std::collections::{BTreeMap, HashMap};
 
 /// Units of newborn threads that the kernel's side split by their names.
@@ -77,6 +77,26 @@ pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
     }
 }
 
+/// Gives units the time that their threads ran across the borders of windows. The kernel's side
+/// adds a run when it ends, so it misses those that a window's begin or end cuts: all of a thread
+/// that never waits. What threads used in the whole recording, times the part of it that was
+/// counted, is the least that they ran.
+pub fn add_cut_runs<'a>(
+    units: &mut BTreeMap<u32, Unit>,
+    threads: impl Iterator<Item = &'a Thread>,
+    counted_part: f64,
+) {
+    let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+    for thread in threads {
+        *used.entry(thread.unit).or_default() += thread.cpu_ns;
+    }
+    for (number, cpu_ns) in used {
+        if let Some(unit) = units.get_mut(&number) {
+            unit.run_ns = unit.run_ns.max((cpu_ns as f64 * counted_part) as u64);
+        }
+    }
+}
+
 /// A line of the recording.
 pub fn wait_of(key: &EdgeKey, edge: &Edge) -> Wait {
     Wait {
@@ -146,6 +166,19 @@ mod tests {
         let mut group = Group { births, parent, ..Group::default() };
         group.name[..name.len()].copy_from_slice(name);
         group
+    }
+
+    #[test]
+    fn a_thread_that_never_leaves_its_processor_runs_all_the_time() {
+        let mut units: BTreeMap<u32, Unit> = BTreeMap::new();
+        for (unit, run_ns) in [(3, 60), (4, 1_000)] {
+            units.insert(unit, Unit { unit, run_ns, ..Unit::default() });
+        }
+        // Half of the time was counted. Of the second unit's threads one has ended.
+        let thread = |unit, cpu_ns| Thread { unit, cpu_ns, ..Thread::default() };
+        let threads = [thread(3, 1_900), thread(3, 100), thread(4, 100), thread(5, 100)];
+        add_cut_runs(&mut units, threads.iter(), 0.5);
+        assert_eq!((units[&3].run_ns, units[&4].run_ns, units.len()), (1_000, 1_000, 2));
     }
 
     #[test]
