@@ -9,9 +9,14 @@ use std::ffi::CString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+mod run_dir;
+
+use run_dir::{CHOOSE_RUN_DIR, make_run_dir, refuse_unreachable, run_dirs};
+pub use run_dir::{KEEP_RUN_DIR, StartLock, goes_at_logout, run_dir};
 
 /// Directory of one instance.
 #[derive(Clone, Debug)]
@@ -61,39 +66,6 @@ impl Note {
     }
 }
 
-/// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the
-/// region is written all the time and must not reach a disk.
-pub fn run_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os("HEADWORKS_RUN_DIR") {
-        // The daemon has another working directory.
-        return std::path::absolute(&dir).unwrap_or_else(|_| PathBuf::from(dir));
-    }
-    // SAFETY: geteuid has no preconditions.
-    let uid = unsafe { libc::geteuid() };
-    let mut choices = Vec::new();
-    if uid == 0 {
-        choices.push(PathBuf::from("/run/headworks"));
-    } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR") {
-        choices.push(PathBuf::from(dir).join("headworks"));
-    }
-    choices.push(PathBuf::from(format!("/dev/shm/headworks-{uid}")));
-    let in_memory = |dir: &&PathBuf| dir.parent().is_some_and(is_in_memory);
-    choices
-        .iter()
-        .find(in_memory)
-        .cloned()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("headworks-{uid}")))
-}
-
-fn is_in_memory(dir: &Path) -> bool {
-    let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else { return false };
-    // SAFETY: all zero bytes are a valid buffer, and the path is a C string.
-    unsafe {
-        let mut stat: libc::statfs = std::mem::zeroed();
-        libc::statfs(path.as_ptr(), &raw mut stat) == 0 && stat.f_type == libc::TMPFS_MAGIC
-    }
-}
-
 /// Clock tick at which a process started; `None` if there is no such process, or only a zombie.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -123,12 +95,17 @@ impl Instance {
         Ok(Instance { name: name.to_owned(), dir: run_dir().join(name) })
     }
 
-    /// All instances that this user can see on this machine, running or left over.
+    /// All instances that this user can see on this machine, running or left over. Root sees those
+    /// that other users started, too.
     pub fn all() -> Vec<Instance> {
-        let Ok(entries) = std::fs::read_dir(run_dir()) else { return Vec::new() };
-        let mut all: Vec<Instance> = entries
-            .flatten()
-            .filter_map(|entry| Instance::named(&entry.file_name().to_string_lossy()).ok())
+        let mut all: Vec<Instance> = run_dirs()
+            .iter()
+            .filter_map(|dir| std::fs::read_dir(dir).ok())
+            .flat_map(|entries| entries.flatten())
+            .filter_map(|entry| {
+                let named = Instance::named(&entry.file_name().to_string_lossy()).ok()?;
+                Some(Instance { dir: entry.path(), ..named })
+            })
             .filter(|instance| instance.region_path().exists())
             .collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -137,24 +114,38 @@ impl Instance {
 
     /// The instance that a command is about: the named one, or the only one there is.
     pub fn find(name: Option<&str>) -> Result<Instance> {
-        if let Some(name) = name {
-            let instance = Instance::named(name)?;
-            if !instance.region_path().exists() {
-                refuse_unreachable(Some(name))?;
-                let others = names(&Instance::all());
-                bail!(
-                    "there is no instance `{name}` in {}\n  {}",
-                    run_dir().display(),
-                    if others.is_empty() {
-                        "none is running; start one: headworks run -- mariadbd …".to_owned()
-                    } else {
-                        format!("running: {others}")
-                    }
-                );
-            }
-            return Ok(instance);
-        }
         let all = Instance::all();
+        if let Some(name) = name {
+            let own = Instance::named(name)?;
+            if own.region_path().exists() {
+                return Ok(own);
+            }
+            let called: Vec<&Instance> = all.iter().filter(|one| one.name == name).collect();
+            return match called.as_slice() {
+                [one] => Ok((*one).clone()),
+                [] => {
+                    refuse_unreachable(Some(name))?;
+                    bail!(
+                        "there is no instance `{name}` in {}\n  {}",
+                        run_dir().display(),
+                        if all.is_empty() {
+                            "none is running; start one: headworks run -- mariadbd …".to_owned()
+                        } else {
+                            format!("running: {}", names(&all))
+                        }
+                    )
+                }
+                several => {
+                    let dir =
+                        |one: &&Instance| one.dir.parent().map(|dir| dir.display().to_string());
+                    let dirs: Vec<String> = several.iter().filter_map(dir).collect();
+                    bail!(
+                        "several users have an instance `{name}`\n  say whose: HEADWORKS_RUN_DIR={}",
+                        dirs.join(" or ")
+                    )
+                }
+            };
+        }
         match all.as_slice() {
             [one] => Ok(one.clone()),
             [] => {
@@ -424,111 +415,6 @@ impl Instance {
     pub fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
-}
-
-/// How to keep the directory of a user's instances at logout.
-pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
-     or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
-
-/// The daemons of this run directory whose own directory was removed: name, process, and where it
-/// was.
-fn unreachable() -> Vec<(String, u32, PathBuf)> {
-    let run = run_dir();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let look = |pid: u32| {
-        let words = |file: &str| -> Option<Vec<String>> {
-            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
-            let words = bytes.split(|&byte| byte == 0);
-            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
-        };
-        let args = words("cmdline")?;
-        // Not this process, which may be about to become one.
-        let is_daemon =
-            args.get(1).is_some_and(|word| word == "daemon") && pid != std::process::id();
-        let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
-        let name = args.get(at + 1)?.clone();
-        let environment = words("environ")?;
-        let dir = environment.iter().find_map(|line| line.strip_prefix("HEADWORKS_RUN_DIR="))?;
-        let dir = (Path::new(dir) == run).then(|| Path::new(dir).join(&name))?;
-        (!dir.join("region").exists()).then_some((name, pid, dir))
-    };
-    numbers.filter_map(look).collect()
-}
-
-/// Says why an instance is not found although its daemon runs.
-fn refuse_unreachable(name: Option<&str>) -> Result<()> {
-    let found = unreachable().into_iter().find(|(found, ..)| name.is_none_or(|name| name == found));
-    let Some((name, pid, dir)) = found else { return Ok(()) };
-    bail!(
-        "instance `{name}` runs (its daemon is process {pid}), but {} was removed: no command reaches it\n  \
-         the gate goes on as it is; restart the database to reach it again\n  {KEEP_RUN_DIR}",
-        dir.display()
-    )
-}
-
-/// Whether logind removes the directory when this user logs out.
-pub fn goes_at_logout(dir: &Path) -> bool {
-    // SAFETY: geteuid has no preconditions.
-    let uid = unsafe { libc::geteuid() };
-    // SAFETY: the entry is read before the next call overwrites it, and its name is a C string.
-    let name = unsafe {
-        libc::getpwuid(uid)
-            .as_ref()
-            .map(|entry| std::ffi::CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
-    };
-    let lingers = name.is_some_and(|name| Path::new("/var/lib/systemd/linger").join(name).exists());
-    dir.starts_with(format!("/run/user/{uid}")) && !lingers
-}
-
-const CHOOSE_RUN_DIR: &str =
-    "choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …";
-
-/// No other process starts or replaces an instance while this is held; `exec` releases it.
-#[derive(Debug)]
-pub struct StartLock {
-    _held: std::fs::File,
-}
-
-impl StartLock {
-    /// Makes the run directory if needed, and waits until no other process starts an instance
-    /// there.
-    pub fn take() -> Result<StartLock> {
-        let dir = run_dir();
-        make_run_dir(&dir)?;
-        let file = std::fs::File::open(&dir)
-            .with_context(|| format!("cannot open {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
-        file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
-        Ok(StartLock { _held: file })
-    }
-}
-
-/// Makes the directory for instances if needed. All users of instances may enter it.
-fn make_run_dir(dir: &Path) -> Result<()> {
-    if !dir.exists() {
-        std::fs::create_dir_all(dir)
-            // Whatever the umask is: the daemon enters it as the database's user.
-            .and_then(|()| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)))
-            .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
-    }
-    // SAFETY: geteuid has no preconditions.
-    let own = unsafe { libc::geteuid() };
-    // Checks both the name and, if it is a link, its target.
-    for meta in [std::fs::symlink_metadata(dir), std::fs::metadata(dir)] {
-        let meta =
-            meta.with_context(|| format!("cannot use {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
-        let trusted = meta.uid() == 0 || meta.uid() == own;
-        let closed = !meta.is_dir() || meta.mode() & 0o022 == 0 || meta.mode() & libc::S_ISVTX != 0;
-        if !(trusted && closed) {
-            bail!(
-                "other users could replace what lies in {}\n  {CHOOSE_RUN_DIR}\n  \
-                 or make it yours alone: chown and chmod go-w {}",
-                dir.display(),
-                dir.display()
-            );
-        }
-    }
-    Ok(())
 }
 
 fn names(instances: &[Instance]) -> String {
