@@ -14,7 +14,7 @@ use super::timeline::TimeLine;
 use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Handed, Injection, Loss, Trace, Unit, Wait};
+use crate::trace::{Handed, Injection, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub fn record(
         kernel,
         options,
         registry: Registry::default(),
-        stacks: Stacks::default(),
+        stacks: Stacks::keeping(options.keep_stacks),
         joined: HashMap::new(),
         clients: Clients::default(),
         injections: Vec::new(),
@@ -406,7 +406,7 @@ impl Session<'_> {
             waits.entry(order).and_modify(|all| add_wait(all, &wait)).or_insert(wait);
         }
         trace.waits = waits.into_values().collect();
-        trace.stacks = self.stacks.all();
+        self.stacks.give(&mut trace);
         for stack in &mut trace.stacks {
             stack.unit = self.unit(stack.unit);
         }
@@ -419,15 +419,10 @@ impl Session<'_> {
         trace.injections = self.injections.clone();
         trace.handed = self.handed.clone();
         for (what, n) in self.kernel.losses()? {
-            trace.losses.push(Loss { what: what.to_owned(), n });
+            trace.lose(what, n);
         }
         if self.registry.homeless > 0 {
-            let what = "threads (the table was full)".to_owned();
-            trace.losses.push(Loss { what, n: self.registry.homeless });
-        }
-        if self.stacks.lost > 0 {
-            let what = "stacks (too many different ones)".to_owned();
-            trace.losses.push(Loss { what, n: self.stacks.lost });
+            trace.lose("threads (the table was full)", self.registry.homeless);
         }
         Ok(trace)
     }
