@@ -86,7 +86,7 @@ pub struct Record {
     /// Keep the recording, to analyse it later: sums, without data of requests
     #[arg(long, value_name = "FILE.ndjson")]
     pub raw: Option<PathBuf>,
-    /// Keep copies of stacks in that file, to unwind them again later. They may hold data of requests
+    /// Keep copies of stacks in that file, to unwind again. They may hold data of requests
     #[arg(long, requires = "raw")]
     pub keep_stacks: bool,
     /// Most bytes of that file, and of a time line
