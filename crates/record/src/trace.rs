@@ -372,8 +372,8 @@ fn line(record: &Record) -> Result<Vec<u8>, TraceError> {
 }
 
 impl Trace {
-    /// Writes it as lines, at most `limit` bytes of them. Copies of stacks that find no room are left
-    /// out, and counted as lost.
+    /// Writes it as lines, at most `limit` bytes of them. Copies of stacks that find no room are
+    /// left out, and counted as lost.
     pub fn write(&self, out: &mut impl Write, limit: u64) -> Result<(), TraceError> {
         /// Room for the line that says so.
         const LOSS_LINE: u64 = 128;

@@ -144,3 +144,28 @@ impl Stacks {
         }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_kept_only_if_that_was_asked_for_and_as_long_as_they_fit() {
+        let pid = std::process::id();
+        for (room, kept, lost) in [(0, 0, 0), (100, 1, 1), (1_000, 2, 0)] {
+            let mut stacks = Stacks::keeping(room);
+            for tid in [1, 2, 2] {
+                let (ip, sp, bp) = (0, 0x1000, 0);
+                let (tgid, group, nr, op, object, born, bytes) = (pid, 2, 202, 0, 0, 0, 64);
+                let head = StackHead { tid, tgid, group, nr, op, object, ip, sp, bp, born, bytes };
+                stacks.add(&head, &[7; 64]);
+            }
+            let mut trace = Trace::default();
+            stacks.give(&mut trace);
+            assert_eq!(trace.stacks.len(), 2);
+            let lost_n: u64 = trace.losses.iter().map(|loss| loss.n).sum();
+            assert_eq!((trace.copied.len(), lost_n), (kept, lost), "{room}");
+            assert_eq!(trace.maps.len(), usize::from(kept > 0));
+        }
+    }
+}
