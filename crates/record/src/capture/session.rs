@@ -192,13 +192,15 @@ impl Session<'_> {
             match java::names(pid) {
                 Some(names) => self.full_names.extend(names),
                 None => self.missing.push(format!(
-                    "full names of the virtual machine {pid}: jcmd is missing or was refused"
+                    "full names of the virtual machine {pid}: jcmd is missing, or was refused \
+                     (-XX:+DisableAttachMechanism does that)"
                 )),
             }
             match java::compiled(pid) {
                 Some(map) => self.stacks.add_compiled(pid, map),
                 None => self.missing.push(format!(
-                    "methods of the virtual machine {pid}: it has no Compiler.perfmap (JDK 17)"
+                    "methods of the virtual machine {pid}: jcmd was refused, or there is no \
+                     Compiler.perfmap (before JDK 17)"
                 )),
             }
         }
