@@ -45,6 +45,8 @@ pub struct Options<'o> {
     pub inject: bool,
     /// Where the time line of each thread goes, and its most bytes.
     pub timeline: Option<(&'o Path, u64)>,
+    /// Most bytes of copied stacks that are kept: these may hold data of requests.
+    pub keep_stacks: u64,
     /// Ends it early.
     pub stop: &'o AtomicBool,
 }
@@ -63,6 +65,7 @@ impl<'o> Options<'o> {
             plain: false,
             inject: false,
             timeline: None,
+            keep_stacks: 0,
             stop,
         }
     }

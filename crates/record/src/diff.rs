@@ -1,6 +1,6 @@
 //! What differs between two diagrams: two versions of a system, or two loads.
 
-use headworks_tad::model::{End, FlowKind, RequestType, Tad, Threads};
+use headworks_tad::model::{Confidence, End, FlowKind, RequestType, Tad, Threads};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,9 @@ fn compare(
     names.dedup();
     for name in names {
         let (x, y) = (before.get(name), after.get(name));
-        if x != y {
+        // How sure an arrow is says how often it was seen, not what the system is.
+        let same = if what == "arrow" { x.is_some() == y.is_some() } else { x == y };
+        if !same {
             let (name, before, after) = (name.clone(), x.cloned(), y.cloned());
             changes.push(Change { what, name, before, after });
         }
@@ -76,7 +78,8 @@ fn arrows(tad: &Tad) -> BTreeMap<String, String> {
             FlowKind::Blocking => "waits for",
             FlowKind::Information => "informs",
         };
-        (format!("{} {kind} {}", end(flow.from), end(flow.to)), "there".to_owned())
+        let sure = if flow.confidence == Confidence::Guess { "a guess" } else { "there" };
+        (format!("{} {kind} {}", end(flow.from), end(flow.to)), sure.to_owned())
     };
     tad.flows.iter().map(one).collect()
 }
@@ -126,7 +129,9 @@ mod tests {
         stage.threads = Threads::Bounded(77);
         let name = stage.name.clone();
         b.flows.pop();
+        b.flows[0].confidence = Confidence::Guess;
         let changes = diff(&a, &b);
+        assert_eq!(changes.len(), 2, "how sure an arrow is does not differ: {changes:?}");
         let pool = changes.iter().find(|change| change.name == name).expect("the pool");
         assert_eq!(pool.after.as_deref(), Some("77 threads"));
         assert!(changes.iter().any(|change| change.what == "arrow" && change.after.is_none()));

@@ -1,8 +1,14 @@
 //! A recording: what was seen, as sums. One JSON object a line, each with its `kind`.
 //!
 //! It holds names of threads, functions and system calls, addresses of locks, ports and counts. It
-//! holds no statement, key or argument of a request. [`SCHEMA`] changes when a field's meaning
-//! does.
+//! holds no statement, key or argument of a request, except in copies of stacks ([`Copied`]), which
+//! are kept only if that was asked for. [`SCHEMA`] changes when a field's meaning does.
+
+mod copied;
+mod error;
+
+pub use copied::{Copied, Maps};
+pub use error::TraceError;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -324,6 +330,8 @@ pub enum Record {
     Injection(Injection),
     Handed(Handed),
     Loss(Loss),
+    Maps(Maps),
+    Copied(Copied),
 }
 
 /// A recording.
@@ -351,48 +359,41 @@ pub struct Trace {
     pub handed: Vec<Handed>,
     /// What was lost.
     pub losses: Vec<Loss>,
+    /// What processes had mapped, if copies of stacks are kept.
+    pub maps: Vec<Maps>,
+    /// Copies of stacks.
+    pub copied: Vec<Copied>,
 }
 
-/// Why a file is not a recording.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// It cannot be read or written.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    /// A line is wrong.
-    #[error("line {line}: {why}")]
-    Line {
-        /// From one.
-        line: usize,
-        /// What is wrong.
-        why: String,
-    },
-    /// It was made by another version.
-    #[error("its first line says `{found}`, and this version reads `{SCHEMA}`")]
-    Schema {
-        /// What it says.
-        found: String,
-    },
-    /// It would be larger than allowed.
-    #[error("it would take more than {limit} bytes: record for a shorter time, or raise --limit")]
-    Large {
-        /// Bytes.
-        limit: u64,
-    },
+fn line(record: &Record) -> Result<Vec<u8>, TraceError> {
+    let mut line = serde_json::to_vec(record).map_err(std::io::Error::other)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 impl Trace {
-    /// Writes it as lines, at most `limit` bytes of them.
+    /// Writes it as lines, at most `limit` bytes of them. Copies of stacks that find no room are
+    /// left out, and counted as lost.
     pub fn write(&self, out: &mut impl Write, limit: u64) -> Result<(), TraceError> {
-        let mut left = limit;
+        /// Room for the line that says so.
+        const LOSS_LINE: u64 = 128;
+        let (mut left, mut without) = (limit, 0);
         for record in self.records() {
-            let mut line = serde_json::to_vec(&record).map_err(std::io::Error::other)?;
-            line.push(b'\n');
-            let Some(rest) = left.checked_sub(line.len() as u64) else {
+            let line = line(&record)?;
+            let copy = matches!(record, Record::Copied(_));
+            let room = left.saturating_sub(if copy { LOSS_LINE } else { 0 });
+            if room >= line.len() as u64 {
+                left -= line.len() as u64;
+                out.write_all(&line)?;
+            } else if copy {
+                without += 1;
+            } else {
                 return Err(TraceError::Large { limit });
-            };
-            left = rest;
-            out.write_all(&line)?;
+            }
+        }
+        if without > 0 {
+            let what = "copies of stacks (the file would be too large)".to_owned();
+            out.write_all(&line(&Record::Loss(Loss { what, n: without }))?)?;
         }
         Ok(())
     }
@@ -409,6 +410,13 @@ impl Trace {
             .chain(self.injections.iter().cloned().map(Record::Injection))
             .chain(self.handed.iter().cloned().map(Record::Handed))
             .chain(self.losses.iter().cloned().map(Record::Loss))
+            .chain(self.maps.iter().cloned().map(Record::Maps))
+            .chain(self.copied.iter().cloned().map(Record::Copied))
+    }
+
+    /// Notes a loss.
+    pub fn lose(&mut self, what: &str, n: u64) {
+        self.losses.push(Loss { what: what.to_owned(), n });
     }
 
     /// Reads lines. A file that was cut in its last line is read up to there.
@@ -449,6 +457,8 @@ impl Trace {
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
                 Record::Loss(loss) => trace.losses.push(loss),
+                Record::Maps(maps) => trace.maps.push(maps),
+                Record::Copied(copied) => trace.copied.push(copied),
             }
         }
         if trace.head.schema.is_empty() {
@@ -458,8 +468,7 @@ impl Trace {
     }
 
     /// Waits that something handed over, or made ready, may have ended. Those of glibc's mutexes
-    /// are
-    /// left out.
+    /// are left out.
     pub fn handovers(&self) -> impl Iterator<Item = &Wait> {
         /// `FUTEX_WAIT` with `FUTEX_PRIVATE_FLAG`, whatever the clock.
         const MUTEX: u16 = 128;

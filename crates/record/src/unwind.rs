@@ -8,6 +8,7 @@ mod modules;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder};
 use modules::{Bytes, Modules};
+use std::collections::BTreeMap;
 
 /// More frames are not followed.
 const FRAMES_MAX: usize = 128;
@@ -31,9 +32,24 @@ pub struct Unwind {
 impl Unwind {
     /// Reads what a process has mapped. To be called again when it maps more.
     pub fn of(pid: u32) -> Unwind {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        Self::with(maps, &format!("/proc/{pid}/root"), None)
+    }
+
+    /// Of what a process had mapped, with those of its files that are still there.
+    pub fn again(maps: &str, files: &BTreeMap<String, u64>) -> Unwind {
+        Self::with(maps.to_owned(), "", Some(files))
+    }
+
+    fn with(maps: String, root: &str, same: Option<&BTreeMap<String, u64>>) -> Unwind {
         let mut unwinder = UnwinderX86_64::new();
-        let modules = Modules::of(pid, &mut unwinder);
+        let modules = Modules::of(maps, root, same, &mut unwinder);
         Unwind { modules, unwinder, cache: CacheX86_64::new() }
+    }
+
+    /// What the process had mapped, and the numbers of the files that were read.
+    pub fn maps(&self) -> (&str, &BTreeMap<String, u64>) {
+        (&self.modules.maps, &self.modules.files)
     }
 
     /// Symbols of code that a JVM compiled: `address size name` a line, in hexadecimal.

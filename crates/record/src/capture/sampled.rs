@@ -40,7 +40,7 @@ pub fn record(
     let (begun, own) = (Instant::now(), own_cpu());
     let mut registry = Registry::default();
     let mut numbers = Numbers::default();
-    let mut stacks = Stacks::default();
+    let mut stacks = Stacks::keeping(options.keep_stacks);
     let mut waits: BTreeMap<(u32, i16, u64), Wait> = BTreeMap::new();
     let mut copied: BTreeMap<u32, u32> = BTreeMap::new();
     let mut looks = 0u64;
@@ -139,7 +139,8 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
 
 fn trace(mut registry: Registry, waits: Vec<Wait>, stacks: &Stacks, head: Head) -> Trace {
     registry.settle();
-    let mut trace = Trace { head, waits, stacks: stacks.all(), ..Trace::default() };
+    let mut trace = Trace { head, waits, ..Trace::default() };
+    stacks.give(&mut trace);
     for (tid, seen) in &registry.threads {
         let unit = trace.units.entry(seen.thread.unit).or_insert_with(|| Unit {
             unit: seen.thread.unit,

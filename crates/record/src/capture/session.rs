@@ -14,7 +14,7 @@ use super::timeline::TimeLine;
 use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Handed, Injection, Loss, Trace, Unit, Wait};
+use crate::trace::{Handed, Injection, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub fn record(
         kernel,
         options,
         registry: Registry::default(),
-        stacks: Stacks::default(),
+        stacks: Stacks::keeping(options.keep_stacks),
         joined: HashMap::new(),
         clients: Clients::default(),
         injections: Vec::new(),
@@ -192,13 +192,15 @@ impl Session<'_> {
             match java::names(pid) {
                 Some(names) => self.full_names.extend(names),
                 None => self.missing.push(format!(
-                    "full names of the virtual machine {pid}: jcmd is missing or was refused"
+                    "full names of the virtual machine {pid}: jcmd is missing, or was refused \
+                     (-XX:+DisableAttachMechanism does that)"
                 )),
             }
             match java::compiled(pid) {
                 Some(map) => self.stacks.add_compiled(pid, map),
                 None => self.missing.push(format!(
-                    "methods of the virtual machine {pid}: it has no Compiler.perfmap (JDK 17)"
+                    "methods of the virtual machine {pid}: jcmd was refused, or there is no \
+                     Compiler.perfmap (before JDK 17)"
                 )),
             }
         }
@@ -408,7 +410,7 @@ impl Session<'_> {
             waits.entry(order).and_modify(|all| add_wait(all, &wait)).or_insert(wait);
         }
         trace.waits = waits.into_values().collect();
-        trace.stacks = self.stacks.all();
+        self.stacks.give(&mut trace);
         for stack in &mut trace.stacks {
             stack.unit = self.unit(stack.unit);
         }
@@ -421,15 +423,10 @@ impl Session<'_> {
         trace.injections = self.injections.clone();
         trace.handed = self.handed.clone();
         for (what, n) in self.kernel.losses()? {
-            trace.losses.push(Loss { what: what.to_owned(), n });
+            trace.lose(what, n);
         }
         if self.registry.homeless > 0 {
-            let what = "threads (the table was full)".to_owned();
-            trace.losses.push(Loss { what, n: self.registry.homeless });
-        }
-        if self.stacks.lost > 0 {
-            let what = "stacks (too many different ones)".to_owned();
-            trace.losses.push(Loss { what, n: self.stacks.lost });
+            trace.lose("threads (the table was full)", self.registry.homeless);
         }
         Ok(trace)
     }

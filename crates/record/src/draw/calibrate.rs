@@ -1,10 +1,12 @@
 //! What the recording leaves open is set so that a simulation of the recorded load answers as
 //! quickly as the system did.
 //!
-//! One thing is open: how long a thread waits for a processor after it was woken. Where a processor
-//! is free, that is known. Else it is recorded with the time for which all processors were busy,
-//! which is simulated anyway. So a part of it is added to the steps, the same part for all, which a
-//! search finds.
+//! Two things are open. First, how much requests vary: sums do not tell. What varies more waits
+//! longer where several want a processor, and no longer where one is alone. Second, how long a
+//! thread waits for a processor after it was woken. Where a processor is free, that is known. Else
+//! it is recorded with the time for which all processors were busy, which is simulated anyway. A
+//! search finds how much requests vary. If the most is not enough, it adds a part of these waits to
+//! the steps, the same part for all.
 
 use super::{Drawn, TIME, Wakes};
 use headworks_tad::model::{Consumption, Quantity, Tad};
@@ -18,6 +20,8 @@ const REQUESTS: f64 = 3_000.0;
 /// More than all of the recorded time is never added.
 const PART_MAX: f64 = 1.5;
 const TRIALS: usize = 7;
+/// Most that a simulated amount varies: from nothing to its double.
+const VARIES_MAX: f64 = 1.0;
 
 /// What was recorded of a load, and what a simulation of it gives.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -39,7 +43,7 @@ pub struct Match {
 
 /// See the module.
 pub fn calibrate(drawn: &mut Drawn) {
-    let Some(scenario) = trial_of(drawn) else { return };
+    let Some(mut scenario) = trial_of(drawn) else { return };
     let wanted = weighted(drawn, |load| load.answer_ms.map(|ms| ms + load.client_ms));
     let plain = drawn.tad.clone();
     let with = |part: f64| {
@@ -49,23 +53,44 @@ pub fn calibrate(drawn: &mut Drawn) {
     };
     let mut part = 0.0;
     if let Some(wanted) = wanted {
-        let (mut low, mut high) = (0.0, PART_MAX);
-        for _ in 0..TRIALS {
-            let middle = f64::midpoint(low, high);
-            match answer_ms(&with(middle), &scenario, drawn) {
-                Some(ms) if ms < wanted => low = middle,
-                _ => high = middle,
-            }
+        let quicker = |tad: &Tad, scenario: &Scenario| {
+            answer_ms(tad, scenario, drawn).is_some_and(|ms| ms < wanted)
+        };
+        let plain = with(0.0);
+        scenario.jitter = search(scenario.jitter, VARIES_MAX, |jitter| {
+            quicker(&plain, &Scenario { jitter, ..scenario.clone() })
+        });
+        if scenario.jitter >= VARIES_MAX {
+            part = search(0.0, PART_MAX, |part| quicker(&with(part), &scenario));
         }
-        part = low;
     }
     drawn.tad = with(part);
+    if let Some(load) = &mut drawn.scenario {
+        load.jitter = scenario.jitter;
+    }
     if let Ok(outcome) = sim::run(&drawn.tad, &scenario, 1, &mut |_| {}) {
         for (load, client) in drawn.loads.iter_mut().zip(&outcome.clients) {
             let ms = mean_ms(client) - load.client_ms;
             load.simulated = Some((client.throughput_per_s, ms.max(0.0)));
         }
     }
+}
+
+/// The largest value for which answers are too quick.
+fn search(low: f64, high: f64, too_quick: impl Fn(f64) -> bool) -> f64 {
+    if too_quick(high) {
+        return high;
+    }
+    let (mut low, mut high) = (low, high);
+    for _ in 0..TRIALS {
+        let middle = f64::midpoint(low, high);
+        if too_quick(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }
 
 /// Requests a second of the busiest load, were it of so many clients.
@@ -171,5 +196,114 @@ fn add(tad: &mut Tad, wakes: &[Wakes], part: f64) {
             Some(Consumption { amount: Quantity::Fixed(ns), .. }) => *ns += more,
             _ => uses.push(Consumption { resource, amount: Quantity::Fixed(more) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_tad::file::{read_scenario, read_tad};
+
+    const SYSTEM: &str = r#"
+name = "small"
+
+[[node]]
+name = "host"
+count = 1
+
+[[node.resource]]
+name = "cpu"
+rate = "1000 MHz"
+parallelism = 1
+quantum = "3 ms"
+
+[[node.resource]]
+name = "time"
+kind = "custom"
+rate = "1000000000 op/s"
+parallelism = 1000000
+
+[[process]]
+name = "server"
+node = "host"
+
+[[stage]]
+name = "work"
+process = "server"
+threads = "on-demand"
+uses = ["cpu", "time"]
+
+[[flow]]
+from = "clients"
+to = "work"
+
+[[request]]
+name = "work"
+answered-by = "work"
+
+[[request.step]]
+name = "work"
+stage = "work"
+uses = ["cpu 100000 cycles"]
+"#;
+    const LOAD: &str = r#"
+name = "load"
+duration = "10 s"
+warmup = "1 s"
+sample = "500 ms"
+jitter = 0.1
+
+[[client]]
+name = "C1"
+
+[[client.load]]
+request = "work"
+threads = 2
+think = "100 us"
+"#;
+
+    fn drawn() -> Drawn {
+        let tad = read_tad("small", SYSTEM).unwrap_or_else(|error| panic!("{error}")).value;
+        let load = read_scenario("load", LOAD, &tad).unwrap_or_else(|error| panic!("{error}"));
+        let load_of = Match {
+            name: "work".to_owned(),
+            threads: 2,
+            per_s: 7_500.0,
+            answer_ms: None,
+            client_ms: 0.0,
+            simulated: None,
+        };
+        Drawn {
+            tad,
+            scenario: Some(load.value),
+            left_out: Vec::new(),
+            loads: vec![load_of],
+            wakes: vec![Wakes { request: 0, step: 0, free_ns: 0, busy_ns: 200_000 }],
+        }
+    }
+
+    /// Answers of several clients take longer because requests vary: one client is as quick as its
+    /// work. Only where that does not suffice, time is added.
+    #[test]
+    fn waits_behind_others_are_not_added_to_what_one_client_waits() {
+        let mut varied = drawn();
+        let trial = trial_of(&varied).expect("a load");
+        let recorded =
+            answer_of(&varied.tad, &Scenario { jitter: 0.7, ..trial }).expect("a simulation");
+        let alone = varied.simulated(1).expect("a simulation");
+        varied.loads[0].answer_ms = Some(recorded);
+        varied.calibrate();
+        let jitter = varied.scenario.as_ref().expect("a load").jitter;
+        assert!((0.3..1.0).contains(&jitter), "{jitter}");
+        let after = varied.simulated(1).expect("a simulation");
+        assert!((after / alone - 1.0).abs() < 0.05, "{alone} {after}");
+        let mut slow = drawn();
+        slow.loads[0].answer_ms = Some(recorded + 0.1);
+        slow.calibrate();
+        assert!(slow.simulated(1).expect("a simulation") < 0.8 * alone);
+    }
+
+    fn answer_of(tad: &Tad, scenario: &Scenario) -> Option<f64> {
+        Some(mean_ms(sim::run(tad, scenario, 1, &mut |_| {}).ok()?.clients.first()?))
     }
 }

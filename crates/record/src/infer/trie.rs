@@ -7,6 +7,7 @@
 //! is no loop: a thread belongs to the way that it mostly goes.
 
 use super::frames::is_generic;
+use super::names::short;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that have one loop function.
@@ -98,12 +99,14 @@ fn branch(units: Vec<u32>, path: &[&str], last_split: usize, parts: bool) -> Bra
         path[from..].iter().find(|function| !is_generic(function) && keep(function))
     };
     let after = last_split.min(path.len());
+    let main = path[after..].iter().rev().find(|function| is_main(function));
     let loops = path[after..]
         .iter()
         .rev()
         .find(|function| parts && !is_generic(function) && !function.contains('!'));
     // A stripped program's functions are `file!offset`.
-    let function = loops
+    let function = main
+        .or(loops)
         .or_else(|| first(after, &|function| !function.contains('!')))
         .or_else(|| first(after, &|_| true))
         .or_else(|| first(0, &|_| true));
@@ -113,6 +116,14 @@ fn branch(units: Vec<u32>, path: &[&str], last_split: usize, parts: bool) -> Bra
         function: function.map(|&function| function.to_owned()),
         parts,
     }
+}
+
+/// Whether a function is what a kind of process or thread is for, by its name: `PostgresMain`,
+/// `worker_main`. Such a stage has that name, whichever of its waits were seen.
+fn is_main(function: &str) -> bool {
+    let function = short(function);
+    let last = function.rsplit("::").next().unwrap_or_default();
+    !is_generic(&function) && last.to_ascii_lowercase().ends_with("main") && last != "main"
 }
 
 #[cfg(test)]
@@ -152,6 +163,22 @@ mod tests {
         ]));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].function.as_deref(), Some("serve"));
+    }
+
+    /// Of a server that answers from memory one wait is seen, of others several, deep inside.
+    #[test]
+    fn a_process_has_the_name_of_its_main_function_whichever_waits_were_seen() {
+        const MAIN: [&str; 4] = ["_start", "main", "PostmasterMain", "PostgresMain"];
+        let stack = |inner: &[&'static str]| [&MAIN[..], inner].concat();
+        let (reads, commits) = (stack(&["ReadCommand", "recv"]), stack(&["Commit", "fdatasync"]));
+        let locks = stack(&["Commit", "XLogFlush"]);
+        let caught =
+            [vec![reads.clone()], vec![reads, commits.clone()], vec![commits.clone(), locks]];
+        for stacks in caught {
+            let found = branches(&[(1, stacks.clone()), (2, stacks)].into());
+            let named: Vec<_> = found.iter().map(|branch| branch.function.as_deref()).collect();
+            assert_eq!(named, [Some("PostgresMain")]);
+        }
     }
 
     proptest! {

@@ -57,21 +57,37 @@ pub struct Modules {
     mapped: Vec<Mapped>,
     /// First and last address, and name, of code compiled at run time.
     compiled: BTreeMap<u64, (u64, String)>,
+    /// As `/proc/PID/maps` had it.
+    pub maps: String,
+    /// Numbers of the files that were read.
+    pub files: BTreeMap<String, u64>,
 }
 
 /// Files that were read, by device and number.
 type Images = Mutex<HashMap<(u64, u64), Option<Arc<Image>>>>;
 
 impl Modules {
-    pub fn of(pid: u32, unwinder: &mut UnwinderX86_64<Bytes>) -> Modules {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    /// Reads the files of these maps, below `root`: only the same ones as before, if they are told.
+    pub fn of(
+        maps: String,
+        root: &str,
+        same: Option<&BTreeMap<String, u64>>,
+        unwinder: &mut UnwinderX86_64<Bytes>,
+    ) -> Modules {
         let mut modules = Modules::default();
         for (path, (low, high, start)) in files(&maps) {
-            let Some(image) = image(&format!("/proc/{pid}/root{path}"), &path) else { continue };
+            let file = format!("{root}{path}");
+            let Ok(number) = std::fs::metadata(&file).map(|known| known.ino()) else { continue };
+            if same.is_some_and(|same| same.get(&path) != Some(&number)) {
+                continue;
+            }
+            let Some(image) = image(&file, &path) else { continue };
+            modules.files.insert(path.clone(), number);
             let module = Module::new(path.clone(), low..high, start, image.sections.clone());
             unwinder.add_module(module);
             modules.mapped.push(Mapped { low, high, bias: start.wrapping_sub(image.base), image });
         }
+        modules.maps = maps;
         modules
     }
 
@@ -285,7 +301,8 @@ b000-b100 r-xp 00000000 00:00 0 [vdso]\n";
     #[test]
     fn a_function_is_found_by_its_address() {
         let mut unwinder = UnwinderX86_64::new();
-        let modules = Modules::of(std::process::id(), &mut unwinder);
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let modules = Modules::of(maps, "", None, &mut unwinder);
         let here = a_function_is_found_by_its_address as *const () as u64;
         let name = modules.name(here).unwrap_or_default();
         assert!(name.contains("a_function_is_found_by_its_address"), "{name}");

@@ -2,6 +2,7 @@
 
 mod agent;
 mod conserve;
+mod copied;
 mod inputs;
 mod leaves;
 mod limits;

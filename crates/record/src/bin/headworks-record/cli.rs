@@ -86,6 +86,9 @@ pub struct Record {
     /// Keep the recording, to analyse it later: sums, without data of requests
     #[arg(long, value_name = "FILE.ndjson")]
     pub raw: Option<PathBuf>,
+    /// Keep copies of stacks in that file, to unwind again. They may hold data of requests
+    #[arg(long, requires = "raw")]
+    pub keep_stacks: bool,
     /// Most bytes of that file, and of a time line
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub limit: u64,

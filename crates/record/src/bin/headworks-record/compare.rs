@@ -21,8 +21,10 @@ pub fn recording(path: &Path) -> Result<Trace> {
     let file = std::fs::File::open(path).with_context(|| {
         format!("cannot read {shown}; `headworks tad record --raw FILE` makes one")
     })?;
-    Trace::read(BufReader::new(file))
-        .with_context(|| format!("{shown} is no recording of this version"))
+    let mut trace = Trace::read(BufReader::new(file))
+        .with_context(|| format!("{shown} is no recording of this version"))?;
+    trace.unwind_again();
+    Ok(trace)
 }
 
 /// A diagram and its load: of a recording, or from files.

@@ -73,6 +73,7 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         plain: args.proc,
         inject: args.inject,
         timeline: args.timeline.as_deref().map(|path| (path, args.limit)),
+        keep_stacks: if args.keep_stacks { args.limit / 2 } else { 0 },
         stop: &STOP,
     };
     let mut shown = Shown { due: Instant::now() + Duration::from_secs(1) };
