@@ -71,6 +71,25 @@ pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
+/// Kinds of nodes that no list names: none of them was asked.
+pub fn unlisted(pages: &[Page], hadoop: bool) -> Vec<Finding> {
+    let missing = |region_server| !pages.iter().any(|page| page.region_server == region_server);
+    let mut found = Vec::new();
+    if missing(true) {
+        let words = "the file regionservers in --conf names none, so none was asked";
+        found.push(finding(State::Warning, "region servers", words));
+    }
+    if missing(false) {
+        let words = if hadoop {
+            "the file workers in --hadoop-conf names none, so none was asked"
+        } else {
+            "none was asked: name Hadoop's configuration by --hadoop-conf DIR"
+        };
+        found.push(finding(State::Warning, "DataNodes", words));
+    }
+    found
+}
+
 fn hosts(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
@@ -349,6 +368,15 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(!text.contains("Data Xceiver"), "{text}");
+    }
+
+    #[test]
+    fn nodes_that_no_list_names_are_told() {
+        let page = Page { address: "a:1".into(), region_server: true };
+        let found = unlisted(&[], true);
+        assert_eq!(found.len(), 2);
+        let found = unlisted(&[page], false);
+        assert!(found.len() == 1 && found[0].found.contains("--hadoop-conf"), "{found:?}");
     }
 
     #[test]

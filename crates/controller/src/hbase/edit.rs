@@ -58,6 +58,11 @@ pub fn enable(place: &Place) -> Result<Vec<Change>> {
             place.conf.display()
         )
     })?;
+    ensure!(
+        place.jars.is_absolute(),
+        "{} is no absolute path: servers do not start without the agent's file\n  name the directory of the jars on every node: --jars /opt/headworks",
+        place.jars.display()
+    );
     for jar in [PLUGIN, AGENT] {
         let file = place.jars.join(jar);
         ensure!(
@@ -295,5 +300,7 @@ mod tests {
         std::fs::write(&path, SITE).unwrap();
         std::fs::remove_file(place.jars.join(AGENT)).unwrap();
         assert!(format!("{:#}", enable(&place).unwrap_err()).contains(AGENT));
+        let relative = Place { jars: "jars".into(), ..place };
+        assert!(format!("{:#}", enable(&relative).unwrap_err()).contains("absolute"));
     }
 }

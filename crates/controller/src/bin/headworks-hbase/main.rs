@@ -149,7 +149,9 @@ fn examine(conf: &Conf) -> Result<ExitCode> {
     }
     let mut findings = doctor::configuration(&Site::load(&path)?);
     let mut nodes = Vec::new();
-    for page in doctor::pages(&conf.conf, conf.hadoop_conf.as_deref())? {
+    let pages = doctor::pages(&conf.conf, conf.hadoop_conf.as_deref())?;
+    findings.extend(doctor::unlisted(&pages, conf.hadoop_conf.is_some()));
+    for page in pages {
         let (node, found) = doctor::node(&page);
         findings.extend(found);
         nodes.push((page, node));

@@ -29,6 +29,8 @@ import net.bytebuddy.utility.JavaModule;
 public final class Agent {
     private static final String IPC = "org.apache.hadoop.hbase.ipc.";
     private static final String WAL = "org.apache.hadoop.hbase.regionserver.wal.";
+    /** It reads blocks of files that are not cached. */
+    private static final String FILES = "org.apache.hadoop.hbase.io.hfile.HFileBlock$FSReaderImpl";
     private static final String HDFS = "org.apache.hadoop.hdfs.";
     private static final String DATANODE = HDFS + "server.datanode.";
 
@@ -48,7 +50,9 @@ public final class Agent {
         // It locks its row before it writes: a place taken below that would be waited for with a locked row.
         new Change("org.apache.hadoop.hbase.regionserver.HRegion", named("checkAndMutateInternal"), Advices.Place.class, Stage.LOG),
         new Change(HDFS + "DFSOutputStream", named("enqueueCurrentPacket"), Advices.Packet.class, Stage.STREAM),
-        new Change("org.apache.hadoop.hbase.io.hfile.HFileBlock$FSReaderImpl", named("readBlockData"), Advices.NeedsFile.class, null),
+        new Change(FILES, named("readBlockData"), Advices.NeedsFile.class, null),
+        // Who does not find a block waits for others that look for it, before the file is read.
+        new Change("org.apache.hadoop.hbase.util.IdLock", named("getLockEntry"), Advices.NeedsFile.class, null),
         // Region server: for whom files are read and written.
         new Change(HDFS + "client.impl.BlockReaderRemote", named("newBlockReader"), Advices.NameOfReader.class, null),
         new Change(HDFS + "protocol.datatransfer.Sender", named("writeBlock"), Advices.NameOfWriter.class, null),
@@ -111,7 +115,7 @@ public final class Agent {
         @Override
         public void onTransformation(TypeDescription type, ClassLoader loader, JavaModule module, boolean loaded, DynamicType dynamic) {
             for (Change change : CHANGES) {
-                if (change.advice == Advices.NeedsFile.class && change.type.equals(type.getName())) {
+                if (FILES.equals(change.type) && change.type.equals(type.getName())) {
                     Parts.filesAreSeen();
                 }
                 if (change.stage != null && change.type.equals(type.getName())

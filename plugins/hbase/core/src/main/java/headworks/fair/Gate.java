@@ -88,17 +88,19 @@ public final class Gate {
     }
 
     private void await(Waiter waiter) {
-        long end = System.nanoTime() + longestWaitNs;
+        long since = System.nanoTime();
+        long end = since + longestWaitNs;
         while (waiter.state.get() == Waiter.QUEUED) {
             long left = end - System.nanoTime();
             // A server interrupts threads when it stops: they go on, and keep the mark.
             boolean over = left <= 0 || Thread.currentThread().isInterrupted();
             if (over && waiter.state.compareAndSet(Waiter.QUEUED, Waiter.GONE)) {
                 scheduler.figures().passes(stage);
-                return;
+                break;
             }
             LockSupport.parkNanos(this, left);
         }
+        Here.waited(System.nanoTime() - since);
     }
 
     /** Gives the permit back. The work cost this much of one resource. */

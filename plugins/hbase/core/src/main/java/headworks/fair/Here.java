@@ -15,6 +15,22 @@ public final class Here {
         NAME.set(name);
     }
 
+    /** How long the thread has waited for turns of ours since it was asked, in one cell. */
+    private static final ThreadLocal<long[]> WAITED = ThreadLocal.withInitial(() -> new long[1]);
+
+    /** The thread has waited for its turn. */
+    static void waited(long ns) {
+        WAITED.get()[0] += ns;
+    }
+
+    /** How long the thread has waited for its turns since this was asked before, in nanoseconds. */
+    public static long waited() {
+        long[] cell = WAITED.get();
+        long ns = cell[0];
+        cell[0] = 0;
+        return ns;
+    }
+
     /** An attempt that ends when it needs a file. */
     private static final class Attempt {
         private boolean ended;

@@ -117,6 +117,13 @@ public final class Scheduler {
         }
     }
 
+    /** A period is over: see {@link Stages#tick}. */
+    public void tick() {
+        for (Stages<Object> each : instances) {
+            each.tick();
+        }
+    }
+
     private synchronized Stages<Object> more(int count) {
         if (count > instances.length) {
             Stages<Object>[] longer = make(count);

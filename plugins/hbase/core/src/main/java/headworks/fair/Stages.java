@@ -4,10 +4,8 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Optional;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Predicate;
 
 /**
  * One instance of a scheduler that several stages share. Each stage has queues, by tenant.
@@ -20,20 +18,31 @@ import java.util.function.Predicate;
  * wait for its end. {@link #done} settles the difference. Too little is charged at once. Too much is
  * left out of the tenant's next charges.
  *
+ * <p>At one stage some of what is queued may be tried by threads of their own while no thread is free to
+ * take it ({@link #attempt}), and one tenant's things may not take all threads ({@link #setMost}).
+ *
  * <p>While only one tenant was ever seen, nothing is charged, and the order is first in, first out.
  */
 public final class Stages<T> {
     /** An estimate moves by one eighth of the difference to each cost that is seen. */
     private static final int MEMORY = 8;
-    /** So many of a tenant's requests are looked at for one that is worth an attempt. */
-    private static final int ATTEMPTS = 32;
-    private static final int REASONS = Reason.values().length;
 
     private final int stages;
     private final int resources;
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition[] filled;
     private final int[] queued;
+    /** Threads that wait at a stage. */
+    private final int[] idle;
+    /** The order of what may be tried is that of one more stage, which has no queue. */
+    private final int tried;
+    private final Condition crowded = lock.newCondition();
+    private int worthATry;
+    /** The stage at which a tenant may hold {@link #most} threads while others come; 0: any number. */
+    private int bounded;
+    private int most;
+    private final Recent recent = new Recent();
+    private final List<Flow<T>> atMost = new ArrayList<>();
     private final Nested order;
     private final List<List<Flow<T>>> flows = new ArrayList<>();
     private final Seen seen;
@@ -45,12 +54,15 @@ public final class Stages<T> {
         private final int stage;
         /** What it was charged, by resource; {@code null} while one tenant is alone. */
         private final long[] charged;
+        /** It is one of those that {@link Stages#setMost} bounds. */
+        private final boolean bounded;
 
-        private Taken(T item, Flow<T> flow, int stage, long[] charged) {
+        private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean bounded) {
             this.item = item;
             this.flow = flow;
             this.stage = stage;
             this.charged = charged;
+            this.bounded = bounded;
         }
 
         /** Where it was taken. */
@@ -73,32 +85,6 @@ public final class Stages<T> {
         }
     }
 
-    /** A tenant in a tier. */
-    private static final class Flow<T> {
-        final int tier;
-        final int tenant;
-        final ArrayDeque<T>[] items;
-        /** Usual cost of a request, by stage and resource. */
-        final long[][] usual;
-        /** What was charged too much, by resource. */
-        final long[] credit;
-        /** Stages at which it is held, and why, by bit. */
-        int held;
-
-        boolean isHeld(int stage) {
-            return (held >> REASONS * stage & (1 << REASONS) - 1) != 0;
-        }
-
-        @SuppressWarnings({"unchecked", "rawtypes"})
-        Flow(int tier, int tenant, int stages, int resources) {
-            this.tier = tier;
-            this.tenant = tenant;
-            items = new ArrayDeque[stages];
-            usual = new long[stages][];
-            credit = new long[resources];
-        }
-    }
-
     public Stages(int stages, int resources) {
         this(stages, resources, new Seen());
     }
@@ -110,7 +96,9 @@ public final class Stages<T> {
         filled = new Condition[stages];
         Arrays.setAll(filled, stage -> lock.newCondition());
         queued = new int[stages];
-        order = new Nested(stages, resources);
+        idle = new int[stages];
+        tried = stages;
+        order = new Nested(stages + 1, resources);
         for (Tier tier : Tier.values()) {
             flows.add(new ArrayList<>());
         }
@@ -123,6 +111,11 @@ public final class Stages<T> {
 
     /** Puts something into a tenant's queue. Refuses if the stage has {@code limit} of them; see {@link #full}. */
     public boolean add(int stage, Tier tier, int tenant, int weight, T item, int limit) {
+        return add(stage, tier, tenant, weight, item, limit, false);
+    }
+
+    /** The same. If it is worth it, it may be tried while no thread is free to take it. At one stage only. */
+    public boolean add(int stage, Tier tier, int tenant, int weight, T item, int limit, boolean worthIt) {
         lock.lock();
         try {
             Flow<T> flow = flow(tier.ordinal(), tenant);
@@ -135,7 +128,13 @@ public final class Stages<T> {
             }
             order.setWeight(flow.tier, tenant, weight);
             items.add(item);
+            if (stage == bounded && most > 0) {
+                flow.period = recent.note(flow.period);
+            }
             queued(flow, stage);
+            if (worthIt) {
+                mayBeTried(flow, stage, item);
+            }
             return true;
         } finally {
             lock.unlock();
@@ -157,7 +156,7 @@ public final class Stages<T> {
         try {
             Taken<T> taken = next(stage);
             while (taken == null) {
-                filled[stage].await();
+                await(stage, Long.MAX_VALUE);
                 taken = next(stage);
             }
             return taken;
@@ -172,11 +171,21 @@ public final class Stages<T> {
         try {
             Taken<T> taken = next(stage);
             for (long left = timeoutNs; taken == null && left > 0; taken = next(stage)) {
-                left = filled[stage].awaitNanos(left);
+                left = await(stage, left);
             }
+            crowded.signal();
             return taken;
         } finally {
             lock.unlock();
+        }
+    }
+
+    private long await(int stage, long timeoutNs) throws InterruptedException {
+        idle[stage]++;
+        try {
+            return filled[stage].awaitNanos(timeoutNs);
+        } finally {
+            idle[stage]--;
         }
     }
 
@@ -197,6 +206,7 @@ public final class Stages<T> {
         }
         lock.lock();
         try {
+            ended(taken);
             settle(taken, costNs);
             long[] usual = taken.flow.usual[taken.stage];
             for (int resource = 0; resource < resources; resource++) {
@@ -231,26 +241,34 @@ public final class Stages<T> {
         }
     }
 
-    /** Takes the first request that is worth an attempt, of the tenant that is next of those that have one. */
-    public Taken<T> attempt(int stage, Predicate<T> worth) {
-        lock.lock();
+    private void mayBeTried(Flow<T> flow, int stage, T item) {
+        if (flow.tries == null) {
+            flow.tries = new ArrayDeque<>(2);
+        }
+        flow.tries.add(item);
+        worthATry++;
+        if (flow.tries.size() == 1) {
+            order.arrive(flow.tier, flow.tenant, tried, flow.mayBeTried(stage));
+        }
+        if (idle[stage] == 0 || flow.isHeld(stage)) {
+            crowded.signal();
+        }
+    }
+
+    /** Takes what may be tried, of the tenant that is next of those; waits until there is something that no thread is free to take. */
+    public Taken<T> attempt(int stage) throws InterruptedException {
+        lock.lockInterruptibly();
         try {
-            Flow<T> best = null;
-            T found = null;
-            for (Flow<T> flow : flows.get(Tier.USERS.ordinal())) {
-                boolean later = flow == null || flow.items[stage] == null || flow.isHeld(stage)
-                    || best != null && order.dominant(flow.tier, best.tenant) <= order.dominant(flow.tier, flow.tenant);
-                Optional<T> item = later ? Optional.empty() : flow.items[stage].stream().limit(ATTEMPTS).filter(worth).findFirst();
-                if (item.isPresent()) {
-                    best = flow;
-                    found = item.get();
+            while (true) {
+                int tier = order.choose(tried);
+                Flow<T> flow = tier < 0 ? null : flows.get(tier).get(order.chosenFlow());
+                if (flow != null && (idle[stage] == 0 || flow.isHeld(stage))) {
+                    T item = flow.tries.peek();
+                    flow.items[stage].remove(item);
+                    return taken(item, flow, stage, false);
                 }
+                crowded.await();
             }
-            if (best == null) {
-                return null;
-            }
-            best.items[stage].remove(found);
-            return taken(found, best, stage);
         } finally {
             lock.unlock();
         }
@@ -264,6 +282,7 @@ public final class Stages<T> {
         lock.lock();
         try {
             if (taken.charged != null) {
+                ended(taken);
                 settle(taken, costNs);
             }
             Flow<T> flow = taken.flow;
@@ -289,23 +308,73 @@ public final class Stages<T> {
     }
 
     /** Why a tenant is held. While any reason holds, it is. */
-    public enum Reason { UNREAD, LIMIT }
+    public enum Reason { UNREAD, LIMIT, MOST }
+
+    /** A tenant's things may hold so many threads of this stage while others' come; 0: any number. */
+    public void setMost(int stage, int threads) {
+        lock.lock();
+        try {
+            bounded = stage;
+            most = threads;
+            List.copyOf(atMost).forEach(this::bound);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** A period is over, after which a tenant that did not come no longer keeps threads free. */
+    public void tick() {
+        lock.lock();
+        try {
+            recent.tick();
+            List.copyOf(atMost).forEach(this::bound);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void ended(Taken<T> taken) {
+        if (taken.bounded) {
+            taken.flow.running--;
+            bound(taken.flow);
+        }
+    }
+
+    /** Holds the flow if it has all threads that it may have while others come, or lets it go on. */
+    private void bound(Flow<T> flow) {
+        boolean full = most > 0 && flow.running >= most && recent.others(flow.period);
+        if (full == atMost.contains(flow)) {
+            return;
+        }
+        if (full) {
+            atMost.add(flow);
+        } else {
+            atMost.remove(flow);
+        }
+        hold(flow, bounded, Reason.MOST, full);
+    }
 
     /** Keeps a tenant's things at a stage: others are taken. Or lets them go on. */
     public void hold(int stage, Tier tier, int tenant, Reason reason, boolean held) {
         lock.lock();
         try {
-            Flow<T> flow = flow(tier.ordinal(), tenant);
-            boolean was = flow.isHeld(stage);
-            int bit = 1 << REASONS * stage + reason.ordinal();
-            flow.held = held ? flow.held | bit : flow.held & ~bit;
-            boolean is = flow.isHeld(stage);
-            if (was != is && flow.items[stage] != null && !flow.items[stage].isEmpty()) {
-                order.hold(flow.tier, tenant, stage, is);
-                filled[stage].signalAll();
-            }
+            hold(flow(tier.ordinal(), tenant), stage, reason, held);
         } finally {
             lock.unlock();
+        }
+    }
+
+    private void hold(Flow<T> flow, int stage, Reason reason, boolean held) {
+        boolean was = flow.isHeld(stage);
+        flow.hold(stage, reason, held);
+        boolean is = flow.isHeld(stage);
+        if (was != is && flow.items[stage] != null && !flow.items[stage].isEmpty()) {
+            order.hold(flow.tier, flow.tenant, stage, is);
+            filled[stage].signalAll();
+        }
+        if (flow.tries != null && !flow.tries.isEmpty()) {
+            order.hold(flow.tier, flow.tenant, tried, !flow.mayBeTried(stage));
+            crowded.signalAll();
         }
     }
 
@@ -362,16 +431,31 @@ public final class Stages<T> {
             return null;
         }
         Flow<T> flow = flows.get(tier).get(order.chosenFlow());
-        return taken(flow.items[stage].poll(), flow, stage);
+        Taken<T> taken = taken(flow.items[stage].poll(), flow, stage, stage == bounded && most > 0);
+        if (taken.bounded) {
+            flow.running++;
+            bound(flow);
+        }
+        return taken;
     }
 
-    private Taken<T> taken(T item, Flow<T> flow, int stage) {
+    private Taken<T> taken(T item, Flow<T> flow, int stage, boolean takesThread) {
         queued[stage]--;
         long[] charged = seen.several() ? charge(flow, stage) : null;
+        if (flow.tries != null && flow.tries.peek() == item) {
+            flow.tries.poll();
+            worthATry--;
+            if (flow.tries.isEmpty()) {
+                order.leave(flow.tier, flow.tenant, tried);
+            }
+        }
+        if (worthATry > 0) {
+            crowded.signal();
+        }
         if (flow.items[stage].isEmpty()) {
             order.leave(flow.tier, flow.tenant, stage);
         }
-        return new Taken<>(item, flow, stage, charged);
+        return new Taken<>(item, flow, stage, charged, takesThread && charged != null);
     }
 
     /** Charges the usual cost, less what was charged too much before. */

@@ -25,8 +25,6 @@ public final class Tenants {
         public final AtomicLongArray used = new AtomicLongArray(Resource.COUNT);
         /** Bytes of its responses that its clients have not taken yet. */
         public final AtomicLong unread = new AtomicLong();
-        /** Part of its gets that found all in the cache, lately. Written by few threads: an estimate. */
-        public volatile float cached = 1;
         private volatile int weight;
 
         private Tenant(String name, int number, int weight) {

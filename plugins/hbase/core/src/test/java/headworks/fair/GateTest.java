@@ -43,8 +43,11 @@ class GateTest {
         Gate gate = gate(1, 1_000_000);
         gate.enter(Tier.USERS, tenants.of("a"));
         Gate.Waiter held = gate.enter(Tier.USERS, tenants.of("b"));
+        Here.waited();
         assertNull(gate.enter(Tier.USERS, tenants.of("a")), "the only permit is held: it goes on without one");
         assertEquals(1, scheduler.figures().passed(Stage.LOG));
+        assertTrue(Here.waited() >= 1_000_000, "what the thread has waited is told");
+        assertEquals(0, Here.waited(), "once");
         Thread.currentThread().interrupt();
         assertNull(gate.enter(Tier.USERS, tenants.of("a")));
         assertTrue(Thread.interrupted(), "the mark of an interrupted thread is kept");

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 class StagesTest {
     private static final int ONE = Fair.WEIGHT_ONE;
@@ -186,30 +187,109 @@ class StagesTest {
         assertEquals(0, busy.size(0));
     }
 
+    private void addTried(int tenant, String item) {
+        assertTrue(stages.add(0, Tier.USERS, tenant, ONE, item, 100_000, true));
+    }
+
     @Test
-    void anAttemptTakesWhatIsWorthItAndMayPutItBack() {
+    void anAttemptTakesWhatIsWorthItAndMayPutItBack() throws Exception {
         add(0, 0, ONE, "a cold");
-        add(0, 0, ONE, "a cached");
+        addTried(0, "a cached");
+        addTried(0, "a also");
         add(0, 1, ONE, "b cold");
-        Stages.Taken<String> taken = stages.attempt(0, item -> item.endsWith("cached"));
+        Stages.Taken<String> taken = stages.attempt(0);
         assertEquals("a cached", taken.item);
-        assertNull(stages.attempt(0, item -> item.endsWith("cached")));
         stages.putBack(taken, new long[] {0, 0});
-        assertEquals(3, stages.size(0));
+        assertEquals(4, stages.size(0));
+        assertEquals("a also", stages.attempt(0).item, "what was put back is not tried again");
         assertEquals("a cached", stages.poll(0).item);
         assertEquals("a cold", stages.poll(0).item);
-        assertEquals("b cold", stages.attempt(0, item -> true).item);
+        assertEquals("b cold", stages.poll(0).item);
         assertNull(stages.poll(0));
     }
 
     @Test
-    void whatIsPutBackIsNotChargedTwice() {
+    void whatAThreadHasTakenIsNotTried() throws Exception {
+        addTried(0, "a first");
+        addTried(0, "a second");
+        addTried(1, "b");
+        assertEquals("a first", stages.poll(0).item);
+        assertEquals("a second b", stages.attempt(0).item + " " + stages.attempt(0).item);
+        assertEquals(0, stages.size(0));
+    }
+
+    @Test
+    @Timeout(60)
+    void anAttemptIsMadeWhenNoThreadIsFreeAndIsWokenByWhoComes() throws Exception {
+        var tried = new java.util.concurrent.LinkedBlockingQueue<String>();
+        var served = new java.util.concurrent.LinkedBlockingQueue<String>();
+        Thread attempts = new Thread(() -> {
+            try {
+                while (true) {
+                    tried.add(stages.attempt(0).item);
+                }
+            } catch (InterruptedException end) {
+                // The test is over.
+            }
+        });
+        Thread handler = new Thread(() -> {
+            try {
+                served.add(stages.take(0).item);
+            } catch (InterruptedException end) {
+                // The test is over.
+            }
+        });
+        attempts.start();
+        handler.start();
+        while (handler.getState() != Thread.State.TIMED_WAITING || attempts.getState() != Thread.State.WAITING) {
+            Thread.sleep(1);
+        }
+        addTried(0, "a");
+        assertEquals("a", served.take(), "a thread is free, and takes it");
+        handler.join();
+        addTried(1, "b");
+        assertEquals("b", tried.take());
+        assertTrue(tried.isEmpty() && served.isEmpty());
+        attempts.interrupt();
+        attempts.join();
+    }
+
+    @Test
+    void oneTenantDoesNotHoldAllThreadsWhileAnotherComes() throws Exception {
+        stages.setMost(0, 3);
+        List<Stages.Taken<String>> running = new ArrayList<>();
+        add(0, 1, ONE, "b");
+        for (int at = 0; at < 8; at++) {
+            add(0, 0, ONE, "a");
+        }
+        addTried(0, "a");
+        StringBuilder order = new StringBuilder();
+        for (Stages.Taken<String> taken = stages.poll(0); taken != null; taken = stages.poll(0)) {
+            order.append(taken.item);
+            running.add(taken);
+        }
+        assertEquals(3, count(order.toString(), 'a'), order.toString());
+        assertEquals("a", stages.attempt(0).item, "an attempt takes no thread");
+        add(0, 1, ONE, "b");
+        assertEquals("b", stages.poll(0).item, "one was kept for it");
+        stages.done(running.stream().filter(taken -> taken.item.equals("a")).findFirst().orElseThrow(), new long[] {MS, 0});
+        assertEquals("a", stages.poll(0).item);
+        assertNull(stages.poll(0));
+        stages.tick();
+        assertNull(stages.poll(0), "the other came of late");
+        stages.tick();
+        assertEquals("a", stages.poll(0).item, "and comes no more");
+        assertEquals("a", stages.poll(0).item);
+    }
+
+    @Test
+    void whatIsPutBackIsNotChargedTwice() throws Exception {
         int[] taken = new int[2];
         for (int turn = 0; turn < 200; turn++) {
-            add(0, 0, ONE, "a");
+            addTried(0, "a");
             add(0, 1, ONE, "b");
             // Each of the first tenant's requests is looked at in vain before it is its turn.
-            Stages.Taken<String> looked = stages.attempt(0, item -> item.equals("a"));
+            Stages.Taken<String> looked = stages.attempt(0);
             stages.putBack(looked, new long[] {0, 0});
             Stages.Taken<String> next = stages.poll(0);
             taken[next.tenant()]++;
@@ -226,7 +306,6 @@ class StagesTest {
         assertEquals("b", stages.poll(0).item);
         add(0, 0, ONE, "a");
         assertNull(stages.poll(0));
-        assertNull(stages.attempt(0, item -> true));
         stages.hold(0, Tier.USERS, 0, Stages.Reason.LIMIT, false);
         assertEquals("a", stages.poll(0).item);
         stages.hold(0, Tier.USERS, 0, Stages.Reason.UNREAD, true);

@@ -67,7 +67,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         Parts.LOG.setPermits(settings.outstanding);
         Parts.NETWORK.setRate(settings.networkBytesPerSecond);
         Parts.UNREAD.setMost(settings.unreadBytes);
-        attempts.enable(settings.speculate);
+        stages.setMost(HANDLE, settings.mostHandlers);
+        attempts.enable(settings.speculate, settings.queues);
         Status.say(settings.toString());
         if (settings.enabled) {
             SCHEDULER.figures().enforce(Stage.HANDLE);
@@ -81,7 +82,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         Settings now = settings;
         int limit = Math.min(maxQueueLength, now.queueLength);
         Tenants.Tenant tenant = Caller.of(call.getRpcCall(), now, TENANTS);
-        return stages.add(HANDLE, Caller.tier(call.getRpcCall(), now), tenant.number, tenant.weight(), call, limit);
+        boolean worthIt = attempts.areWorthIt() && attempts.isWorthIt(call, tenant);
+        return stages.add(HANDLE, Caller.tier(call.getRpcCall(), now), tenant.number, tenant.weight(), call, limit, worthIt);
     }
 
     @Override
@@ -112,6 +114,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         SCHEDULER.figures().served(Stage.HANDLE, tenant);
         SCHEDULER.limits().took(tenant.number);
         if (taken.counts() || Parts.measured()) {
+            Here.waited();
             // The runner forgets its call when it is over.
             running.set(new Running(taken, call.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));
         }
@@ -127,7 +130,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         running.remove();
         Settings now = settings;
         long[] cost = new long[Resource.COUNT];
-        cost[Resource.HANDLERS.ordinal()] = (System.nanoTime() - over.since) / now.handlers;
+        // What a call waited for its turn below is not charged: who waits longer would have even less of what it waits for.
+        cost[Resource.HANDLERS.ordinal()] = Math.max(0, System.nanoTime() - over.since - Here.waited()) / now.handlers;
         cost[Resource.CPU.ordinal()] = (THREADS.getCurrentThreadCpuTime() - over.cpuSince) / PROCESSORS;
         try {
             if (!Parts.NETWORK.paced()) {
@@ -193,6 +197,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
             if (taken == null) {
                 break;
             }
+            stages.done(taken, new long[Resource.COUNT]);
             to.add((CallRunner) taken.item);
         }
         return count;

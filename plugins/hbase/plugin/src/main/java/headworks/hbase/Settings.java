@@ -17,6 +17,7 @@ final class Settings {
     static final String DISK = "headworks.disk.bytes-per-second";
     static final String OUTSTANDING = "headworks.log.outstanding";
     static final String UNREAD = "headworks.responses.bytes-per-tenant";
+    static final String KEPT = "headworks.handlers.kept";
     static final String SPECULATE = "headworks.speculate";
     static final String CONTROLLER = "headworks.controller";
     static final String TOKEN_FILE = "headworks.controller.token.file";
@@ -24,6 +25,7 @@ final class Settings {
 
     private static final Logger LOG = LoggerFactory.getLogger(Settings.class);
     private static final double MOST_WEIGHT = 1_000_000;
+    private static final int FEW_HANDLERS = 5;
 
     final boolean enabled;
     /** The request attribute that names the tenant; {@code null} if the user does. */
@@ -36,6 +38,8 @@ final class Settings {
     final int outstanding;
     /** Bytes of responses that a tenant's clients may leave unread; 0: any number. */
     final long unreadBytes;
+    /** Handlers of a call queue that one tenant may hold while others come; 0: any number. */
+    final int mostHandlers;
     /** Whether gets that need no file may be served without a handler. */
     final boolean speculate;
     /** Where controllers are, HOST:PORT each; they set the weights. */
@@ -43,6 +47,8 @@ final class Settings {
     final String tokenFile;
     final boolean tls;
     final int handlers;
+    final int queues;
+    private final double kept;
     /** Calls that one queue may have: HBase refuses all calls of everybody from here on. */
     final int queueLength;
 
@@ -60,6 +66,9 @@ final class Settings {
         tokenFile = conf.getTrimmed(TOKEN_FILE, "");
         tls = conf.getBoolean(TLS, false);
         handlers = Math.max(1, conf.getInt("hbase.regionserver.handler.count", 30));
+        queues = (int) Math.max(1, Math.round(handlers * real(conf, "hbase.ipc.server.callqueue.handler.factor", 0.1)));
+        kept = real(conf, KEPT, 0.1);
+        mostHandlers = enabled ? mostHandlers(handlers / queues, kept) : 0;
         queueLength = Math.max(1, conf.getInt("hbase.ipc.server.max.callqueue.length", 10 * handlers));
     }
 
@@ -87,6 +96,21 @@ final class Settings {
         return weights;
     }
 
+    /** All handlers of a queue but this part, one at least. A queue of few handlers keeps none free. */
+    static int mostHandlers(int handlers, double kept) {
+        boolean enough = handlers >= FEW_HANDLERS && kept > 0;
+        return enough ? Math.max(1, handlers - Math.max(1, (int) (handlers * Math.min(1, kept)))) : 0;
+    }
+
+    private static double real(Configuration conf, String key, double usual) {
+        try {
+            return Math.max(0, conf.getDouble(key, usual));
+        } catch (NumberFormatException wrong) {
+            LOG.warn("{}: \"{}\" is no number: {} counts", key, conf.get(key), usual);
+            return usual;
+        }
+    }
+
     private static long number(Configuration conf, String key, long usual) {
         try {
             return Math.max(0, conf.getLong(key, usual));
@@ -101,6 +125,6 @@ final class Settings {
     public String toString() {
         return ENABLED + "=" + enabled + " " + ATTRIBUTE + "=" + attribute + " " + NETWORK + "=" + networkBytesPerSecond + " "
             + DISK + "=" + diskBytesPerSecond + " " + OUTSTANDING + "=" + outstanding + " " + UNREAD + "=" + unreadBytes + " "
-            + SPECULATE + "=" + speculate + " " + CONTROLLER + "=" + controllers;
+            + KEPT + "=" + kept + " " + SPECULATE + "=" + speculate + " " + CONTROLLER + "=" + controllers;
     }
 }

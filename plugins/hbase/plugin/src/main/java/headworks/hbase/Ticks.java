@@ -3,9 +3,10 @@ package headworks.hbase;
 import headworks.fair.Parts;
 import headworks.fair.Scheduler;
 
-/** A hundred times a second: tenants that were held go on, if they may. */
+/** A hundred times a second: tenants that were held go on, if they may. Once a second: who came of late. */
 final class Ticks extends Thread {
     private static final int PERIOD_MS = 10;
+    private static final int A_SECOND = 100;
     private static boolean begun;
 
     private Ticks() {
@@ -24,11 +25,14 @@ final class Ticks extends Thread {
     @Override
     public void run() {
         try {
-            while (true) {
+            for (int count = 1; true; count++) {
                 Thread.sleep(PERIOD_MS);
                 try {
                     Scheduler.here().limits().tick();
                     Parts.UNREAD.tick();
+                    if (count % A_SECOND == 0) {
+                        Scheduler.here().tick();
+                    }
                 } catch (RuntimeException failed) {
                     // Tenants that are held wait for the next one.
                     System.err.println("headworks: a tick failed: " + failed);

@@ -6,6 +6,7 @@ import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos;
 
 /** A get that is tried without files: what that needs of classes of this package. */
 public final class HeadworksAttempt {
@@ -22,10 +23,13 @@ public final class HeadworksAttempt {
 
     private HeadworksAttempt() {}
 
-    /** Whether the call reads one row, and changes nothing. */
-    public static boolean isGet(CallRunner runner) {
+    /** The call is no get. */
+    public static final int NO_GET = 0;
+
+    /** A number for the region of which the call reads one row; {@link #NO_GET} if it does anything else. */
+    public static int region(CallRunner runner) {
         RpcCall call = runner.getRpcCall();
-        return call != null && call.getMethod() != null && call.getMethod().getName().equals("Get");
+        return call != null && call.getParam() instanceof ClientProtos.GetRequest get ? get.getRegion().getValue().hashCode() | 1 : NO_GET;
     }
 
     /** Tries the call. {@code false}: it needs a file, and was neither answered nor changed. */
