@@ -45,8 +45,8 @@ pub(super) fn run_dirs() -> Vec<PathBuf> {
     all
 }
 
-/// Directories `headworks-UID` in `memory` and `UID/headworks` in `runtime` that belong to that user.
-/// Another user cannot put an instance under a name of theirs.
+/// Directories `headworks-UID` in `memory` and `UID/headworks` in `runtime` that belong to that
+/// user. Another user cannot put an instance there.
 fn users_dirs(memory: &Path, runtime: &Path) -> Vec<PathBuf> {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let in_memory = entries(memory).filter_map(|entry| {
