@@ -54,14 +54,17 @@ public final class Stages<T> {
         private final int stage;
         /** What it was charged, by resource; {@code null} while one tenant is alone. */
         private final long[] charged;
+        /** An attempt, which takes no thread of the stage. */
+        private final boolean tried;
         /** It is one of those that {@link Stages#setMost} bounds. */
         private final boolean bounded;
 
-        private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean bounded) {
+        private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean tried, boolean bounded) {
             this.item = item;
             this.flow = flow;
             this.stage = stage;
             this.charged = charged;
+            this.tried = tried;
             this.bounded = bounded;
         }
 
@@ -208,6 +211,9 @@ public final class Stages<T> {
         try {
             ended(taken);
             settle(taken, costNs);
+            if (taken.tried) {
+                return;
+            }
             long[] usual = taken.flow.usual[taken.stage];
             for (int resource = 0; resource < resources; resource++) {
                 long cost = Math.max(0, costNs[resource]);
@@ -255,7 +261,10 @@ public final class Stages<T> {
         }
     }
 
-    /** Takes what may be tried, of the tenant that is next of those; waits until there is something that no thread is free to take. */
+    /**
+     * Takes what may be tried, of the tenant that is next of those; waits until there is something that no
+     * thread is free to take. What requests usually cost is not learnt from attempts.
+     */
     public Taken<T> attempt(int stage) throws InterruptedException {
         lock.lockInterruptibly();
         try {
@@ -265,7 +274,7 @@ public final class Stages<T> {
                 if (flow != null && (idle[stage] == 0 || flow.isHeld(stage))) {
                     T item = flow.tries.peek();
                     flow.items[stage].remove(item);
-                    return taken(item, flow, stage, false);
+                    return taken(item, flow, stage, true);
                 }
                 crowded.await();
             }
@@ -275,8 +284,7 @@ public final class Stages<T> {
     }
 
     /**
-     * What was taken waits again, before its tenant's others. The attempt cost this much. The request is
-     * charged anew when it is taken again, and what such a request usually costs is not learnt from it.
+     * What was taken waits again, before its tenant's others. The attempt cost this much.
      */
     public void putBack(Taken<T> taken, long[] costNs) {
         lock.lock();
@@ -431,7 +439,7 @@ public final class Stages<T> {
             return null;
         }
         Flow<T> flow = flows.get(tier).get(order.chosenFlow());
-        Taken<T> taken = taken(flow.items[stage].poll(), flow, stage, stage == bounded && most > 0);
+        Taken<T> taken = taken(flow.items[stage].poll(), flow, stage, false);
         if (taken.bounded) {
             flow.running++;
             bound(flow);
@@ -439,9 +447,9 @@ public final class Stages<T> {
         return taken;
     }
 
-    private Taken<T> taken(T item, Flow<T> flow, int stage, boolean takesThread) {
+    private Taken<T> taken(T item, Flow<T> flow, int stage, boolean isTried) {
         queued[stage]--;
-        long[] charged = seen.several() ? charge(flow, stage) : null;
+        long[] charged = seen.several() ? charge(flow, stage, isTried) : null;
         if (flow.tries != null && flow.tries.peek() == item) {
             flow.tries.poll();
             worthATry--;
@@ -455,12 +463,16 @@ public final class Stages<T> {
         if (flow.items[stage].isEmpty()) {
             order.leave(flow.tier, flow.tenant, stage);
         }
-        return new Taken<>(item, flow, stage, charged, takesThread && charged != null);
+        boolean isBounded = !isTried && stage == bounded && most > 0 && charged != null;
+        return new Taken<>(item, flow, stage, charged, isTried, isBounded);
     }
 
-    /** Charges the usual cost, less what was charged too much before. */
-    private long[] charge(Flow<T> flow, int stage) {
+    /** Charges the usual cost, less what was charged too much before. An attempt is charged when it is over. */
+    private long[] charge(Flow<T> flow, int stage, boolean isTried) {
         order.served(flow.tier, flow.tenant);
+        if (isTried) {
+            return new long[resources];
+        }
         if (flow.usual[stage] == null) {
             flow.usual[stage] = new long[resources];
         }

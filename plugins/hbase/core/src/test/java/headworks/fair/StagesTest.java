@@ -209,6 +209,27 @@ class StagesTest {
     }
 
     @Test
+    void whatRequestsUsuallyCostIsNotLearntFromAttempts() throws Exception {
+        long cost = 1_000_000;
+        add(0, 0, ONE, "a");
+        add(0, 1, ONE, "b");
+        stages.done(stages.poll(0), new long[] {cost, 0});
+        stages.done(stages.poll(0), new long[] {cost, 0});
+        for (int tries = 0; tries < 100; tries++) {
+            addTried(0, "a cached");
+            stages.done(stages.attempt(0), new long[] {cost / 1_000, 0});
+        }
+        for (String item : List.of("a", "a", "b", "b")) {
+            add(0, item.equals("a") ? 0 : 1, ONE, item);
+        }
+        List<String> order = new ArrayList<>();
+        for (Stages.Taken<String> taken = stages.poll(0); taken != null; taken = stages.poll(0)) {
+            order.add(taken.item);
+        }
+        assertEquals(List.of("b", "a", "b", "a"), order, "each is charged the cost of its requests when it is taken");
+    }
+
+    @Test
     void whatAThreadHasTakenIsNotTried() throws Exception {
         addTried(0, "a first");
         addTried(0, "a second");
