@@ -12,6 +12,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
+@Timeout(60)
 class StagesTest {
     private static final int ONE = Fair.WEIGHT_ONE;
     private static final long MS = 1_000_000;
@@ -283,14 +284,14 @@ class StagesTest {
         for (int at = 0; at < 8; at++) {
             add(0, 0, ONE, "a");
         }
-        addTried(0, "a");
+        addTried(0, "a tried");
         StringBuilder order = new StringBuilder();
         for (Stages.Taken<String> taken = stages.poll(0); taken != null; taken = stages.poll(0)) {
             order.append(taken.item);
             running.add(taken);
         }
         assertEquals(3, count(order.toString(), 'a'), order.toString());
-        assertEquals("a", stages.attempt(0).item, "an attempt takes no thread");
+        assertEquals("a tried", stages.attempt(0).item, "an attempt takes no thread");
         add(0, 1, ONE, "b");
         assertEquals("b", stages.poll(0).item, "one was kept for it");
         stages.done(running.stream().filter(taken -> taken.item.equals("a")).findFirst().orElseThrow(), new long[] {MS, 0});
