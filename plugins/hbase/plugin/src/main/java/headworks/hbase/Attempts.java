@@ -78,6 +78,7 @@ final class Attempts {
                 return;
             } catch (RuntimeException | LinkageError failed) {
                 stop(failed);
+                return;
             }
         }
     }
