@@ -87,6 +87,36 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     texts.flat_map(numbers).collect()
 }
 
+/// A process that runs, as its own user or root may read it.
+pub struct Running {
+    /// Its number.
+    pub pid: u32,
+    /// Its command line, the program first.
+    pub args: Vec<String>,
+    environment: Vec<String>,
+}
+
+impl Running {
+    /// The value of a variable of its environment, as it was at its start.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// All processes that this user may read, except this one.
+pub fn all_running() -> impl Iterator<Item = Running> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|pid| *pid != std::process::id()).filter_map(|pid| {
+        let words = |file: &str| -> Option<Vec<String>> {
+            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
+            let words = bytes.split(|&byte| byte == 0);
+            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+        };
+        Some(Running { pid, args: words("cmdline")?, environment: words("environ")? })
+    })
+}
+
 /// Opens a region for all programs that the server starts: some run as another user, or with
 /// another view of the directories. The number is one that no shell uses.
 pub fn keep_open(path: &Path) -> Result<i32> {

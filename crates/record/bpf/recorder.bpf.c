@@ -60,6 +60,7 @@ MAP(members, BPF_MAP_TYPE_HASH, 32768, u32, u32);
 MAP(edges, BPF_MAP_TYPE_HASH, 32768, struct edge_key, struct edge);
 MAP(sockets, BPF_MAP_TYPE_HASH, 32768, struct socket_key, struct traffic);
 MAP(directions, BPF_MAP_TYPE_LRU_HASH, 16384, u64, struct direction);
+MAP(calls, BPF_MAP_TYPE_HASH, 8192, struct call_key, u64);
 MAP(peers, BPF_MAP_TYPE_HASH, 256, u32, u64);
 MAP(named, BPF_MAP_TYPE_HASH, 4096, struct name_key, u32);
 MAP(objects, BPF_MAP_TYPE_LRU_HASH, 32768, struct sample_key, u32);
@@ -650,6 +651,26 @@ int BPF_PROG(missed, void *folio)
     struct group *g = bpf_map_lookup_elem(&groups, &group);
     if (g)
         __sync_fetch_and_add(&g->cache_misses, 1);
+    return 0;
+}
+
+/* A call that takes a lock, in a short window of probes. Its object is the first argument, which a
+ * call of user space has in the same register as a system call. */
+SEC("uprobe")
+int locked(struct pt_regs *r)
+{
+    struct control *c = settings_now();
+    u64 own = bpf_get_current_pid_tgid(), one = 1;
+    if (!c || !c->on || !recorded(own >> 32))
+        return 0;
+    struct call_key key = {};
+    key.group = group_of((u32)own);
+    key.object = r->di;
+    u64 *count = bpf_map_lookup_elem(&calls, &key);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else if (bpf_map_update_elem(&calls, &key, &one, BPF_ANY))
+        lose(LOST_CALL);
     return 0;
 }
 

@@ -36,7 +36,8 @@ struct control {
 
 /* Losses, by kind. */
 enum lost {
-    LOST_EDGE, LOST_STACK, LOST_STATE, LOST_SOCKET, LOST_OBJECT, LOST_BORN, LOST_EVENT, LOST_KINDS
+    LOST_EDGE, LOST_STACK, LOST_STATE, LOST_SOCKET, LOST_OBJECT, LOST_BORN, LOST_EVENT, LOST_CALL,
+    LOST_KINDS
 };
 
 struct edge_key {
@@ -83,6 +84,10 @@ struct traffic {
 struct direction {
     u64 at;               /* of the last transfer */
     u32 sends, epoch;
+};
+struct call_key {
+    u32 group, pad;
+    u64 object;           /* address of the lock */
 };
 struct born_key {
     u32 creator, pad;

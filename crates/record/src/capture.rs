@@ -43,6 +43,8 @@ pub struct Options<'o> {
     pub plain: bool,
     /// Stops threads for moments, to confirm that others wait for them.
     pub inject: bool,
+    /// Probes calls that take a lock for a moment, if a stage looks for its work itself.
+    pub probes: bool,
     /// Where the time line of each thread goes, and its most bytes.
     pub timeline: Option<(&'o Path, u64)>,
     /// Most bytes of copied stacks that are kept: these may hold data of requests.
@@ -64,6 +66,7 @@ impl<'o> Options<'o> {
             agent: None,
             plain: false,
             inject: false,
+            probes: true,
             timeline: None,
             keep_stacks: 0,
             stop,

@@ -13,7 +13,7 @@ use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::names::word;
 use crate::infer::waits::Kind;
-use crate::trace::{OUTSIDE, Trace};
+use crate::trace::{Head, OUTSIDE, Trace, Unit};
 use fit::Fit;
 use headworks_tad::model::{
     self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Policy, Process, Queue,
@@ -140,18 +140,20 @@ fn about(trace: &Trace) -> String {
     let programs: BTreeSet<&str> =
         trace.processes.values().map(|process| process.program.as_str()).collect();
     let programs: Vec<&str> = programs.into_iter().collect();
-    format!("{} on {}, {:.0} s by {}.", programs.join(", "), head.host, head.seconds, head.mode)
+    let hosts: BTreeSet<&str> = trace.heads().map(|head| head.host.as_str()).collect();
+    let hosts = Vec::from_iter(hosts).join(", ");
+    format!("{} on {hosts}, {:.0} s by {}.", programs.join(", "), head.seconds, head.mode)
 }
 
 /// Part of the processors that programs leave which are neither recorded nor clients of those that
 /// are. One; less where other programs kept processors from the recorded threads, which needs both
 /// others that took much and processors that were seldom idle.
-fn left_by_others(trace: &Trace) -> f64 {
+fn left_by_others(trace: &Trace, head: &Head) -> f64 {
     /// No machine is drawn as if it stood still.
     const LEFT_MIN: f64 = 0.05;
-    let head = &trace.head;
     let Some(idle) = head.idle else { return 1.0 };
-    let recorded = trace.units.values().filter(|unit| unit.unit != OUTSIDE);
+    let own = |unit: &&Unit| unit.unit != OUTSIDE && trace.host_of(unit.pid) == head.host;
+    let recorded = trace.units.values().filter(own);
     let recorded_ns: u64 = recorded.map(|unit| unit.run_ns).sum();
     let all = f64::from(head.processors.max(1));
     let own =
@@ -206,8 +208,11 @@ fn machines(
         }
         tad.processes.push(Process { name, title: place.program.clone(), node });
     }
-    let cpu_per_s = 1e9 * left_by_others(trace);
     for node in 0..tad.nodes.len() {
+        let host = tad.nodes[node].title.as_str();
+        let head = trace.heads().find(|head| head.host == host).unwrap_or(&trace.head);
+        let cpu_per_s = 1e9 * left_by_others(trace, head);
+        let processors = head.processors.max(1);
         let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;
         let uses = |of: &dyn Fn(usize) -> bool| kept.iter().filter(own).any(|id| of(*id));
         let io = uses(&|id| disk(found, id) > 0);
@@ -215,7 +220,7 @@ fn machines(
         let asked = uses(&|id| fit.stages[id].asked_ns > 0);
         // The network of one machine is not measured: ten gigabits.
         for (any, of, (name, kind), rate_per_s, parallelism) in [
-            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), cpu_per_s, found.processors),
+            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), cpu_per_s, processors),
             (io, &mut ids.io, ("io", ResourceKind::Io), fit.disk.rate_per_s, fit.disk.parallelism),
             (network, &mut ids.network, ("network", ResourceKind::Network), 1.25e9, 1),
             (true, &mut ids.time, (TIME, ResourceKind::Custom), 1e9, UNLIMITED),
@@ -453,7 +458,7 @@ mod tests {
         let mut trace = Trace { head, units, ..Trace::default() };
         let mut left = |idle: Option<f64>, clients_cpu: f64| {
             (trace.head.idle, trace.head.clients_cpu) = (idle, clients_cpu);
-            left_by_others(&trace)
+            left_by_others(&trace, &trace.head)
         };
         assert!((left(None, 0.0) - 1.0).abs() < 1e-9, "not known");
         assert!((left(Some(1.5), 0.0) - 1.0).abs() < 1e-9, "nothing else runs");
@@ -461,6 +466,6 @@ mod tests {
         assert!((left(Some(0.0), 0.5) - 0.5).abs() < 1e-9, "others take one of two, none is idle");
         assert!((left(Some(1.0), 0.0) - 0.875).abs() < 1e-9, "a quarter, half of it in the way");
         trace.head.clients_cpu = 9.0;
-        assert!((left_by_others(&trace) - 1.0).abs() < 1e-9);
+        assert!((left_by_others(&trace, &trace.head) - 1.0).abs() < 1e-9);
     }
 }

@@ -94,6 +94,38 @@ pub struct Facts {
     pub outside_bytes: u64,
 }
 
+impl Facts {
+    /// Sleeps of one kind.
+    fn sleeps_of(&self, kind: Kind) -> u64 {
+        Kind::ALL.iter().zip(self.sleeps).find(|(known, _)| **known == kind).map_or(0, |(_, n)| n)
+    }
+
+    /// It looks for its work itself: it sleeps by the clock, or never.
+    fn polls(&self, counted_s: f64) -> bool {
+        self.polls_by_the_clock() || self.never_sleeps(counted_s)
+    }
+
+    fn polls_by_the_clock(&self) -> bool {
+        let polls = self.sleeps_of(Kind::Timer);
+        polls >= 50 && polls * 3 > self.sleeps.iter().sum()
+    }
+
+    fn never_sleeps(&self, counted_s: f64) -> bool {
+        let counted_ns = counted_s * 1e9;
+        self.sleeps.iter().sum::<u64>() < 3
+            && counted_ns > 0.0
+            && self.cpu_ns as f64 > 0.2 * counted_ns
+    }
+}
+
+impl Architecture {
+    /// Whether a stage looks for its work itself, and nothing shows where that comes from.
+    pub fn polls_unfed(&self, trace: &Trace, stage: usize) -> bool {
+        self.facts[stage].polls(trace.head.counted_s)
+            && !self.arrows.iter().any(|arrow| arrow.feeds(stage))
+    }
+}
+
 /// What the recording shows.
 pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let stages = stages::find(trace, hints);
@@ -102,9 +134,10 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let sockets = sockets::links(trace, &stages);
     let (mut arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
     evidence::add(trace, &stages, &sockets, &mut arrows);
+    let mut facts = facts(trace, &stages, &links, &sockets);
+    evidence::polled(trace, &stages, &facts, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
     let locks = locks::find(trace, &stages, &links, &sites);
-    let mut facts = facts(trace, &stages, &links, &sockets);
     own_waits(&links, &homes, &mut facts);
     let permits = locks::permits(&stages, &links, &homes);
     devices(trace, &stages, &sites, &mut facts);
@@ -219,24 +252,20 @@ fn quantile(histogram: &[u64], part: f64) -> Option<u64> {
 
 /// Names what the rules cannot see, so that it is not silently absent.
 fn unseen(trace: &Trace, found: &mut Architecture) {
-    let kind = |kind| Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
     for (id, stage) in found.stages.stages.iter().enumerate() {
         let facts = &found.facts[id];
-        let all: u64 = facts.sleeps.iter().sum();
-        let polls = facts.sleeps[kind(Kind::Timer)];
-        let fed = found.arrows.iter().any(|arrow| arrow.feeds(id));
-        if polls >= 50 && polls * 3 > all && !fed {
-            found.unseen.push(format!(
-                "what feeds {}: it looks for work itself ({polls} sleeps by the clock)",
-                stage.name
-            ));
+        if !found.polls_unfed(trace, id) {
+            continue;
         }
-        let counted_ns = trace.head.counted_s * 1e9;
-        if all < 3 && counted_ns > 0.0 && facts.cpu_ns as f64 > 0.2 * counted_ns {
-            found
-                .unseen
-                .push(format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name));
-        }
+        found.unseen.push(if facts.polls_by_the_clock() {
+            format!(
+                "what feeds {}: it looks for work itself ({} sleeps by the clock)",
+                stage.name,
+                facts.sleeps_of(Kind::Timer)
+            )
+        } else {
+            format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name)
+        });
     }
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);

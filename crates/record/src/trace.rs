@@ -6,6 +6,7 @@
 
 mod copied;
 mod error;
+mod join;
 
 pub use copied::{Copied, Maps};
 pub use error::TraceError;
@@ -61,6 +62,9 @@ pub struct Head {
     /// Processors that were idle on average, if it is known.
     #[serde(default)]
     pub idle: Option<f64>,
+    /// Seconds in which calls of locks were counted ([`Call`]).
+    #[serde(default)]
+    pub probed_s: f64,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
 }
@@ -85,6 +89,9 @@ pub struct Process {
     /// It listens on a Unix socket.
     #[serde(default)]
     pub listens_unix: bool,
+    /// Its machine, if several were recorded ([`Trace::host_of`]).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
 }
 
 /// A thread that was seen alive.
@@ -262,7 +269,7 @@ pub struct Socket {
     pub after_ns: u64,
 }
 
-/// Calls of a lock's or condition's function, from a short window of probes.
+/// Calls of a lock's function, from a short window of probes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// Unit.
@@ -339,6 +346,8 @@ pub enum Record {
 pub struct Trace {
     /// How it was made.
     pub head: Head,
+    /// The same of further machines, whose recordings were joined to it.
+    pub joined: Vec<Head>,
     /// Address spaces, by number.
     pub processes: BTreeMap<u32, Process>,
     /// Threads, by number.
@@ -399,7 +408,9 @@ impl Trace {
     }
 
     fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        std::iter::once(Record::Head(self.head.clone()))
+        self.heads()
+            .cloned()
+            .map(Record::Head)
             .chain(self.processes.values().cloned().map(Record::Process))
             .chain(self.threads.values().cloned().map(Record::Thread))
             .chain(self.units.values().cloned().map(Record::Unit))
@@ -433,7 +444,8 @@ impl Trace {
                 }
             };
             match record {
-                Record::Head(head) if head.schema == SCHEMA => trace.head = head,
+                Record::Head(head) if head.schema == SCHEMA && at == 0 => trace.head = head,
+                Record::Head(head) if head.schema == SCHEMA => trace.joined.push(head),
                 Record::Head(head) => return Err(TraceError::Schema { found: head.schema }),
                 _ if at == 0 => {
                     return Err(TraceError::Line {

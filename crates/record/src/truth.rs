@@ -4,6 +4,7 @@
 //! compares what a recording shows with the truth.
 
 mod program;
+mod queue;
 mod running;
 mod score;
 
@@ -21,8 +22,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const CLIENTS: usize = 4;
-const PAUSE: Duration = Duration::from_micros(500);
+/// Clients of a system, and how long each pauses after an answer.
+pub type Load = (usize, Duration);
+/// What processors can serve.
+pub const USUAL: Load = (4, Duration::from_micros(500));
+/// More than they can: threads are seldom asleep.
+pub const SATURATED: Load = (16, Duration::ZERO);
+
 const LENGTH: Duration = Duration::from_millis(2_500);
 /// Of fewer requests, rare ways are not seen.
 const ENOUGH: u64 = 100;
@@ -33,9 +39,9 @@ const ENOUGH: u64 = 100;
 ///
 /// # Errors
 /// The program or the recorder fails.
-pub fn judge(command: Command, score: &mut Score, kept: Option<&Path>) -> Result<bool> {
+pub fn judge(command: Command, load: Load, score: &mut Score, kept: Option<&Path>) -> Result<bool> {
     let server = Server::start(command)?;
-    let clients = Clients::start(server.port, CLIENTS, PAUSE);
+    let clients = Clients::start(server.port, load.0, load.1);
     std::thread::sleep(Duration::from_millis(100));
     let stop = AtomicBool::new(false);
     let options = Options::of(vec![server.pid()], LENGTH, 1.0, &stop);

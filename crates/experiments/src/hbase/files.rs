@@ -327,12 +327,12 @@ static BULK_LOAD_FIGURE: Figure = Figure {
     sweep: "bulk load",
     window_s: 20,
     about: "C1 gets a cached row from 8 threads that think for 10 ms. Files of 25 MB are written and loaded one after the other; the \
-            DataNode takes 30 MB/s.",
+            DataNode takes 12 MB/s.",
     claims: &[
         Claim::new("the load has what the DataNode takes")
             .ours(DATANODE_BUSY, |seed| {
                 margin(
-                    seed.get(OURS, 1.0, "datanode_written_mb_s") / 30.0,
+                    seed.get(OURS, 1.0, "datanode_written_mb_s") / 12.0,
                     seed.get(OURS, 1.0, "cpu_busy"),
                 )
             })

@@ -1,6 +1,7 @@
 //! The directory below which instances live: which one it is, who may write to it, and what becomes
 //! of it at logout.
 
+use crate::process::{Running, all_running};
 use anyhow::{Context, Result, bail};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -79,26 +80,15 @@ pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user log
 /// was.
 fn unreachable() -> Vec<(String, u32, PathBuf)> {
     let run = run_dir();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let look = |pid: u32| {
-        let words = |file: &str| -> Option<Vec<String>> {
-            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
-            let words = bytes.split(|&byte| byte == 0);
-            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
-        };
-        let args = words("cmdline")?;
-        // Not this process, which may be about to become one.
-        let is_daemon =
-            args.get(1).is_some_and(|word| word == "daemon") && pid != std::process::id();
-        let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
-        let name = args.get(at + 1)?.clone();
-        let environment = words("environ")?;
-        let dir = environment.iter().find_map(|line| line.strip_prefix("HEADWORKS_RUN_DIR="))?;
+    let look = |process: Running| {
+        let is_daemon = process.args.get(1).is_some_and(|word| word == "daemon");
+        let at = process.args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
+        let name = process.args.get(at + 1)?.clone();
+        let dir = process.variable("HEADWORKS_RUN_DIR")?;
         let dir = (Path::new(dir) == run).then(|| Path::new(dir).join(&name))?;
-        (!dir.join("region").exists()).then_some((name, pid, dir))
+        (!dir.join("region").exists()).then_some((name, process.pid, dir))
     };
-    numbers.filter_map(look).collect()
+    all_running().filter_map(look).collect()
 }
 
 /// Says why an instance is not found although its daemon runs.

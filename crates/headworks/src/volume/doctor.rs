@@ -1,12 +1,14 @@
 //! `volume doctor`: removes the remains of crashed volumes.
 //!
 //! Only what lies below our run directory is ours: a FUSE file system of our kind, a loop device
-//! over its `disk`, and mounts of that device. It is stale if no process holds the volume's lock.
-//! Nothing else is touched.
+//! over its `disk`, and mounts of that device. It is stale if no process holds the volume's lock,
+//! and none serves the volume without a lock because its files were removed. Nothing else is
+//! touched; what crashed volumes of other run directories left is named.
 
 use super::state::{self, Named};
 use super::system::{self, Mounted};
 use crate::cli;
+use crate::process::all_running;
 use anyhow::Result;
 use headworks_volume::loop_device::{self, Attached};
 use std::path::{Path, PathBuf};
@@ -41,9 +43,26 @@ pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
             println!("{program} is not installed: apt-get install {package}");
         }
     }
-    let stale = remains();
+    let servers = servers();
+    for (volume, pid) in without_lock(&servers) {
+        failed = true;
+        println!(
+            "volume `{}` runs (process {pid}), but its files in {} were removed: no command reaches it\n  \
+             unmount what is on it, then end it in order: kill {pid}",
+            volume.name,
+            volume.file("").display()
+        );
+    }
+    let stale = remains(&servers);
     if stale.is_empty() {
         println!("nothing is left of crashed volumes");
+    }
+    for dir in elsewhere(&servers, &system::mounts()) {
+        println!(
+            "a crashed volume of another run directory left something\n  \
+             clean it up: HEADWORKS_RUN_DIR={} headworks volume doctor",
+            dir.display()
+        );
     }
     for item in stale {
         let what = item.text();
@@ -75,13 +94,61 @@ impl Stale {
 
 /// What crashed volumes left, a text each.
 pub fn left() -> Vec<String> {
-    remains().iter().map(Stale::text).collect()
+    remains(&servers()).iter().map(Stale::text).collect()
 }
 
-fn remains() -> Vec<Stale> {
-    let dead: Vec<Named> =
+fn remains(servers: &[Server]) -> Vec<Stale> {
+    let mut dead: Vec<Named> =
         state::all_run().into_iter().filter(|volume| !volume.is_running()).collect();
+    let alive: Vec<String> =
+        without_lock(servers).into_iter().map(|(volume, _)| volume.name).collect();
+    dead.retain(|volume| !alive.contains(&volume.name));
     find(&dead, &system::mounts(), &loop_device::list())
+}
+
+/// A process that `volume mount` started.
+struct Server {
+    pid: u32,
+    name: String,
+    run_dir: PathBuf,
+}
+
+fn servers() -> Vec<Server> {
+    let server = |process: crate::process::Running| {
+        let serves = process.args.get(1..3).is_some_and(|words| words == ["volume", "serve"]);
+        let name = process.args.get(3).filter(|_| serves)?.clone();
+        let run_dir = PathBuf::from(process.variable("HEADWORKS_RUN_DIR")?);
+        Some(Server { pid: process.pid, name, run_dir })
+    };
+    all_running().filter_map(server).collect()
+}
+
+/// Volumes of our run directory that are served although the file that is their lock was removed,
+/// as by a cleaner of old files.
+fn without_lock(servers: &[Server]) -> Vec<(Named, u32)> {
+    let ours = crate::instance::run_dir();
+    let found = servers.iter().filter(|server| server.run_dir == ours);
+    found
+        .filter_map(|server| Some((Named::new(&server.name).ok()?, server.pid)))
+        .filter(|(volume, _)| !volume.is_running())
+        .collect()
+}
+
+/// Run directories of others below which a FUSE file system of ours has no server.
+fn elsewhere(servers: &[Server], mounts: &[Mounted]) -> Vec<PathBuf> {
+    let ours = crate::instance::run_dir();
+    let run_dir = |mounted: &Mounted| {
+        let name = mounted.source.to_str()?.strip_prefix("headworks-")?;
+        let within = Path::new(crate::instance::VOLUMES).join(name).join("front");
+        let is_front = mounted.kind.starts_with("fuse") && mounted.dir.ends_with(&within);
+        let run_dir = mounted.dir.ancestors().nth(3).filter(|_| is_front)?;
+        let serves = |server: &Server| server.name == name && server.run_dir == run_dir;
+        (run_dir != ours && !servers.iter().any(serves)).then(|| run_dir.to_owned())
+    };
+    let mut found: Vec<PathBuf> = mounts.iter().filter_map(run_dir).collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 fn is_installed(program: &str) -> bool {
@@ -170,6 +237,22 @@ mod tests {
 
     fn mounted(source: &str, dir: &Path, kind: &str) -> Mounted {
         Mounted { source: source.into(), dir: dir.to_owned(), kind: kind.to_owned() }
+    }
+
+    #[test]
+    fn a_file_system_of_another_run_directory_is_named_if_no_process_serves_it() {
+        let front = |dir: &str| {
+            let name = dir.rsplit('/').nth(1).unwrap();
+            mounted(&format!("headworks-{name}"), Path::new(dir), "fuse")
+        };
+        let mounts = [
+            front("/srv/run/volumes/gone/front"),
+            front("/srv/other/volumes/alive/front"),
+            mounted("headworks-ours", &Named::new("ours").unwrap().front_dir(), "fuse"),
+            mounted("sshfs", Path::new("/srv/x/volumes/sshfs/front"), "fuse.sshfs"),
+        ];
+        let alive = Server { pid: 1, name: "alive".into(), run_dir: "/srv/other".into() };
+        assert_eq!(elsewhere(&[alive], &mounts), [PathBuf::from("/srv/run")]);
     }
 
     #[test]

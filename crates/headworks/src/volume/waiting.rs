@@ -1,4 +1,5 @@
-//! A progress line for operations of more than two seconds, if the output is a terminal.
+//! A progress line for operations of more than two seconds; elsewhere than on a terminal it is
+//! written once.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
@@ -18,12 +19,14 @@ pub struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
 impl Waiting {
     /// `what` is shown after two seconds, with the time since.
     pub fn new(what: String) -> Waiting {
-        if !stderr().is_terminal() {
-            return Waiting(None);
-        }
         let (sender, receiver) = channel::<()>();
         let thread = std::thread::spawn(move || {
             if receiver.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            if !stderr().is_terminal() {
+                eprintln!("{what} …");
+                let _ = receiver.recv();
                 return;
             }
             let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")

@@ -78,3 +78,32 @@ fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
     rig.assert_sound(&image);
     assert!(rig.ok(&["doctor"]).contains("nothing is left"));
 }
+
+#[test]
+fn the_doctor_leaves_a_volume_that_runs_without_its_files() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    rig.ok(&["create", "c", "--size", "64M", "--backing", "memory"]);
+    rig.mount("c");
+    let pid = rig.stat("c")["pid"].as_i64().unwrap();
+    fs::write(rig.mnt().join("kept"), b"kept").unwrap();
+    let dir = rig.dir.join("run/volumes/c");
+    for name in ["lock", "note.json", "control.sock", "log"] {
+        fs::remove_file(dir.join(name)).unwrap();
+    }
+    let output = rig.run(&["doctor"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("no command reaches it"), "{said}");
+    assert!(said.contains("nothing is left of crashed volumes"), "{said}");
+    assert_eq!(fs::read(rig.mnt().join("kept")).unwrap(), b"kept");
+    // As it says: unmounted and ended in order, it leaves nothing.
+    let unmounted = Command::new("umount").arg(rig.mnt()).status().unwrap();
+    assert!(unmounted.success());
+    // SAFETY: ends the process that this test started.
+    assert_eq!(unsafe { libc::kill(i32::try_from(pid).unwrap(), libc::SIGTERM) }, 0);
+    wait_until("it ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    assert!(rig.ok(&["doctor"]).contains("nothing is left"));
+}

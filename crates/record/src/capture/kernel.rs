@@ -3,13 +3,18 @@
 //! Everything hangs on this process's descriptors. If it is killed, the kernel removes programs,
 //! maps and links.
 
-use super::layout::{Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS};
+use super::layout::{
+    CallKey, Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS,
+};
 use anyhow::{Context, Result, anyhow, bail};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLinkId;
-use aya::programs::{BtfTracePoint, Program};
+use aya::programs::uprobe::{UProbeLinkId, UProbeScope};
+use aya::programs::{BtfTracePoint, Program, UProbe};
 use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Instant;
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/recorder.bpf.o");
@@ -17,6 +22,11 @@ static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/recorder.bpf.o");
 /// Time that the kernel needs to enter a program, which its statistics leave out. Measured by
 /// ping-pong on one processor: 0.10 to 0.15 us.
 const ENTRY_NS: u64 = 120;
+/// The same of a probe in a program: it traps into the kernel twice.
+const PROBE_NS: u64 = 1_500;
+/// The probe of calls that take a lock, and the function of the C library.
+const LOCKED: &str = "locked";
+pub const LOCK_FUNCTION: &str = "pthread_mutex_lock";
 
 /// Programs and their events: those of windows, which cost something at each switch.
 const WINDOWED: [(&str, &str); 6] = [
@@ -214,12 +224,39 @@ impl Kernel {
             let Ok(info) = program_info(program) else { continue };
             let runs = info.run_count();
             cost.runs += runs;
-            cost.ns += info.run_time().as_nanos() as u64 + runs * ENTRY_NS;
+            let entry = if name == LOCKED { PROBE_NS } else { ENTRY_NS };
+            cost.ns += info.run_time().as_nanos() as u64 + runs * entry;
             if name == "switched" {
                 cost.switches += runs;
             }
         }
         cost
+    }
+
+    /// Probes a process's calls that take a lock, until [`Kernel::leave_locks`]. `library` is its C
+    /// library.
+    pub fn look_at_locks(&mut self, pid: NonZeroU32, library: &Path) -> Result<UProbeLinkId> {
+        let program = self.ebpf.program_mut(LOCKED).ok_or_else(|| anyhow!("no program"))?;
+        let program: &mut UProbe = program.try_into()?;
+        if program.fd().is_err() {
+            program.load().context("the kernel refuses probes of programs")?;
+        }
+        let scope = UProbeScope::OneProcess(pid);
+        program
+            .attach(LOCK_FUNCTION, library, scope)
+            .with_context(|| format!("no probe of {LOCK_FUNCTION} in {}", library.display()))
+    }
+
+    /// Takes a probe out of the process again.
+    pub fn leave_locks(&mut self, link: UProbeLinkId) -> Result<()> {
+        let program = self.ebpf.program_mut(LOCKED).ok_or_else(|| anyhow!("no program"))?;
+        let program: &mut UProbe = program.try_into()?;
+        Ok(program.detach(link)?)
+    }
+
+    /// Calls that took a lock, by unit and lock.
+    pub fn calls(&self) -> Result<Vec<(CallKey, u64)>> {
+        self.table("calls")
     }
 
     /// All waits.

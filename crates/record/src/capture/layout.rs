@@ -9,7 +9,7 @@ pub const UNITS: u32 = 8192;
 /// Bytes of a copied stack.
 pub const STACK_BYTES: usize = 16384;
 /// What the kernel's side counts as lost, in its order.
-pub const LOSSES: [&str; 7] = [
+pub const LOSSES: [&str; 8] = [
     "kinds of waits (the table was full)",
     "stacks (the ring was full)",
     "sleeps of threads without state (no memory)",
@@ -17,6 +17,7 @@ pub const LOSSES: [&str; 7] = [
     "objects of waits (counted as many)",
     "births of threads (the table was full)",
     "entries of the time line (the ring was full)",
+    "locks that were looked at (the table was full)",
 ];
 
 #[repr(C)]
@@ -135,6 +136,15 @@ pub struct Event {
     pub blocked: u8,
 }
 
+/// Calls that took a lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallKey {
+    pub group: u32,
+    pub pad: u32,
+    pub object: u64,
+}
+
 /// A copied stack without its bytes, which follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +174,8 @@ unsafe impl Pod for Group {}
 unsafe impl Pod for SocketKey {}
 // SAFETY: as above.
 unsafe impl Pod for Traffic {}
+// SAFETY: as above.
+unsafe impl Pod for CallKey {}
 // SAFETY: as above.
 unsafe impl Pod for StackHead {}
 // SAFETY: as above.

@@ -137,6 +137,7 @@ pub fn process(pid: u32) -> Option<Process> {
         java: maps.contains("/libjvm.so"),
         listens: listens(pid),
         listens_unix: listens_unix(pid),
+        host: String::new(),
     })
 }
 

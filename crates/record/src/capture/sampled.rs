@@ -127,6 +127,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         clients_cpu: 0.0,
         clients_waiting: 0.0,
         idle: None,
+        probed_s: 0.0,
         missing: vec![
             format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
             format!(

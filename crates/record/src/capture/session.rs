@@ -14,7 +14,7 @@ use super::timeline::TimeLine;
 use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Handed, Injection, Trace, Unit, Wait};
+use crate::trace::{Call, Handed, Injection, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -50,6 +50,9 @@ struct Session<'o> {
     joined: HashMap<u32, u32>,
     clients: Clients,
     injections: Vec<Injection>,
+    /// Calls that took locks, and for how long these were counted.
+    calls: Vec<Call>,
+    probed: Duration,
     timeline: Option<TimeLine>,
     begun: Instant,
     scanned: Instant,
@@ -82,6 +85,8 @@ pub fn record(
         joined: HashMap::new(),
         clients: Clients::default(),
         injections: Vec::new(),
+        calls: Vec::new(),
+        probed: Duration::ZERO,
         timeline: None,
         begun: now,
         scanned: now,
@@ -102,6 +107,9 @@ pub fn record(
     session.begun = Instant::now();
     session.idle_before = idle();
     session.run(progress)?;
+    if options.probes {
+        session.look_at_locks()?;
+    }
     if options.inject {
         session.inject()?;
     }
@@ -421,6 +429,7 @@ impl Session<'_> {
             (a.unit, &a.local, &a.remote, a.sends).cmp(&(b.unit, &b.local, &b.remote, b.sends))
         });
         trace.injections = self.injections.clone();
+        trace.calls = self.calls.clone();
         trace.handed = self.handed.clone();
         for (what, n) in self.kernel.losses()? {
             trace.lose(what, n);

@@ -1,10 +1,12 @@
 //! Arrows that other things than sleeps show: answers to clients, an agent, stops of threads.
 
+use super::Facts;
 use super::arrows::{Arrow, By, EVENTS_MIN, End, Meaning, socket_arrow};
 use super::sockets::Sockets;
 use super::stages::Stages;
 use crate::trace::Trace;
 use headworks_tad::model::Confidence;
+use std::collections::BTreeMap;
 
 /// Adds to arrows that sleeps show.
 pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
@@ -38,6 +40,41 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
         let mut arrow = socket_arrow(stages, from, stage, Meaning::Data, n);
         (arrow.by, arrow.sure) = (By::Answer, arrow.sure.min(Confidence::Likely));
         arrows.push(arrow);
+    }
+}
+
+/// A stage that looks for its work itself takes the lock of its queue at each look: more often than
+/// any other lock. Stages that take that lock, too, and do not look themselves, give it work.
+pub fn polled(trace: &Trace, stages: &Stages, facts: &[Facts], arrows: &mut Vec<Arrow>) {
+    /// Fewer looks than this are chance.
+    const LOOKS_MIN: u64 = 10;
+    if trace.head.probed_s <= 0.0 {
+        return;
+    }
+    let scale = trace.head.counted_s / trace.head.probed_s;
+    // Addresses mean something within one process alone.
+    let mut calls: BTreeMap<(usize, usize, u64), u64> = BTreeMap::new();
+    for call in &trace.calls {
+        let Some(&stage) = stages.of.get(&call.unit) else { continue };
+        *calls.entry((stages.stages[stage].place, stage, call.object)).or_default() += call.n;
+    }
+    let polls = |stage: usize| facts[stage].polls(trace.head.counted_s);
+    for stage in (0..facts.len()).filter(|stage| polls(*stage)) {
+        if arrows.iter().any(|arrow| arrow.feeds(stage)) {
+            continue;
+        }
+        let own = calls.iter().filter(|((_, own, _), _)| *own == stage);
+        let Some(((place, _, queue), &looks)) = own.max_by_key(|(_, n)| **n) else { continue };
+        for ((at, from, object), &n) in &calls {
+            let gives = *from != stage && (at, object) == (place, queue) && !polls(*from);
+            if !gives || n < EVENTS_MIN || looks < LOOKS_MIN {
+                continue;
+            }
+            let n = (n as f64 * scale).round() as u64;
+            let mut arrow = socket_arrow(stages, *from, stage, Meaning::Data, n);
+            (arrow.by, arrow.sure) = (By::Probe, arrow.sure.min(Confidence::Likely));
+            arrows.push(arrow);
+        }
     }
 }
 

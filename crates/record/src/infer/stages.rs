@@ -108,7 +108,7 @@ fn places(trace: &Trace) -> (Vec<Place>, BTreeMap<u32, usize>) {
         let first = root(pid);
         let place = places.iter().position(|place| place.pid == first).unwrap_or_else(|| {
             let program = trace.processes.get(&first).unwrap_or(process).program.clone();
-            let host = trace.head.host.clone();
+            let host = trace.host_of(first).to_owned();
             places.push(Place { pid: first, program, java: process.java, host });
             places.len() - 1
         });

@@ -22,6 +22,14 @@ pub enum TraceError {
         /// What it says.
         found: String,
     },
+    /// Two recordings have the same process.
+    #[error("process {pid} of {host} is in both: give one of the two")]
+    Twice {
+        /// Machine.
+        host: String,
+        /// Process.
+        pid: u32,
+    },
     /// It would be larger than allowed.
     #[error("it would take more than {limit} bytes: record for a shorter time, or raise --limit")]
     Large {

@@ -8,10 +8,9 @@
 //! Queues are those of C programs: a condition, a semaphore, a pipe, or an event descriptor with
 //! epoll; of glibc, as most servers use it. A request is a byte and its answer is a byte.
 
+use super::queue::{Condition, Kind, Queue};
 use headworks_tad::complete::random;
 use headworks_tad::model::{Quantity, ResourceKind, StageId, StepId, Tad, Threads};
-use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -23,67 +22,22 @@ const SMALLER: u64 = 20;
 /// No stage has more threads than this here.
 const THREADS_MAX: u32 = 6;
 
+/// What makes it hard to see.
+#[derive(Clone, Copy, PartialEq)]
+enum Trick {
+    None,
+    Polls,
+    Spins,
+    Batches,
+    Renames,
+    Ring,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Dress {
     Named,
     Loops,
     Executor,
-}
-
-/// What passes requests to a stage.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Condition,
-    Semaphore,
-    Pipe,
-    Event,
-    Poll,
-}
-
-/// glibc's condition with its mutex: the futexes of C programs.
-struct Condition {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
-    condition: UnsafeCell<libc::pthread_cond_t>,
-}
-
-// SAFETY: all of it is used through glibc's functions, which are made for several threads.
-unsafe impl Send for Condition {}
-// SAFETY: as above.
-unsafe impl Sync for Condition {}
-
-impl Condition {
-    fn new() -> Condition {
-        Condition {
-            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
-            condition: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
-        }
-    }
-
-    /// Runs `change` under the mutex, and wakes one.
-    fn signal(&self, change: impl FnOnce()) {
-        // SAFETY: both live as long as `self`, and are initialised.
-        unsafe {
-            libc::pthread_mutex_lock(self.mutex.get());
-            change();
-            libc::pthread_cond_signal(self.condition.get());
-            libc::pthread_mutex_unlock(self.mutex.get());
-        }
-    }
-
-    /// Waits until `ready` has something.
-    fn wait<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
-        // SAFETY: as above.
-        unsafe {
-            libc::pthread_mutex_lock(self.mutex.get());
-            loop {
-                if let Some(found) = ready() {
-                    libc::pthread_mutex_unlock(self.mutex.get());
-                    return found;
-                }
-                libc::pthread_cond_wait(self.condition.get(), self.mutex.get());
-            }
-        }
-    }
 }
 
 struct Item {
@@ -99,24 +53,10 @@ struct Request {
     waits: Vec<Condition>,
 }
 
-struct Stage {
-    kind: Kind,
-    items: UnsafeCell<VecDeque<Item>>,
-    queue: Condition,
-    semaphore: UnsafeCell<libc::sem_t>,
-    pipe: [i32; 2],
-    event: i32,
-    poll: i32,
-}
-
-// SAFETY: `items` is used under the queue's mutex alone, the rest is made for several threads.
-unsafe impl Send for Stage {}
-// SAFETY: as above.
-unsafe impl Sync for Stage {}
-
 struct System {
     tad: Tad,
-    stages: Vec<Stage>,
+    stages: Vec<Queue<Item>>,
+    trick: Trick,
     dress: Dress,
     disk: std::fs::File,
 }
@@ -126,114 +66,6 @@ static SYSTEM: OnceLock<System> = OnceLock::new();
 fn system() -> &'static System {
     SYSTEM.get().expect("set in main")
 }
-
-impl Stage {
-    fn new(seed: u64, number: usize, polls: bool) -> Stage {
-        const KINDS: [Kind; 5] =
-            [Kind::Condition, Kind::Condition, Kind::Semaphore, Kind::Pipe, Kind::Event];
-        let mut pipe = [0; 2];
-        // SAFETY: the calls get valid places, and their results are checked.
-        unsafe {
-            assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-            let event = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE);
-            let poll = libc::epoll_create1(0);
-            let mut what = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-            assert_eq!(libc::epoll_ctl(poll, libc::EPOLL_CTL_ADD, event, &raw mut what), 0);
-            let stage = Stage {
-                kind: if polls {
-                    Kind::Poll
-                } else {
-                    KINDS[(seed as usize * 7 + number * 3) % KINDS.len()]
-                },
-                items: UnsafeCell::new(VecDeque::new()),
-                queue: Condition::new(),
-                semaphore: UnsafeCell::new(std::mem::zeroed()),
-                pipe,
-                event,
-                poll,
-            };
-            assert_eq!(libc::sem_init(stage.semaphore.get(), 0, 0), 0);
-            stage
-        }
-    }
-
-    fn push(&self, item: Item) {
-        // SAFETY: under the queue's mutex.
-        let add = move || unsafe { (*self.items.get()).push_back(item) };
-        let quietly = |add: &mut dyn FnMut()| {
-            // SAFETY: the mutex is initialised.
-            unsafe {
-                libc::pthread_mutex_lock(self.queue.mutex.get());
-                add();
-                libc::pthread_mutex_unlock(self.queue.mutex.get());
-            }
-        };
-        let mut add = Some(add);
-        let mut add = || add.take().expect("once")();
-        match self.kind {
-            Kind::Condition => self.queue.signal(add),
-            Kind::Semaphore => {
-                quietly(&mut add);
-                // SAFETY: initialised.
-                unsafe { libc::sem_post(self.semaphore.get()) };
-            }
-            Kind::Pipe => {
-                quietly(&mut add);
-                // SAFETY: one byte from a valid place.
-                unsafe { libc::write(self.pipe[1], b"x".as_ptr().cast(), 1) };
-            }
-            Kind::Event => {
-                quietly(&mut add);
-                // SAFETY: eight bytes from a valid place.
-                unsafe { libc::write(self.event, (&raw const ONE).cast(), 8) };
-            }
-            Kind::Poll => quietly(&mut add),
-        }
-    }
-
-    #[inline(never)]
-    fn pop(&self) -> Item {
-        // SAFETY: under the queue's mutex.
-        let take = || unsafe { (*self.items.get()).pop_front() };
-        let quietly = || {
-            // SAFETY: the mutex is initialised.
-            unsafe {
-                libc::pthread_mutex_lock(self.queue.mutex.get());
-                let item = take();
-                libc::pthread_mutex_unlock(self.queue.mutex.get());
-                item
-            }
-        };
-        loop {
-            let mut byte = 0u64;
-            match self.kind {
-                Kind::Condition => return self.queue.wait(take),
-                // SAFETY: initialised.
-                Kind::Semaphore => unsafe {
-                    libc::sem_wait(self.semaphore.get());
-                },
-                // SAFETY: one byte to a valid place.
-                Kind::Pipe => unsafe {
-                    libc::read(self.pipe[0], (&raw mut byte).cast(), 1);
-                },
-                Kind::Event => {
-                    let mut what = libc::epoll_event { events: 0, u64: 0 };
-                    // SAFETY: one event and eight bytes to valid places.
-                    unsafe {
-                        libc::epoll_wait(self.poll, &raw mut what, 1, -1);
-                        libc::read(self.event, (&raw mut byte).cast(), 8);
-                    }
-                }
-                Kind::Poll => std::thread::sleep(std::time::Duration::from_micros(300)),
-            }
-            if let Some(item) = quietly() {
-                return item;
-            }
-        }
-    }
-}
-
-static ONE: u64 = 1;
 
 fn burn(ns: u64) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -270,6 +102,10 @@ fn use_up(stage: StageId, request: usize, step: StepId) {
 #[inline(never)]
 fn work(stage: StageId, item: &Item) {
     let system = system();
+    if system.trick == Trick::Renames {
+        static JOBS: AtomicUsize = AtomicUsize::new(0);
+        rename(&format!("job-{}", JOBS.fetch_add(1, Ordering::Relaxed)));
+    }
     let request = &item.request;
     let step = &system.tad.requests[request.kind].steps[item.step];
     use_up(stage, request.kind, item.step);
@@ -368,9 +204,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let begin = unsafe { Box::from_raw(argument.cast::<Begin>()) };
     tell(begin.stage);
     if system().dress == Dress::Named {
-        let name = format!("stage-{}\0", letter(begin.stage));
-        // SAFETY: a short text that ends in zero.
-        unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr().cast()) };
+        rename(&format!("stage-{}", letter(begin.stage)));
     }
     match (&begin.item, system().dress) {
         (None, Dress::Loops) => LOOPS[begin.stage](),
@@ -379,6 +213,13 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         (Some(item), _) => execute_once(begin.stage, item),
     }
     std::ptr::null_mut()
+}
+
+/// Names the calling thread, by 15 bytes at most.
+fn rename(name: &str) {
+    let name = format!("{name}\0");
+    // SAFETY: a short text that ends in zero.
+    unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr().cast()) };
 }
 
 /// Names with digits would be taken for one pool.
@@ -407,9 +248,7 @@ fn serve_client(client: TcpStream) {
     let system = system();
     tell(0);
     if system.dress == Dress::Named {
-        let name = format!("stage-{}\0", letter(0));
-        // SAFETY: a short text that ends in zero.
-        unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr().cast()) };
+        rename(&format!("stage-{}", letter(0)));
     }
     let client = Arc::new(client);
     let mut byte = [0u8; 1];
@@ -451,8 +290,26 @@ fn truth(system: &System) -> String {
     serde_json::json!({ "stages": stages, "arrows": arrows }).to_string()
 }
 
-/// Serves until it is killed. The words are the seed and the dress, and `polls` if the last stage
-/// is to look for its work itself.
+/// What passes requests to a stage: the last one's consumer looks for them itself, if it is told to.
+fn kind(seed: u64, number: usize, last: bool, trick: Trick) -> Kind {
+    const KINDS: [Kind; 5] =
+        [Kind::Condition, Kind::Condition, Kind::Semaphore, Kind::Pipe, Kind::Event];
+    match trick {
+        Trick::Polls if last => Kind::Poll,
+        Trick::Spins if last => Kind::Spin,
+        Trick::Batches => Kind::Batch,
+        Trick::Ring => Kind::Ring,
+        _ => KINDS[(seed as usize * 7 + number * 3) % KINDS.len()],
+    }
+}
+
+/// Serves until it is killed. The words are the seed, the dress, and what makes it hard to see:
+///
+/// * `polls`: the last stage sleeps for a while and looks for its work
+/// * `spins`: the last stage looks all the time
+/// * `batches`: one wake-up for all items that a stage has
+/// * `renames`: threads take another name with each request, and the same names in all stages
+/// * `ring`: stages wait by io_uring
 ///
 /// # Panics
 /// The words are others, or the machine refuses threads or files.
@@ -464,7 +321,15 @@ pub fn serve(words: &[String]) {
         "executor" => Dress::Executor,
         other => panic!("no dress {other}"),
     };
-    let polls = words.get(2).is_some_and(|word| word == "polls");
+    let trick = match words.get(2).map(String::as_str) {
+        None => Trick::None,
+        Some("polls") => Trick::Polls,
+        Some("spins") => Trick::Spins,
+        Some("batches") => Trick::Batches,
+        Some("renames") => Trick::Renames,
+        Some("ring") => Trick::Ring,
+        Some(other) => panic!("no way to be hard to see is {other}"),
+    };
     let case = random(seed);
     let stages = case.tad.stages.len();
     let file = format!("random-server-{}.data", std::process::id());
@@ -472,7 +337,8 @@ pub fn serve(words: &[String]) {
     let disk = std::fs::File::create(&path).expect("a file");
     let _ = std::fs::remove_file(&path);
     let built = System {
-        stages: (0..stages).map(|at| Stage::new(seed, at, polls && at == stages - 1)).collect(),
+        stages: (0..stages).map(|at| Queue::new(kind(seed, at, at == stages - 1, trick))).collect(),
+        trick,
         tad: case.tad,
         dress,
         disk,
@@ -482,7 +348,9 @@ pub fn serve(words: &[String]) {
     println!("truth {}", truth(system));
     for (stage, each) in system.tad.stages.iter().enumerate() {
         if let (Threads::Bounded(threads), true) = (each.threads, stage > 0) {
-            for _ in 0..threads.min(THREADS_MAX) {
+            // One that looks all the time takes a processor.
+            let most = if system.stages[stage].kind == Kind::Spin { 1 } else { THREADS_MAX };
+            for _ in 0..threads.min(most) {
                 begin(stage, None).expect("a thread");
             }
         }

@@ -66,6 +66,11 @@ pub struct Score {
     pub certain: usize,
     /// Arrows of these that are wrong.
     pub certain_wrong: usize,
+    /// Requests' arrows that were missed.
+    pub missed: usize,
+    /// Those of them to stages of which the recording does not say that it cannot see what feeds
+    /// them.
+    pub silent: usize,
     /// What was missed or is wrong, in words.
     pub notes: Vec<String>,
 }
@@ -101,6 +106,10 @@ impl Score {
             let wanted = pick(meaning);
             let drawn = self.drawn(found, &name, meaning, &wanted);
             for pair in wanted.difference(&drawn) {
+                if meaning == Meaning::Data {
+                    self.missed += 1;
+                    self.silent += usize::from(!is_named(found, &name, pair.1));
+                }
                 let queue = truth.stages.get(&pair.1);
                 self.notes.push(format!("missed {meaning:?} {pair:?}, queue {queue:?}"));
             }
@@ -159,6 +168,13 @@ impl Score {
         }
         drawn
     }
+}
+
+/// Whether the recording names a true stage among what it could not see.
+fn is_named(found: &Architecture, name: &BTreeMap<usize, usize>, stage: usize) -> bool {
+    let known = name.iter().filter(|(_, own)| **own == stage).map(|(known, _)| *known);
+    let mut names = known.map(|known| found.stages.stages[known].name.as_str());
+    names.any(|name| found.unseen.iter().any(|text| text.contains(name)))
 }
 
 /// The stages that an arrow connects, if it was seen.

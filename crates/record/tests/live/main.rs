@@ -3,6 +3,7 @@
 mod agent;
 mod conserve;
 mod copied;
+mod hosts;
 mod inputs;
 mod leaves;
 mod limits;

@@ -2,10 +2,10 @@
 
 use headworks_record::draw;
 use headworks_record::hints::Hints;
-use headworks_record::infer::arrows::{Arrow, End, Meaning};
+use headworks_record::infer::arrows::{Arrow, By, End, Meaning};
 use headworks_record::infer::{Architecture, infer};
 use headworks_record::trace::{
-    Head, How, OUTSIDE, Process, SCHEMA, Socket, Stack, Thread, Trace, Unit, Wait,
+    Call, Head, How, OUTSIDE, Process, SCHEMA, Socket, Stack, Thread, Trace, Unit, Wait,
 };
 use headworks_tad::check;
 use headworks_tad::model::Confidence;
@@ -189,6 +189,25 @@ fn a_stage_that_looks_for_work_is_named_as_not_seen() {
     trace.waits.push(Wait { wakee: 3, sleep: 230, how, n: 900, ..Wait::default() });
     let found = found(&trace);
     assert!(found.unseen.iter().any(|what| what.contains("poller")), "{:?}", found.unseen);
+}
+
+#[test]
+fn who_takes_the_lock_of_a_stage_that_looks_for_work_feeds_it() {
+    let mut trace = named(&["reader", "poller", "other"]);
+    requests(&mut trace, 2, 500);
+    trace.waits.push(Wait { wakee: 3, sleep: 230, how: How::Timer, n: 900, ..Wait::default() });
+    trace.head.probed_s = trace.head.counted_s / 10.0;
+    let call = |unit, object, n| Call { unit, object, n, ..Call::default() };
+    // The poller's queue is at 0x1000. All three take another lock, for each request.
+    trace.calls = vec![call(3, 0x1000, 90), call(2, 0x1000, 50)];
+    trace.calls.extend([2, 3, 4].map(|unit| call(unit, 0x2000, 40)));
+    let found = found(&trace);
+    let by_probe = found.arrows.iter().filter(|arrow| arrow.by == By::Probe);
+    let by_probe: Vec<_> =
+        by_probe.map(|arrow| (arrow.from, arrow.to, arrow.n, arrow.sure)).collect();
+    let at = |unit: u32| End::Stage(found.stages.of[&unit]);
+    assert_eq!(by_probe, [(at(2), at(3), 500, Confidence::Likely)]);
+    assert!(!found.unseen.iter().any(|what| what.contains("poller")), "{:?}", found.unseen);
 }
 
 #[test]

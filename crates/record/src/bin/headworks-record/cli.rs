@@ -58,7 +58,8 @@ pub struct Output {
 #[command(after_help = "Examples:\n  \
     headworks tad record --pid $(pidof mariadbd) --for 30s -o mariadb.toml\n  \
     headworks tad record --pid 4711,4712 --follow --raw run.ndjson -o hbase.toml --scenario load.toml\n  \
-    headworks tad record --for 10s -o mine.toml -- ./my-server --port 8080\n\n\
+    headworks tad record --for 10s -o mine.toml -- ./my-server --port 8080\n  \
+    headworks tad record --hosts root@db1,root@db2 --cgroup /sys/fs/cgroup/system.slice/mariadb.service -o all.toml\n\n\
     Then:\n  \
     headworks tad check mine.toml\n  \
     headworks tad render mine.toml -o mine.svg\n  \
@@ -77,6 +78,16 @@ pub struct Record {
     /// Record children of these processes, too (PostgreSQL)
     #[arg(long)]
     pub follow: bool,
+    /// Other machines to record at the same time: HOST with --cgroup, or HOST:PID for each process.
+    /// Headworks is installed there
+    #[arg(long, value_name = "HOST[:PID]", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// How a command is run on another machine: what is before its name
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
+    pub shell: String,
+    /// Write the recording to the standard output, and no diagram
+    #[arg(long, hide = true)]
+    pub send: bool,
     /// How long: 30s, 5m, 1500ms
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = length)]
     pub length: Duration,
@@ -99,6 +110,10 @@ pub struct Record {
     /// system for up to 7 s after the recording
     #[arg(long)]
     pub inject: bool,
+    /// Do not probe calls that take a lock. Where a stage looks for its work itself, that is done
+    /// for 0.2 s or 20,000 calls, to see whom its work comes from
+    #[arg(long)]
+    pub no_probes: bool,
     /// The time line of each thread, for https://ui.perfetto.dev
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
@@ -120,12 +135,13 @@ pub struct Record {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  headworks tad analyse run.ndjson -o mine.toml --hints hints.toml\n  \
-    headworks tad analyse run.ndjson -o mine.toml --json > report.json"
+    headworks tad analyse run.ndjson -o mine.toml --json > report.json\n  \
+    headworks tad analyse web.ndjson db.ndjson -o both.toml   # two machines, at the same time"
 )]
 pub struct Analyse {
-    /// Recording
-    #[arg(value_name = "FILE.ndjson")]
-    pub file: PathBuf,
+    /// Recordings: one, or one of each machine
+    #[arg(value_name = "FILE.ndjson", required = true)]
+    pub files: Vec<PathBuf>,
     /// Results
     #[command(flatten)]
     pub results: Output,

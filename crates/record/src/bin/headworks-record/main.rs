@@ -3,6 +3,7 @@
 mod analyse;
 mod cli;
 mod compare;
+mod hosts;
 mod output;
 mod record;
 mod text;

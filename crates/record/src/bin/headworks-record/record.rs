@@ -1,10 +1,12 @@
 //! `headworks tad record`
 
 use crate::cli::Record;
-use crate::output;
+use crate::{hosts, output};
 use anyhow::{Context, Result, bail};
 use headworks_record::capture::{self, Options, Progress};
+use headworks_record::trace::Trace;
 use std::io::{IsTerminal, Write, stderr};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,27 +53,58 @@ impl Drop for Started {
 /// See the module.
 pub fn record(args: &Record) -> Result<ExitCode> {
     output::check(&args.results)?;
-    if args.pid.is_empty() && args.command.is_empty() && args.cgroup.is_none() {
+    let here = !args.pid.is_empty() || !args.command.is_empty();
+    let here = here || args.cgroup.is_some() && args.hosts.is_empty();
+    if !here && args.hosts.is_empty() {
         bail!(
             "nothing to record: name processes with --pid, a control group with --cgroup, or a \
              command after --\n  for example: headworks tad record --pid $(pidof mariadbd) -o mariadb.toml"
         );
     }
     let mut raw = args.raw.as_deref().map(output::private).transpose()?;
+    stop_on_signals();
+    let remotes = hosts::start(args)?;
+    let mut trace = here.then(|| record_here(args)).transpose()?;
+    for remote in remotes {
+        let recorded = remote.end(args)?;
+        match &mut trace {
+            Some(trace) => trace.join(recorded)?,
+            None => trace = Some(recorded),
+        }
+    }
+    let trace = trace.unwrap_or_default();
+    let shown = args.raw.as_deref().unwrap_or(Path::new("the recording"));
+    let cannot = || format!("cannot write {}", shown.display());
+    if args.send {
+        trace.write(&mut std::io::stdout().lock(), args.limit).with_context(cannot)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(file) = &mut raw {
+        let mut out = std::io::BufWriter::new(file);
+        trace
+            .write(&mut out, args.limit)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(out.flush()?))
+            .with_context(cannot)?;
+    }
+    output::write(&trace, &args.results)
+}
+
+fn record_here(args: &Record) -> Result<Trace> {
     let started = Started(start(&args.command)?);
     let mut pids = args.pid.clone();
     pids.extend(started.0.as_ref().map(Child::id));
-    stop_on_signals();
     let options = Options {
         pids,
         follow: args.follow || !args.command.is_empty(),
-        cgroup: args.cgroup.clone(),
+        cgroup: args.cgroup.clone().filter(|_| args.hosts.is_empty()),
         length: args.length,
         budget: args.budget,
         attach: !args.no_attach,
         agent: args.agent.as_deref(),
         plain: args.proc,
         inject: args.inject,
+        probes: !args.no_probes,
         timeline: args.timeline.as_deref().map(|path| (path, args.limit)),
         keep_stacks: if args.keep_stacks { args.limit / 2 } else { 0 },
         stop: &STOP,
@@ -79,17 +112,8 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     let mut shown = Shown { due: Instant::now() + Duration::from_secs(1) };
     let trace = capture::record(&options, &mut |progress| shown.show(progress));
     shown.clear();
-    let trace = trace?;
     drop(started);
-    if let (Some(file), Some(path)) = (&mut raw, &args.raw) {
-        let mut out = std::io::BufWriter::new(file);
-        trace
-            .write(&mut out, args.limit)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(out.flush()?))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    output::write(&trace, &args.results)
+    trace
 }
 
 fn start(command: &[String]) -> Result<Option<Child>> {

@@ -37,6 +37,7 @@ impl Session<'_> {
             clients_cpu,
             clients_waiting,
             idle: idle_since(self.begun, self.idle_before),
+            probed_s: self.probed.as_secs_f64(),
             missing,
         }
     }

@@ -1,19 +1,79 @@
-//! Trials: what do stops of one stage's threads do to the waits of another?
+//! Trials after a recording: what stops of one stage's threads do to the waits of another, and who
+//! takes the locks of stages that look for their work themselves.
 
 use super::super::inject;
 use super::Session;
+use crate::capture::kernel::LOCK_FUNCTION;
 use crate::infer;
 use crate::infer::arrows::{End, Meaning};
-use crate::trace::Injection;
+use crate::trace::{Call, Injection};
 use anyhow::Result;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Stages that are stopped, to see whether others wait for them.
 const PAIRS_MAX: usize = 8;
 /// How long, and how long it is looked at without.
 const TRIAL: Duration = Duration::from_millis(400);
 
+/// Calls are counted for so long, or until there were so many: each costs the program some two
+/// microseconds.
+const PROBED: Duration = Duration::from_millis(200);
+const CALLS_MAX: u64 = 20_000;
+/// How often the number of calls is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// Processes that are probed.
+const PROBED_MAX: usize = 4;
+
 impl Session<'_> {
+    /// Counts who takes which lock, if there are stages that look for work themselves: nothing wakes
+    /// them, but whoever has work for them takes the lock of their queue.
+    pub fn look_at_locks(&mut self) -> Result<()> {
+        let trace = self.trace()?;
+        let found = infer::infer(&trace, &crate::hints::Hints::default());
+        let polling = (0..found.stages.stages.len()).filter(|id| found.polls_unfed(&trace, *id));
+        let pids: BTreeSet<u32> = polling
+            .flat_map(|id| &found.stages.stages[id].units)
+            .map(|unit| trace.pid_of(*unit))
+            .collect();
+        let mut links = Vec::new();
+        for pid in pids.into_iter().filter_map(NonZeroU32::new).take(PROBED_MAX) {
+            let Some(library) = c_library(pid.get()) else { continue };
+            match self.kernel.look_at_locks(pid, &library) {
+                Ok(link) => links.push(link),
+                Err(error) => self.say_once(format!("locks of process {pid}: {error:#}")),
+            }
+        }
+        if links.is_empty() {
+            return Ok(());
+        }
+        let opened = self.kernel.open(0)?;
+        let count = |session: &Self| -> Result<u64> {
+            Ok(session.kernel.calls()?.iter().map(|(_, n)| n).sum())
+        };
+        while opened.elapsed() < PROBED && count(self)? < CALLS_MAX {
+            std::thread::sleep(LOOK.min(PROBED.saturating_sub(Instant::now() - opened)));
+        }
+        let probed = self.kernel.close()?.duration_since(opened);
+        for link in links {
+            self.kernel.leave_locks(link)?;
+        }
+        self.counted += probed;
+        self.probed = probed;
+        let calls = self.kernel.calls()?.into_iter();
+        self.calls = calls
+            .map(|(key, n)| Call {
+                unit: self.unit(key.group),
+                function: LOCK_FUNCTION.to_owned(),
+                object: key.object,
+                n,
+            })
+            .collect();
+        Ok(())
+    }
+
     /// Stops the threads of stages for which others seem to wait, one stage after another.
     pub fn inject(&mut self) -> Result<()> {
         let trace = self.trace()?;
@@ -72,4 +132,15 @@ impl Session<'_> {
         }
         Ok(sum)
     }
+}
+
+/// The C library of a process, as this one reaches it.
+fn c_library(pid: u32) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let path =
+        maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5)).find(|path| {
+            let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("libc.so") || name.starts_with("libpthread")
+        })?;
+    Some(PathBuf::from(format!("/proc/{pid}/root{path}")))
 }

@@ -243,7 +243,7 @@ class FilesBench extends Measured {
     @Test
     void bulkLoad() throws Exception {
         TableName loaded = TableName.valueOf("loaded");
-        run(Map.of(WRITE_RATE, "30000000"), cluster -> {
+        run(Map.of(WRITE_RATE, "12000000"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 1_000);
             Site.table(loaded, Cluster.DEFAULT, true, 1, 100);
             try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
