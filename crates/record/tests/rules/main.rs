@@ -1,6 +1,7 @@
 //! The rules, on recordings: made ones, and real ones that were kept.
 
 mod kept;
+mod limits;
 mod made;
 mod traces;
 mod waking;
