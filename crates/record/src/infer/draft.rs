@@ -51,6 +51,8 @@ pub struct Known<'t> {
     pub given: Option<String>,
     pub title: Option<String>,
     pub threads: Vec<u32>,
+    /// Its threads change their names at work.
+    pub renames: bool,
     pub birth: Option<(u32, Option<&'t str>, Option<&'t str>)>,
 }
 
@@ -87,9 +89,28 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
             born.map(|born| (born.creator, born.start.as_deref(), born.argument.as_deref()));
         let given = given_name(trace, unit, &own, pid);
         let title = title_of(trace, pid);
-        known.insert(number, Known { unit, place, given, title, threads: own, birth });
+        let renames = own.iter().any(|tid| names_at_work(trace, *tid).is_some());
+        known.insert(number, Known { unit, place, given, title, threads: own, renames, birth });
     }
     known
+}
+
+/// The names of a thread that changes them at work, as workers do that several pools share. It is
+/// born with its creator's name, and then gets one. A virtual machine tells a whole name, of which
+/// the kernel keeps the beginning.
+pub fn names_at_work(trace: &Trace, tid: u32) -> Option<BTreeSet<String>> {
+    let thread = trace.threads.get(&tid)?;
+    let process = trace.processes.get(&thread.pid)?;
+    let whole = thread.names.first().filter(|name| process.java && name.len() > 15);
+    let short = thread.names.iter().skip(usize::from(whole.is_some()));
+    let others = short.filter(|name| !whole.is_some_and(|whole| whole.starts_with(&***name)));
+    let own = normalised(&process.name);
+    let mut names: BTreeSet<String> =
+        others.map(|name| normalised(name)).filter(|name| *name != own).collect();
+    let most = if whole.is_some() { 1 } else { 2 };
+    let changes = names.len() > most;
+    names.extend(whole.map(|name| normalised(name)));
+    changes.then_some(names)
 }
 
 /// A name is given if it is not that of the process, and if the thread did not change it at work.
@@ -104,15 +125,7 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
     };
     let of_dead = (!unit.name.is_empty()).then_some(&unit.name);
     let mut names = of_dead.into_iter().chain(threads.iter().filter_map(name));
-    let changes = threads.iter().any(|tid| {
-        let names: BTreeSet<String> = trace.threads[tid]
-            .names
-            .iter()
-            .map(|name| normalised(name))
-            .filter(|name| *name != own)
-            .collect();
-        names.len() > 2 && !process.java
-    });
+    let changes = threads.iter().any(|tid| names_at_work(trace, *tid).is_some());
     let name = names.find_map(|name| {
         let name = normalised(name);
         (name != own && !name.is_empty()).then_some(name)

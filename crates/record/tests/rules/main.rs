@@ -3,5 +3,6 @@
 mod kept;
 mod limits;
 mod made;
+mod names;
 mod traces;
 mod waking;
