@@ -232,7 +232,9 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
             ));
         }
         let counted_ns = trace.head.counted_s * 1e9;
-        if all < 3 && counted_ns > 0.0 && facts.cpu_ns as f64 > 0.2 * counted_ns {
+        // Without eBPF, sleeps are seen only now and then.
+        let watched = trace.head.mode != "proc";
+        if watched && all < 3 && counted_ns > 0.0 && facts.cpu_ns as f64 > 0.2 * counted_ns {
             found
                 .unseen
                 .push(format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name));

@@ -8,5 +8,6 @@ mod leaves;
 mod limits;
 mod object;
 mod random;
+mod refused;
 mod server;
 mod simulated;

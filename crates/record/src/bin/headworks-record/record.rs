@@ -4,7 +4,10 @@ use crate::cli::Record;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use headworks_record::capture::{self, Options, Progress};
+use headworks_record::trace::{Trace, TraceError};
+use std::fs::File;
 use std::io::{IsTerminal, Write, stderr};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -58,6 +61,9 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         );
     }
     let mut raw = args.raw.as_deref().map(output::private).transpose()?;
+    if let Some(path) = &args.timeline {
+        output::writable(path)?;
+    }
     let started = Started(start(&args.command)?);
     let mut pids = args.pid.clone();
     pids.extend(started.0.as_ref().map(Child::id));
@@ -81,15 +87,25 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     shown.clear();
     let trace = trace?;
     drop(started);
-    if let (Some(file), Some(path)) = (&mut raw, &args.raw) {
-        let mut out = std::io::BufWriter::new(file);
-        trace
-            .write(&mut out, args.limit)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(out.flush()?))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    output::write(&trace, &args.results)
+    let kept = match (&mut raw, &args.raw) {
+        (Some(file), Some(path)) => keep(&trace, file, path, args.limit),
+        _ => Ok(()),
+    };
+    // A diagram is worth having although the recording cannot be kept.
+    let written = output::write(&trace, &args.results);
+    kept.and(written)
+}
+
+fn keep(trace: &Trace, file: &mut File, path: &Path, limit: u64) -> Result<()> {
+    let mut out = std::io::BufWriter::new(file);
+    let kept = trace.write(&mut out, limit).and_then(|()| Ok(out.flush()?));
+    kept.map_err(|error| {
+        output::remove_part(path);
+        match error {
+            TraceError::Io(error) => output::cannot(path, error),
+            other => anyhow::Error::from(other).context(format!("cannot write {}", path.display())),
+        }
+    })
 }
 
 fn start(command: &[String]) -> Result<Option<Child>> {
