@@ -25,7 +25,8 @@ enum {
     NR_SENDMSG = 46, NR_RECVMSG = 47, NR_CLONE = 56, NR_EXIT = 60, NR_KILL = 62, NR_TKILL = 200,
     NR_FUTEX = 202, NR_CLOCK_NANOSLEEP = 230, NR_EXIT_GROUP = 231, NR_EPOLL_WAIT = 232,
     NR_TGKILL = 234, NR_PSELECT6 = 270, NR_PPOLL = 271, NR_SPLICE = 275, NR_EPOLL_PWAIT = 281,
-    NR_ACCEPT4 = 288, NR_RECVMMSG = 299, NR_SENDMMSG = 307, NR_CLONE3 = 435, NR_EPOLL_PWAIT2 = 441,
+    NR_ACCEPT4 = 288, NR_RECVMMSG = 299, NR_SENDMMSG = 307, NR_IO_URING_ENTER = 426,
+    NR_CLONE3 = 435, NR_EPOLL_PWAIT2 = 441,
 };
 #define FUTEX_COMMAND 127
 #define FUTEX_WAKE 1
@@ -221,7 +222,7 @@ static __always_inline bool waits_for_readiness(s16 nr)
     switch (nr) {
     case NR_READ: case NR_READV: case NR_POLL: case NR_PPOLL: case NR_SELECT: case NR_PSELECT6:
     case NR_RECVFROM: case NR_RECVMSG: case NR_RECVMMSG: case NR_EPOLL_WAIT: case NR_EPOLL_PWAIT:
-    case NR_EPOLL_PWAIT2: case NR_ACCEPT: case NR_ACCEPT4: case NR_SPLICE:
+    case NR_EPOLL_PWAIT2: case NR_IO_URING_ENTER: case NR_ACCEPT: case NR_ACCEPT4: case NR_SPLICE:
         return true;
     }
     return false;
@@ -232,7 +233,7 @@ static __always_inline bool makes_ready(s16 nr)
 {
     switch (nr) {
     case NR_WRITE: case NR_WRITEV: case NR_SENDTO: case NR_SENDMSG: case NR_SENDMMSG:
-    case NR_SENDFILE: case NR_SPLICE:
+    case NR_SENDFILE: case NR_SPLICE: case NR_IO_URING_ENTER:
         return true;
     }
     return false;

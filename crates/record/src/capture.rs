@@ -93,13 +93,7 @@ pub struct Progress {
 
 /// Records. Without the right to load eBPF it samples `/proc`, and the recording says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Trace> {
-    let pids = wanted(options)?;
-    if let Some(gone) = options.pids.iter().find(|pid| !alive(**pid)) {
-        bail!("there is no process {gone}\n  which there are: ps -e -o pid,comm");
-    }
-    if pids.is_empty() {
-        bail!("nothing to record: name processes with --pid, or a command after --");
-    }
+    check(options)?;
     let why = if options.plain {
         "only /proc was asked for".to_owned()
     } else {
@@ -118,27 +112,70 @@ pub fn refusal() -> Option<String> {
 
 /// The kernel's reason may have hundreds of lines.
 fn in_one_line(error: &anyhow::Error) -> String {
-    format!("{error:#}").lines().next().unwrap_or_default().trim_end_matches([':', ' ']).to_owned()
+    // Without the right, all that follows says the same.
+    let right = error.root_cause().to_string().contains("Operation not permitted");
+    let text = if right { error.to_string() } else { format!("{error:#}") };
+    text.lines().next().unwrap_or_default().trim_end_matches([':', ' ']).to_owned()
+}
+
+/// Says what cannot be recorded, and what can.
+fn check(options: &Options) -> Result<()> {
+    for &pid in &options.pids {
+        if !alive(pid) {
+            bail!("there is no process {pid}\n  which there are: ps -e -o pid,comm");
+        }
+        if procfs::of_kernel(pid) {
+            bail!(
+                "process {pid} is a thread of the kernel: it runs no program\n  which programs \
+                 there are: ps --ppid 2 -p 2 -N -o pid,comm"
+            );
+        }
+        if let Some(process) = procfs::process_of(pid).filter(|process| *process != pid) {
+            bail!("{pid} is a thread of process {process}\n  record that: --pid {process}");
+        }
+    }
+    let Some(group) = &options.cgroup else { return Ok(()) };
+    let found = procfs::of_cgroup(group).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot read the control group {}: {error}\n  which there are: systemd-cgls, or find \
+             /sys/fs/cgroup -name cgroup.procs",
+            group.display()
+        )
+    })?;
+    if found.is_empty() && options.pids.is_empty() {
+        bail!(
+            "the control group {} has no process: its service may not run\n  which groups have \
+             any: systemd-cgls",
+            group.display()
+        );
+    }
+    Ok(())
+}
+
+/// What is missing of a process of another user.
+fn hidden(pid: u32) -> Option<String> {
+    procfs::hidden(pid).then(|| {
+        format!(
+            "what threads of process {pid} sleep in, and their functions: the process is another \
+             user's (sudo headworks tad record … shows them)"
+        )
+    })
 }
 
 /// Processes that are to be recorded at this time.
-fn wanted(options: &Options) -> Result<Vec<u32>> {
+fn wanted(options: &Options) -> Vec<u32> {
     let mut pids: Vec<u32> = options.pids.iter().copied().filter(|pid| alive(*pid)).collect();
     if options.follow {
         pids = pids.into_iter().flat_map(tree).collect();
     }
     if let Some(group) = &options.cgroup {
-        let found = procfs::of_cgroup(group);
-        pids.extend(found.map_err(|error| {
-            anyhow::anyhow!(
-                "cannot read the control group {}: {error}\n  which there are: systemd-cgls",
-                group.display()
-            )
-        })?);
+        // A group that is gone has no process any more, which ends the recording.
+        pids.extend(procfs::of_cgroup(group).unwrap_or_default());
     }
+    pids.retain(|pid| !procfs::of_kernel(*pid));
     pids.sort_unstable();
     pids.dedup();
-    Ok(pids)
+    pids
 }
 
 /// Name and kernel of this machine.

@@ -2,7 +2,8 @@
 //!
 //! A recording has the time of each kind of wait, and some of its stacks. The time of a kind is
 //! divided among its stacks by how often each was seen. Waits without a stack have one frame that
-//! says so, so that the sum is the time asleep.
+//! says so, so that the sum is the time asleep. A stack that is deeper than what was copied of it
+//! lacks its beginning: a frame stands for that.
 
 use crate::hints::Hints;
 use crate::infer::infer;
@@ -47,8 +48,10 @@ pub fn fold(trace: &Trace, hints: &Hints, without: &[Kind]) -> Folded {
         }
         for stack in own {
             let part = stack.n.max(1) as f64 / sum as f64;
+            let cut = (!stack.whole).then(|| "(stack cut)".to_owned());
             let frames = stack.frames.iter().rev().map(|frame| frame.replace(';', ":"));
-            add(&mut frames.collect::<Vec<_>>().into_iter(), (all_us as f64 * part) as u64);
+            let mut frames = cut.into_iter().chain(frames);
+            add(&mut frames, (all_us as f64 * part) as u64);
         }
     }
     folded.retain(|_, us| *us > 0);
@@ -156,6 +159,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{Process, Thread, Unit, Wait};
 
     fn folded() -> Folded {
         let path = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -169,6 +173,24 @@ mod tests {
     fn each_line_has_its_time() {
         let text = lines(&folded());
         assert_eq!(text.lines().last(), Some("server;worker;run<a>;[lock] 750"));
+    }
+
+    #[test]
+    fn a_stack_that_was_cut_is_under_its_stage_and_says_so() {
+        let mut trace = Trace::default();
+        let process = Process { pid: 1, program: "server".to_owned(), ..Process::default() };
+        trace.processes.insert(1, process);
+        let names = vec!["worker".to_owned()];
+        trace.threads.insert(7, Thread { tid: 7, pid: 1, unit: 2, names, ..Thread::default() });
+        trace.units.insert(2, Unit { unit: 2, pid: 1, ..Unit::default() });
+        for (whole, frames) in [(true, ["read", "run"]), (false, ["read", "deep"])] {
+            let frames = frames.map(str::to_owned).to_vec();
+            trace.stacks.push(Stack { unit: 2, whole, frames, n: 1, ..Stack::default() });
+        }
+        trace.waits.push(Wait { wakee: 2, n: 2, off_ns: 2_000_000, ..Wait::default() });
+        let wanted = "server;worker;(stack cut);deep;read;[unknown] 1000\n\
+                      server;worker;run;read;[unknown] 1000\n";
+        assert_eq!(lines(&fold(&trace, &Hints::default(), &[])), wanted);
     }
 
     #[test]

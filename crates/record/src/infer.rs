@@ -27,7 +27,7 @@ pub mod waits;
 
 use crate::hints::Hints;
 use crate::trace::Trace;
-use arrows::Arrow;
+use arrows::{Arrow, By};
 use locks::{Lock, Permits};
 use stages::Stages;
 use waits::Kind;
@@ -121,8 +121,10 @@ impl Facts {
 impl Architecture {
     /// Whether a stage looks for its work itself, and nothing shows where that comes from.
     pub fn polls_unfed(&self, trace: &Trace, stage: usize) -> bool {
-        self.facts[stage].polls(trace.head.counted_s)
-            && !self.arrows.iter().any(|arrow| arrow.feeds(stage))
+        // Without eBPF, sleeps are seen only now and then.
+        trace.head.mode != "proc"
+            && self.facts[stage].polls(trace.head.counted_s)
+            && !self.arrows.iter().any(|arrow| arrow.feeds(stage) && arrow.by != By::Answer)
     }
 }
 
@@ -133,9 +135,9 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let links = waits::links(trace, &stages, &sites);
     let sockets = sockets::links(trace, &stages);
     let (mut arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
-    evidence::add(trace, &stages, &sockets, &mut arrows);
     let mut facts = facts(trace, &stages, &links, &sockets);
     evidence::polled(trace, &stages, &facts, &mut arrows);
+    evidence::add(trace, &stages, &sockets, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
     let locks = locks::find(trace, &stages, &links, &sites);
     own_waits(&links, &homes, &mut facts);
@@ -254,6 +256,12 @@ fn quantile(histogram: &[u64], part: f64) -> Option<u64> {
 fn unseen(trace: &Trace, found: &mut Architecture) {
     for (id, stage) in found.stages.stages.iter().enumerate() {
         let facts = &found.facts[id];
+        if by_ring(trace, &found.stages, id) && !found.arrows.iter().any(|arrow| arrow.feeds(id)) {
+            let name = &stage.name;
+            found
+                .unseen
+                .push(format!("what feeds {name}: it waits by io_uring, for what is not said"));
+        }
         if !found.polls_unfed(trace, id) {
             continue;
         }
@@ -266,6 +274,9 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
         } else {
             format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name)
         });
+    }
+    if let Some(renamed) = renamed(trace) {
+        found.unseen.push(renamed);
     }
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
@@ -287,6 +298,36 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     for loss in &trace.losses {
         found.unseen.push(format!("{} of {}", loss.n, loss.what));
     }
+}
+
+/// Threads that change their names at work: what they do under each name is not told apart.
+fn renamed(trace: &Trace) -> Option<String> {
+    const SHOWN: usize = 6;
+    let each = trace.threads.keys().filter_map(|tid| draft::names_at_work(trace, *tid));
+    let all: Vec<_> = each.collect();
+    let names: std::collections::BTreeSet<&str> =
+        all.iter().flatten().map(String::as_str).collect();
+    let shown: Vec<&str> = names.iter().copied().take(SHOWN).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    (!all.is_empty()).then(|| {
+        format!(
+            "what {} threads do under each of their names: they change them at work ({}{more}), \
+             and are told apart by their functions alone",
+            all.len(),
+            shown.join(", ")
+        )
+    })
+}
+
+/// Most of a stage's sleeps are in `io_uring_enter`.
+fn by_ring(trace: &Trace, stages: &Stages, stage: usize) -> bool {
+    let own = trace.waits.iter().filter(|wait| stages.of.get(&wait.wakee) == Some(&stage));
+    let (mut all, mut ring) = (0, 0);
+    for wait in own {
+        all += wait.n;
+        ring += if i64::from(wait.sleep) == libc::SYS_io_uring_enter { wait.n } else { 0 };
+    }
+    ring * 2 > all
 }
 
 /// Threads that never ran while events were counted: of what they do nothing is known.

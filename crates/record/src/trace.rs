@@ -76,6 +76,9 @@ pub struct Process {
     pub pid: u32,
     /// Of its parent.
     pub parent: u32,
+    /// When it began, in the kernel's ticks: another process may get its number later.
+    #[serde(default)]
+    pub started: u64,
     /// Base name of its program.
     pub program: String,
     /// Name of its first thread.
@@ -438,7 +441,10 @@ impl Trace {
             let line = line?;
             let record: Record = match serde_json::from_str(&line) {
                 Ok(record) => record,
-                Err(_) if at > 0 && lines.peek().is_none() => break,
+                Err(_) if at > 0 && lines.peek().is_none() => {
+                    trace.lose("parts of the recording: its file was cut", 1);
+                    break;
+                }
                 Err(error) => {
                     return Err(TraceError::Line { line: at + 1, why: error.to_string() });
                 }

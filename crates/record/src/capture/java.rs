@@ -12,6 +12,16 @@ use std::time::{Duration, Instant};
 /// A virtual machine that does not answer is left alone after this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Whether a machine was started so that it refuses. It takes the signal with which `jcmd` knocks
+/// for a wish to print all threads: it is better not asked.
+pub fn refuses(pid: u32) -> bool {
+    const OPTION: &[u8] = b"-XX:+DisableAttachMechanism";
+    ["cmdline", "environ"].iter().any(|file| {
+        let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        words.windows(OPTION.len()).any(|word| word == OPTION)
+    })
+}
+
 /// Full names of threads, by their numbers.
 pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
     let mut found = threads(&jcmd(pid, &["Thread.print"])?);

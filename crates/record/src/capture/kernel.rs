@@ -203,13 +203,22 @@ impl Kernel {
         }
     }
 
-    /// Entries of the time line since the last call.
+    /// Entries of the time line since the last call, as many as are taken in one go: a system that
+    /// makes them faster than they are written would else never let go. What then finds no room is
+    /// counted.
     pub fn events(&mut self, mut each: impl FnMut(Event)) {
-        while let Some(item) = self.events.next() {
+        const AT_ONCE: usize = 20_000;
+        for _ in 0..AT_ONCE {
+            let Some(item) = self.events.next() else { break };
             if let Some(event) = Event::of(&item) {
                 each(event);
             }
         }
+    }
+
+    /// Makes no more entries of the time line.
+    pub fn without_events(&mut self) -> Result<()> {
+        self.change(|control| control.events = 0)
     }
 
     /// Processes that are not recorded and send to those that are.

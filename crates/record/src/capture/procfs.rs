@@ -44,15 +44,45 @@ pub fn threads(pid: u32) -> Vec<u32> {
     numbers(format!("/proc/{pid}/task"))
 }
 
-/// Whether it is alive.
+/// Whether it is alive. A process that has ended stays until its parent asks for its end. One whose
+/// first thread has ended may have others.
 pub fn alive(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+    stat(pid, 0).is_some_and(|state| !matches!(&*state, "Z" | "X") || threads(pid).len() > 1)
 }
 
 fn parent(pid: u32) -> Option<u32> {
+    stat(pid, 1)?.parse().ok()
+}
+
+/// When it began, in ticks since the machine did.
+pub fn started(pid: u32) -> Option<u64> {
+    stat(pid, 19)?.parse().ok()
+}
+
+/// Whether it is a thread of the kernel, which runs no program.
+pub fn of_kernel(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let flags = stat(pid, 6).and_then(|flags| flags.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+/// The process of a thread.
+pub fn process_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// Whether what a process does is hidden from this user.
+pub fn hidden(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    program.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// A field of `/proc/PID/stat`, counted from the state on.
+fn stat(pid: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses, and may contain any.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(field).map(str::to_owned)
 }
 
 /// Name of a thread: at most 15 characters.
@@ -131,6 +161,7 @@ pub fn process(pid: u32) -> Option<Process> {
     Some(Process {
         pid,
         parent: parent(pid).unwrap_or(0),
+        started: started(pid).unwrap_or(0),
         program: program.unwrap_or_else(|| name.clone()),
         name,
         title: title(&line),
@@ -285,6 +316,19 @@ mod tests {
         assert_eq!(process(u32::MAX), None);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(listens(own).contains(&port.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn a_process_that_ended_is_not_alive_although_its_parent_has_not_asked() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while alive(pid) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Path::new(&format!("/proc/{pid}")).exists() && !alive(pid));
+        child.wait().unwrap();
+        assert!(!alive(pid) && alive(std::process::id()));
     }
 
     #[test]

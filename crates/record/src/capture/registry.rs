@@ -43,6 +43,17 @@ pub trait Units {
 }
 
 impl Registry {
+    /// Whether a process that was seen has ended, and another one has its number.
+    pub fn reused(&self, pid: u32) -> bool {
+        let known = self.processes.get(&pid);
+        known.is_some_and(|known| procfs::started(pid).is_some_and(|now| now != known.started))
+    }
+
+    /// Whether any process that was seen is alive.
+    pub fn any_alive(&self) -> bool {
+        self.processes.keys().any(|pid| procfs::alive(*pid) && !self.reused(*pid))
+    }
+
     /// Looks at all threads of these processes. Returns whether any changed its unit.
     pub fn scan(&mut self, pids: &[u32], units: &mut impl Units) -> bool {
         let now = Instant::now();
@@ -195,6 +206,16 @@ mod tests {
         assert_eq!(registry.threads[&8_999].thread.unit, last.unit);
         assert!(last.unit < BORN_FIRST);
         assert_ne!(registry.threads[&1].thread.unit, registry.threads[&2].thread.unit);
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_is_not_the_process_that_was_seen() {
+        let own = std::process::id();
+        let mut registry = Registry::default();
+        registry.scan(&[own], &mut Nothing);
+        assert!(!registry.reused(own) && registry.any_alive());
+        registry.processes.get_mut(&own).expect("this process").started -= 1;
+        assert!(registry.reused(own) && !registry.any_alive());
     }
 
     #[test]

@@ -5,10 +5,10 @@
 use super::layout::StackHead;
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
-use super::{Options, Progress, machine, own_cpu, processors, procfs, unix_time, wanted};
+use super::{Options, Progress, hidden, machine, own_cpu, processors, procfs, unix_time, wanted};
 use crate::trace::{Head, SCHEMA, Trace, Unit, Wait};
 use anyhow::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -43,13 +43,16 @@ pub fn record(
     let mut stacks = Stacks::keeping(options.keep_stacks);
     let mut waits: BTreeMap<(u32, i16, u64), Wait> = BTreeMap::new();
     let mut copied: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut others = BTreeSet::new();
     let mut looks = 0u64;
     while begun.elapsed() < options.length && !options.stop.load(Ordering::Relaxed) {
         let start = Instant::now();
-        let pids = wanted(options)?;
+        let mut pids = wanted(options);
+        pids.retain(|pid| !registry.reused(*pid));
         if pids.is_empty() {
             break;
         }
+        others.extend(pids.iter().filter_map(|pid| hidden(*pid)));
         registry.scan(&pids, &mut numbers);
         looks += 1;
         for (&tid, seen) in &registry.threads {
@@ -92,12 +95,9 @@ pub fn record(
         let share = (options.budget * f64::from(processors())).max(1e-4);
         std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
     }
-    Ok(trace(
-        registry,
-        waits.into_values().collect(),
-        &stacks,
-        head(options, begun, own, &why, looks),
-    ))
+    let mut head = head(options, begun, own, &why, looks);
+    head.missing.extend(others);
+    Ok(trace(registry, waits.into_values().collect(), &stacks, head))
 }
 
 /// Copies a sleeping thread's stack. If it wakes meanwhile, the copy is torn, and is cut where it

@@ -11,7 +11,7 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
-use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
+use super::{Options, Progress, hidden, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
 use crate::trace::{Call, Handed, Injection, Trace, Unit, Wait};
@@ -141,11 +141,21 @@ impl Session<'_> {
     /// Looks at processes and threads.
     fn look(&mut self) -> Result<()> {
         let start = Instant::now();
-        let mut pids = wanted(self.options)?;
+        let mut pids = wanted(self.options);
         if self.options.follow {
             pids.extend(self.kernel.watched().into_iter().filter(|pid| procfs::alive(*pid)));
             pids.sort_unstable();
             pids.dedup();
+        }
+        let reused: Vec<u32> = pids.extract_if(.., |pid| self.registry.reused(*pid)).collect();
+        for pid in reused {
+            self.kernel.forget(pid);
+            self.say_once(format!(
+                "process {pid} after its end: its number is that of another process"
+            ));
+        }
+        for what in pids.iter().filter_map(|pid| hidden(*pid)) {
+            self.say_once(what);
         }
         let full = pids.iter().any(|&pid| self.kernel.watch(pid).is_err());
         if full {
@@ -190,20 +200,28 @@ impl Session<'_> {
             .collect();
         for pid in java {
             self.asked.push(pid);
-            if !self.options.attach {
-                self.missing.push(format!(
-                    "full names and methods of the virtual machine {pid}: --no-attach"
-                ));
+            let why = match (self.options.attach, java::refuses(pid)) {
+                (false, _) => Some("--no-attach"),
+                (true, true) => Some(
+                    "it runs with -XX:+DisableAttachMechanism, and is not asked: names have the 15 \
+                     characters that the kernel keeps, or restart it without",
+                ),
+                (true, false) => None,
+            };
+            if let Some(why) = why {
+                self.missing
+                    .push(format!("full names and methods of the virtual machine {pid}: {why}"));
                 continue;
             }
             self.send_agent(pid);
-            match java::names(pid) {
-                Some(names) => self.full_names.extend(names),
-                None => self.missing.push(format!(
-                    "full names of the virtual machine {pid}: jcmd is missing, or was refused \
-                     (-XX:+DisableAttachMechanism does that)"
-                )),
-            }
+            let Some(names) = java::names(pid) else {
+                self.missing.push(format!(
+                    "full names and methods of the virtual machine {pid}: jcmd is missing, or was \
+                     refused (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has it)"
+                ));
+                continue;
+            };
+            self.full_names.extend(names);
             match java::compiled(pid) {
                 Some(map) => self.stacks.add_compiled(pid, map),
                 None => self.missing.push(format!(
@@ -245,7 +263,7 @@ impl Session<'_> {
     fn over(&self) -> bool {
         self.begun.elapsed() >= self.options.length
             || self.options.stop.load(Ordering::Relaxed)
-            || !self.registry.processes.keys().any(|pid| procfs::alive(*pid))
+            || !self.registry.any_alive()
     }
 
     fn run(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<()> {
@@ -307,6 +325,8 @@ impl Session<'_> {
         });
         if let Some(error) = error {
             self.timeline = None;
+            // The kernel's side makes entries for none otherwise.
+            let _ = self.kernel.without_events();
             self.say_once(format!("the time line: it cannot be written: {error}"));
         }
     }
@@ -357,8 +377,7 @@ impl Session<'_> {
     }
 
     fn finish(mut self) -> Result<Trace> {
-        let alive = self.registry.processes.keys().any(|pid| procfs::alive(*pid));
-        if !alive && self.begun.elapsed() < self.options.length {
+        if !self.registry.any_alive() && self.begun.elapsed() < self.options.length {
             let seconds = self.begun.elapsed().as_secs_f64();
             self.say_once(format!("what came later: all processes ended after {seconds:.1} s"));
         }

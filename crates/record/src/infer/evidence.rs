@@ -38,7 +38,16 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
             continue;
         }
         let mut arrow = socket_arrow(stages, from, stage, Meaning::Data, n);
-        (arrow.by, arrow.sure) = (By::Answer, arrow.sure.min(Confidence::Likely));
+        // A third stage, which has requests, may have passed them on.
+        let third = arrows.iter().any(|arrow| match (arrow.meaning, arrow.to) {
+            (Meaning::Data, End::Stage(to)) => to != from && to != stage,
+            _ => false,
+        });
+        (arrow.by, arrow.sure) = if third {
+            (By::Nothing, Confidence::Guess)
+        } else {
+            (By::Answer, arrow.sure.min(Confidence::Likely))
+        };
         arrows.push(arrow);
     }
 }

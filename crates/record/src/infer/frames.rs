@@ -1,13 +1,14 @@
 //! Which functions are of an application, and what a sleep is for by the functions around it.
 
 /// Runtimes' functions at the beginning of threads. They are the same for all stages.
-const BEGINNINGS: [&str; 35] = [
+const BEGINNINGS: [&str; 36] = [
     "_start",
     "__libc_start",
     "start_thread",
     "clone",
     "__clone",
     "execute_native_thread_routine",
+    "pfs_spawn_thread",
     "std::thread::",
     "void std::__invoke",
     "std::__invoke",

@@ -168,16 +168,21 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
                 stacks.entry(stack.unit).or_default().push(outwards(stack));
             }
         }
-        let mut found: Vec<Draft> = trie::branches(&stacks)
+        let mut found: Vec<Draft> = branches(trace, &stacks)
             .into_iter()
             .filter(|branch| branch.function.is_some())
             .map(|branch| Draft {
                 place,
-                title: title_for(&branch, &own),
+                title: title_for(&branch, &own, &places[place].program),
                 first: branch.path.iter().find(|function| !is_generic(function)).cloned(),
+                // Who changes its name runs what several pools give it.
+                sure: if branch.units.iter().any(|unit| own[unit].renames) {
+                    Confidence::Likely
+                } else {
+                    Confidence::Certain
+                },
                 units: branch.units,
                 basis: Basis::Loop,
-                sure: Confidence::Certain,
             })
             .collect();
         join_same_functions(&mut found);
@@ -194,22 +199,58 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
     drafts
 }
 
+/// Units that answer requests at one address, and begin with one function, do the same: what one of
+/// them was seen in, the others may have been in, too.
+fn branches(trace: &Trace, stacks: &BTreeMap<u32, Vec<Vec<&str>>>) -> Vec<trie::Branch> {
+    let answers: BTreeSet<(u32, &str, &str)> = trace
+        .sockets
+        .iter()
+        .filter(|socket| socket.sends)
+        .map(|socket| (socket.unit, &*socket.local, &*socket.remote))
+        .collect();
+    let mut first: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    let mut alike: BTreeMap<u32, u32> = BTreeMap::new();
+    for socket in trace.sockets.iter().filter(|socket| !socket.sends && socket.turns > 0) {
+        let Some(own) = stacks.get(&socket.unit) else { continue };
+        let begins = own.iter().find_map(|stack| stack.iter().find(|f| !is_generic(f)));
+        let both = answers.contains(&(socket.unit, &socket.local, &socket.remote));
+        if let (true, Some(begins)) = (both, begins) {
+            let of = *first.entry((&socket.local, begins)).or_insert(socket.unit);
+            alike.entry(socket.unit).or_insert(of);
+        }
+    }
+    let of = |unit: u32| alike.get(&unit).copied().unwrap_or(unit);
+    let mut joined: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
+    for (&unit, own) in stacks {
+        joined.entry(of(unit)).or_default().extend(own.iter().cloned());
+    }
+    let mut found = trie::branches(&joined);
+    for branch in &mut found {
+        let of_it = |unit: &u32| branch.units.contains(&of(*unit));
+        branch.units = stacks.keys().copied().filter(of_it).collect();
+    }
+    found
+}
+
 /// A stack from the beginning.
 fn outwards(stack: &Stack) -> Vec<&str> {
     stack.frames.iter().rev().map(String::as_str).collect()
 }
 
-/// A forked process with a title of one word is called by it, others by their loop function.
-fn title_for(branch: &trie::Branch, own: &BTreeMap<u32, &Known>) -> String {
+/// A forked process with a title of one word is called by it, others by their loop function. `main`
+/// is no name: such a stage has the one title of its processes, or the program's name.
+fn title_for(branch: &trie::Branch, own: &BTreeMap<u32, &Known>, program: &str) -> String {
     let titles: BTreeSet<&String> =
         branch.units.iter().filter_map(|unit| own.get(unit)?.title.as_ref()).collect();
+    let function = short(branch.function.as_deref().unwrap_or("?"));
+    let main = function == "main";
     if let (1, Some(title)) = (titles.len(), titles.first())
-        && branch.units.len() == 1
+        && (main || branch.units.len() == 1)
         && !title.contains(['#', '['])
     {
         return (*title).clone();
     }
-    short(branch.function.as_deref().unwrap_or("?"))
+    if main { program.to_owned() } else { function }
 }
 
 /// Threads of one function of which each was seen to go one way alone may be of one stage. Whether

@@ -19,8 +19,6 @@ pub struct Branch {
     pub path: Vec<String>,
     /// The function that names the stage.
     pub function: Option<String>,
-    /// Some unit was seen to go more than one way from here.
-    pub parts: bool,
 }
 
 /// The branches of these units' stacks, each from the beginning outwards.
@@ -69,11 +67,11 @@ fn part<'s>(
     }
     // A stack that ends here is of the loop, if there is one alone.
     if ways.len() == 1 && !ends.is_empty() && in_application {
-        found.push(branch(units, path, last_split, true));
+        found.push(branch(units, path, last_split));
         return;
     }
     if !ends.is_empty() {
-        found.push(branch(ends, path, last_split, false));
+        found.push(branch(ends, path, last_split));
     }
     ways.sort();
     let splits = ways.len() > 1;
@@ -87,34 +85,32 @@ fn part<'s>(
                 part(stacks, units, path, last_split, found);
                 path.pop();
             }
-            _ => found.push(branch(units, path, last_split, true)),
+            _ => found.push(branch(units, path, last_split)),
         }
     }
 }
 
-/// The stage's function: where it goes more ways, the last one before that; else the first one of
-/// the application after the last parting of the ways. One with a name, if there is any.
-fn branch(units: Vec<u32>, path: &[&str], last_split: usize, parts: bool) -> Branch {
+/// The stage's function: the first one of the application after stages parted. Where a stage's own
+/// ways part depends on which of its sleeps were seen, and so does what is further out. One with a
+/// name, if there is any: a stripped program's functions are `file!offset`, and a closure has the
+/// name of the function around it.
+fn branch(units: Vec<u32>, path: &[&str], last_split: usize) -> Branch {
     let first = |from: usize, keep: &dyn Fn(&str) -> bool| {
         path[from..].iter().find(|function| !is_generic(function) && keep(function))
     };
+    let named = |function: &str| !function.contains('!');
+    let closure = |function: &str| function.contains("{{closure}}") || function.contains("{lambda");
     let after = last_split.min(path.len());
     let main = path[after..].iter().rev().find(|function| is_main(function));
-    let loops = path[after..]
-        .iter()
-        .rev()
-        .find(|function| parts && !is_generic(function) && !function.contains('!'));
-    // A stripped program's functions are `file!offset`.
     let function = main
-        .or(loops)
-        .or_else(|| first(after, &|function| !function.contains('!')))
+        .or_else(|| first(after, &|function| named(function) && !closure(function)))
+        .or_else(|| first(after, &named))
         .or_else(|| first(after, &|_| true))
         .or_else(|| first(0, &|_| true));
     Branch {
         units,
         path: path.iter().map(|&function| function.to_owned()).collect(),
         function: function.map(|&function| function.to_owned()),
-        parts,
     }
 }
 

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::infer::Facts;
     use crate::infer::arrows::Arrow;
-    use crate::infer::locks::Lock;
+    use crate::infer::locks::{Lock, Permits};
     use crate::infer::stages::{Basis, Stage, Stages};
     use headworks_tad::model::Confidence;
 
@@ -273,37 +273,47 @@ mod tests {
     fn system() -> Architecture {
         let stages = vec![stage("connection", 8), stage("pool", 2), stage("sleeper", 1)];
         let mut facts = vec![Facts::default(); 3];
-        let timer = Kind::ALL.iter().position(|kind| *kind == Kind::Timer).expect("a kind");
-        facts[2].asleep_ns[timer] = SECOND;
         facts[0].cpu_ns = SECOND / 10;
-        Architecture {
+        let mut found = Architecture {
             stages: Stages { stages, ..Stages::default() },
             arrows: vec![arrow(End::Stage(0), End::Clients, Meaning::Data, By::Socket, 0)],
             requests: vec![(0, 1_000)],
             facts,
             ..Architecture::default()
-        }
+        };
+        sleeps(&mut found, 2, Kind::Timer, SECOND);
+        found
+    }
+
+    fn sleeps(found: &mut Architecture, stage: usize, kind: Kind, ns: u64) {
+        let at = Kind::ALL.iter().position(|known| *known == kind).expect("a kind");
+        found.facts[stage].asleep_ns[at] = ns;
     }
 
     fn socket(found: &mut Architecture, ns: u64) {
-        let at = Kind::ALL.iter().position(|kind| *kind == Kind::Socket).expect("a kind");
-        found.facts[0].asleep_ns[at] = ns;
+        sleeps(found, 0, Kind::Socket, ns);
+    }
+
+    /// Connections wait for it, for so long altogether.
+    fn lock(found: &mut Architecture, ns: u64) {
+        found.locks.push(Lock {
+            name: "table".to_owned(),
+            place: 0,
+            address: 0x100,
+            waits: [(0, (5_000, ns))].into(),
+            ready_ns: 0,
+            max_ns: 0,
+            count: 1,
+        });
     }
 
     #[test]
     fn a_lock_and_those_that_have_it_are_a_knot_and_a_sleeper_is_in_none() {
         let mut found = system();
         socket(&mut found, SECOND / 4);
-        found.locks.push(Lock {
-            name: "table".to_owned(),
-            place: 0,
-            address: 0x100,
-            waits: [(0, (5_000, 7 * SECOND))].into(),
-            ready_ns: 0,
-            max_ns: 0,
-            count: 1,
-        });
+        lock(&mut found, 7 * SECOND);
         let knots = knots(&found);
+        assert_eq!(knots.len(), 1, "{knots:?}");
         assert_eq!(knots[0].of, ["connection", "lock table"], "{knots:?}");
         assert_eq!(knots[0].waits[0].0, "lock table");
         let all = format!("{knots:?}");
@@ -330,5 +340,93 @@ mod tests {
         socket(&mut found, 7 * SECOND);
         let knots = knots(&found);
         assert_eq!(knots[0].of, ["clients", "connection"], "{knots:?}");
+    }
+
+    #[test]
+    fn without_requests_of_clients_there_is_none() {
+        let mut found = system();
+        found.arrows.clear();
+        lock(&mut found, 7 * SECOND);
+        assert_eq!(knots(&found), []);
+    }
+
+    #[test]
+    fn devices_processors_and_servers_are_ends_and_where_few_waits_end_is_left_out() {
+        let mut found = system();
+        found.arrows[0].n = 800;
+        found.arrows.push(arrow(End::Stage(1), End::Clients, Meaning::Data, By::Socket, 0));
+        found.arrows[1].n = 200;
+        found.requests.push((1, 200));
+        found.facts[0].queued_ns = 7 * SECOND;
+        sleeps(&mut found, 1, Kind::Device, 85 * SECOND / 100);
+        // All waits at sockets are for the other server, and none is for clients.
+        found.asked.insert(1, (10, 15 * SECOND / 100));
+        sleeps(&mut found, 1, Kind::Socket, 15 * SECOND / 100);
+        let ends = |found: &Architecture| -> Vec<(String, u32)> {
+            let knots = knots(found);
+            let of = |knot: &Knot| (knot.of.join(", "), (knot.part * 1e3).round() as u32);
+            knots.iter().map(of).collect()
+        };
+        let wanted = [("processors".to_owned(), 800), ("disk".to_owned(), 170)];
+        assert_eq!(ends(&found), wanted, "3 % end at the other server");
+        // As long for the other server as for the disk.
+        found.asked.insert(1, (10, 85 * SECOND / 100));
+        sleeps(&mut found, 1, Kind::Socket, 85 * SECOND / 100);
+        let third = ("servers that are not recorded".to_owned(), 100);
+        assert_eq!(ends(&found)[2], third);
+    }
+
+    #[test]
+    fn from_where_a_way_leads_on_and_not_back_is_no_knot() {
+        let mut found = system();
+        socket(&mut found, SECOND);
+        let waits = arrow(End::Stage(0), End::Stage(1), Meaning::Blocking, By::Wake, SECOND);
+        found.arrows.push(waits);
+        found.facts[1].cpu_ns = SECOND;
+        let knots = knots(&found);
+        assert_eq!((knots.len(), &*knots[0].of), (1, &["pool".to_owned()][..]), "{knots:?}");
+        assert!(knots[0].part > 0.99, "{knots:?}");
+    }
+
+    #[test]
+    fn a_pool_that_waits_for_its_next_request_is_in_a_knot_with_those_that_send_it() {
+        let mut found = system();
+        for (from, to, meaning) in [(0, 1, Meaning::Data), (0, 1, Meaning::Blocking)] {
+            let passes = arrow(End::Stage(from), End::Stage(to), meaning, By::Wake, SECOND);
+            found.arrows.push(passes);
+        }
+        found.facts[1].cpu_ns = SECOND / 10;
+        assert_eq!(knots(&found)[0].of, ["connection", "pool"]);
+    }
+
+    #[test]
+    fn who_waits_for_permits_waits_for_those_that_have_them() {
+        let mut found = system();
+        found.permits.push(Permits { stage: 0, address: 0x200, n: 1_000, off_ns: 7 * SECOND });
+        let knots = knots(&found);
+        assert_eq!((knots.len(), &*knots[0].of[1]), (1, "permits"), "{knots:?}");
+        assert_eq!(knots[0].of[0], "connection");
+    }
+
+    #[test]
+    fn what_a_stage_sleeps_by_the_clock_is_its_own_time() {
+        let mut found = system();
+        lock(&mut found, SECOND);
+        sleeps(&mut found, 0, Kind::Timer, 20 * SECOND);
+        // A twentieth of the time is waited for the lock: too little.
+        assert_eq!(knots(&found)[0].of, ["connection"]);
+    }
+
+    /// Three answers of another stage for each request: sockets do not say for whom one waits.
+    #[test]
+    fn waits_at_sockets_are_for_answers_and_for_clients_by_their_numbers() {
+        let mut found = system();
+        socket(&mut found, 8 * SECOND);
+        let asks = arrow(End::Stage(0), End::Stage(1), Meaning::Blocking, By::Socket, 99 * SECOND);
+        found.arrows.push(Arrow { n: 3_000, ..asks });
+        let parts = &edges(&found)[&Node::Stage(0)];
+        // Next to a tenth of a second of work.
+        let near = |node: Node, seconds: f64| (parts[&node] - seconds / 8.1).abs() < 1e-6;
+        assert!(near(Node::Stage(1), 6.0) && near(Node::Clients, 2.0), "{parts:?}");
     }
 }

@@ -81,6 +81,51 @@ fn a_killed_recorder_leaves_nothing_in_the_kernel() {
     clients.end();
 }
 
+/// Threads of a process that another one has hold of, and those that stand still.
+fn traced(pid: u32) -> (usize, usize) {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts: Vec<String> =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok()).collect();
+    let held = texts.iter().filter(|text| !text.contains("TracerPid:\t0\n"));
+    let still = texts.iter().filter(|text| text.contains("State:\tt"));
+    (held.count(), still.count())
+}
+
+#[test]
+fn a_recorder_that_is_killed_while_it_stops_threads_leaves_none_stopped() {
+    if !can_record() {
+        return;
+    }
+    let server = server::start(8, &["named"]);
+    let clients = Clients::start(server.port, 4, Duration::from_millis(1));
+    let mut child = recorder()
+        .args(["record", "--inject", "--pid", &server.pid().to_string(), "--for", "2s"])
+        .args(["--budget", "50%", "-o"])
+        .arg(scratch("inject.toml"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the recorder");
+    let until = Instant::now() + Duration::from_secs(40);
+    while traced(server.pid()).0 == 0 && Instant::now() < until {
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            break;
+        }
+    }
+    let held = traced(server.pid()).0;
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    let until = Instant::now() + Duration::from_secs(2);
+    while traced(server.pid()) != (0, 0) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(traced(server.pid()), (0, 0));
+    clients.end();
+    if held == 0 {
+        println!("skipped: it ended before it had hold of a thread");
+    }
+}
+
 #[test]
 fn what_is_recorded_is_kept_private_and_can_be_analysed_again() {
     let server = server::start(3, &["named"]);

@@ -9,5 +9,6 @@ mod leaves;
 mod limits;
 mod object;
 mod random;
+mod refused;
 mod server;
 mod simulated;

@@ -1,6 +1,8 @@
 //! The rules, on recordings: made ones, and real ones that were kept.
 
 mod kept;
+mod limits;
 mod made;
+mod names;
 mod traces;
 mod waking;

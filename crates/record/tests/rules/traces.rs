@@ -134,6 +134,7 @@ fn a_file_that_is_cut_is_read_up_to_the_cut() {
     trace.write(&mut bytes, u64::MAX).unwrap();
     let read = Trace::read(&bytes[..bytes.len() - 5]).unwrap();
     assert_eq!(read.waits.len(), 1);
+    assert!(read.losses.iter().any(|loss| loss.what.contains("was cut")), "{:?}", read.losses);
 }
 
 #[test]

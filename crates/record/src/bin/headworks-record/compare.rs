@@ -1,6 +1,7 @@
 //! `headworks tad limits`, `diff` and `flame`: what recordings and diagrams tell.
 
 use crate::cli::{Diff, Flame, Limits};
+use crate::output;
 use anyhow::{Context, Result, bail};
 use headworks_console::{Column, Ink, Table, rate, terminal_width};
 use headworks_record::hints::Hints;
@@ -137,6 +138,15 @@ pub fn diff(args: &Diff) -> Result<ExitCode> {
     let (a, _) = diagram(&args.a, None)?;
     let (b, _) = diagram(&args.b, None)?;
     let changes = diff::diff(&a, &b);
+    let common = a.stages.iter().any(|stage| b.stages.iter().any(|other| other.name == stage.name));
+    if !common && !a.stages.is_empty() && !b.stages.is_empty() {
+        eprintln!(
+            "headworks: {} and {} have no stage in common: are they of one system? Stages can be \
+             renamed by --hints of `headworks tad analyse`",
+            args.a.display(),
+            args.b.display()
+        );
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&changes)?);
     } else if changes.is_empty() {
@@ -174,7 +184,6 @@ pub fn flame(args: &Flame) -> Result<ExitCode> {
     let picture = args.output.extension().is_some_and(|extension| extension == "svg");
     let title = format!("time asleep by stage, {}", args.file.display());
     let text = if picture { flame::svg(&folded, &title) } else { flame::lines(&folded) };
-    std::fs::write(&args.output, text)
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    output::put(&args.output, &text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,8 @@ use crate::cli::Record;
 use crate::{hosts, output};
 use anyhow::{Context, Result, bail};
 use headworks_record::capture::{self, Options, Progress};
-use headworks_record::trace::Trace;
+use headworks_record::trace::{Trace, TraceError};
+use std::fs::File;
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
@@ -62,6 +63,9 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         );
     }
     let mut raw = args.raw.as_deref().map(output::private).transpose()?;
+    if let Some(path) = &args.timeline {
+        output::writable(path)?;
+    }
     stop_on_signals();
     let remotes = hosts::start(args)?;
     let mut trace = here.then(|| record_here(args)).transpose()?;
@@ -73,21 +77,17 @@ pub fn record(args: &Record) -> Result<ExitCode> {
         }
     }
     let trace = trace.unwrap_or_default();
-    let shown = args.raw.as_deref().unwrap_or(Path::new("the recording"));
-    let cannot = || format!("cannot write {}", shown.display());
     if args.send {
-        trace.write(&mut std::io::stdout().lock(), args.limit).with_context(cannot)?;
+        trace.write(&mut std::io::stdout().lock(), args.limit).context("cannot send it")?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(file) = &mut raw {
-        let mut out = std::io::BufWriter::new(file);
-        trace
-            .write(&mut out, args.limit)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(out.flush()?))
-            .with_context(cannot)?;
-    }
-    output::write(&trace, &args.results)
+    let kept = match (&mut raw, &args.raw) {
+        (Some(file), Some(path)) => keep(&trace, file, path, args.limit),
+        _ => Ok(()),
+    };
+    // A diagram is worth having although the recording cannot be kept.
+    let written = output::write(&trace, &args.results);
+    kept.and(written)
 }
 
 fn record_here(args: &Record) -> Result<Trace> {
@@ -114,6 +114,18 @@ fn record_here(args: &Record) -> Result<Trace> {
     shown.clear();
     drop(started);
     trace
+}
+
+fn keep(trace: &Trace, file: &mut File, path: &Path, limit: u64) -> Result<()> {
+    let mut out = std::io::BufWriter::new(file);
+    let kept = trace.write(&mut out, limit).and_then(|()| Ok(out.flush()?));
+    kept.map_err(|error| {
+        output::remove_part(path);
+        match error {
+            TraceError::Io(error) => output::cannot(path, error),
+            other => anyhow::Error::from(other).context(format!("cannot write {}", path.display())),
+        }
+    })
 }
 
 fn start(command: &[String]) -> Result<Option<Child>> {

@@ -84,6 +84,12 @@ impl Session<'_> {
                 pairs.push((waits, on));
             }
         }
+        if pairs.is_empty() {
+            self.say_once(
+                "what stops show: no stage seems to wait for another, so none was stopped"
+                    .to_owned(),
+            );
+        }
         for (waits, on) in pairs.into_iter().take(PAIRS_MAX) {
             let units = |stage: usize| found.stages.stages[stage].units.clone();
             let (waiters, stopped) = (units(waits), units(on));

@@ -1,0 +1,97 @@
+//! What a change gains, on diagrams with one limit each.
+
+use headworks_record::limits::{Kind, Limits, limits};
+use headworks_tad::file::{read_scenario, read_tad};
+
+/// One stage whose requests use one thing, and eight clients that send without a pause.
+fn of(threads: &str, resource: &str, uses: &str) -> Limits {
+    let name = uses.split(' ').next().expect("a name");
+    let diagram = format!(
+        r#"
+name = "made"
+node = [{{ name = "node", resource = [{{ name = "{name}", {resource} }}] }}]
+process = [{{ name = "server", node = "node" }}]
+stage = [{{ name = "serve", process = "server", threads = {threads}, uses = ["{name}"] }}]
+flow = [{{ from = "clients", to = "serve" }}, {{ from = "serve", to = "clients" }}]
+
+[[request]]
+name = "request"
+answered-by = ["serve"]
+step = [{{ name = "serve", stage = "serve", uses = ["{uses}"] }}]
+"#
+    );
+    let tad = read_tad("made", &diagram).unwrap_or_else(|error| panic!("{error}")).value;
+    let load = r#"
+name = "load"
+duration = "1 s"
+warmup = "200 ms"
+client = [{ name = "C1", load = [{ request = "request", threads = 8 }] }]
+"#;
+    let load = read_scenario("load", load, &tad).unwrap_or_else(|error| panic!("{error}")).value;
+    limits(&tad, &load, &mut |_| {}).expect("a simulation")
+}
+
+/// Each takes a millisecond, so that half of it, or two at a time, gains 100 %.
+#[test]
+fn each_kind_of_limit_is_alone_and_twice_of_it_gains_as_much_again() {
+    const DEMAND: &str = "\"on-demand\"";
+    let on_demand = [
+        ("rate = \"1 GHz\"", "cpu 1000 us", Kind::Processors, "twice as many processors", 1_000.0),
+        ("rate = \"100 MB/s\"", "io 100 KB", Kind::Disk, "a disk twice as fast", 1_000.0),
+        ("rate = \"1 Gbps\"", "network 125 KB", Kind::Network, "twice as fast", 1_000.0),
+        ("kind = \"lock\"", "table 1000 us", Kind::Lock, "split in two", 1_000.0),
+        (
+            "kind = \"lock\", parallelism = 2",
+            "permits 1000 us",
+            Kind::Lock,
+            "twice as many",
+            2_000.0,
+        ),
+        (
+            "kind = \"custom\", rate = \"1000 op/s\"",
+            "other-servers 1 op",
+            Kind::Server,
+            "answers twice as fast",
+            1_000.0,
+        ),
+        (
+            "kind = \"custom\", rate = \"1000000 op/s\", parallelism = 1000000",
+            "time 1000 op",
+            Kind::Time,
+            "its sleeps and waits half as long",
+            8_000.0,
+        ),
+    ];
+    for (resource, uses, kind, change, per_s) in on_demand {
+        let found = of(DEMAND, resource, uses);
+        let [limit] = &found.limits[..] else { panic!("{uses}: {found:?}") };
+        assert_eq!((limit.kind, &*limit.change), (kind, change), "{found:?}");
+        assert!((found.per_s / per_s - 1.0).abs() < 0.05, "{uses}: {found:?}");
+        assert!((limit.gain - 1.0).abs() < 0.1, "{uses}: {found:?}");
+        assert!((limit.per_s / found.per_s - 2.0).abs() < 0.1, "{uses}: {found:?}");
+        // What passes in time is at no place that could be full.
+        assert_eq!(limit.busy > 0.9, kind != Kind::Time, "{uses}: {found:?}");
+    }
+}
+
+/// A thread that sleeps in each request: more threads gain as much as shorter sleeps, and are named
+/// first, as the thread is always taken.
+#[test]
+fn a_pool_that_is_too_small_is_before_what_its_threads_wait_for() {
+    let time = "kind = \"custom\", rate = \"1000000 op/s\", parallelism = 1000000";
+    let found = of("2", time, "time 1000 op");
+    let kinds: Vec<(Kind, &str)> =
+        found.limits.iter().map(|limit| (limit.kind, &*limit.name)).collect();
+    assert_eq!(kinds, [(Kind::Threads, "serve"), (Kind::Time, "serve")]);
+    assert_eq!(found.limits[0].change, "4 threads instead of 2");
+    assert!(found.limits.iter().all(|limit| (limit.gain - 1.0).abs() < 0.1), "{found:?}");
+    assert!(found.limits[0].busy > 0.9, "{found:?}");
+}
+
+/// Eight threads for eight clients: more of them, or a lock for which none waits, gain nothing.
+#[test]
+fn what_gains_nothing_is_left_out() {
+    let found = of("8", "kind = \"lock\", parallelism = 8", "table 1000 us");
+    assert!((found.per_s / 8_000.0 - 1.0).abs() < 0.05, "{found:?}");
+    assert_eq!(found.limits, [], "{found:?}");
+}
