@@ -20,6 +20,7 @@ mod frames;
 pub mod locks;
 pub mod names;
 mod newborn;
+mod renames;
 pub mod sockets;
 pub mod stages;
 mod trie;
@@ -240,9 +241,7 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
                 .push(format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name));
         }
     }
-    if let Some(renamed) = renamed(trace) {
-        found.unseen.push(renamed);
-    }
+    found.unseen.extend(renames::Renames::of(trace).unseen());
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
     }
@@ -263,25 +262,6 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     for loss in &trace.losses {
         found.unseen.push(format!("{} of {}", loss.n, loss.what));
     }
-}
-
-/// Threads that change their names at work: what they do under each name is not told apart.
-fn renamed(trace: &Trace) -> Option<String> {
-    const SHOWN: usize = 6;
-    let each = trace.threads.keys().filter_map(|tid| draft::names_at_work(trace, *tid));
-    let all: Vec<_> = each.collect();
-    let names: std::collections::BTreeSet<&str> =
-        all.iter().flatten().map(String::as_str).collect();
-    let shown: Vec<&str> = names.iter().copied().take(SHOWN).collect();
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    (!all.is_empty()).then(|| {
-        format!(
-            "what {} threads do under each of their names: they change them at work ({}{more}), \
-             and are told apart by their functions alone",
-            all.len(),
-            shown.join(", ")
-        )
-    })
 }
 
 /// Threads that never ran while events were counted: of what they do nothing is known.
