@@ -20,6 +20,7 @@ mod frames;
 pub mod locks;
 pub mod names;
 mod newborn;
+mod renames;
 pub mod sockets;
 pub mod stages;
 mod trie;
@@ -27,7 +28,7 @@ pub mod waits;
 
 use crate::hints::Hints;
 use crate::trace::Trace;
-use arrows::{Arrow, By};
+use arrows::{Arrow, By, End, Meaning};
 use locks::{Lock, Permits};
 use stages::Stages;
 use waits::Kind;
@@ -119,6 +120,23 @@ impl Facts {
 }
 
 impl Architecture {
+    /// Whether a stage answers or passes requests on, not by the clock, and nothing shows where they
+    /// come from.
+    fn works_unfed(&self, stage: usize) -> bool {
+        let fed = self.arrows.iter().any(|arrow| arrow.feeds(stage));
+        let works = self.arrows.iter().filter(|arrow| match arrow.meaning {
+            // One that asks other processes acts on its own.
+            Meaning::Data => {
+                arrow.from == End::Stage(stage)
+                    && arrow.by != By::Birth
+                    && (arrow.by != By::Socket || arrow.to == End::Clients)
+            }
+            Meaning::Blocking => arrow.to == End::Stage(stage),
+        });
+        let times: u64 = works.map(|arrow| arrow.n).sum();
+        !fed && times > 2 * self.facts[stage].sleeps_of(Kind::Timer)
+    }
+
     /// Whether a stage looks for its work itself, and nothing shows where that comes from.
     pub fn polls_unfed(&self, trace: &Trace, stage: usize) -> bool {
         // Without eBPF, sleeps are seen only now and then.
@@ -256,11 +274,13 @@ fn quantile(histogram: &[u64], part: f64) -> Option<u64> {
 fn unseen(trace: &Trace, found: &mut Architecture) {
     for (id, stage) in found.stages.stages.iter().enumerate() {
         let facts = &found.facts[id];
-        if by_ring(trace, &found.stages, id) && !found.arrows.iter().any(|arrow| arrow.feeds(id)) {
-            let name = &stage.name;
-            found
-                .unseen
-                .push(format!("what feeds {name}: it waits by io_uring, for what is not said"));
+        if found.works_unfed(id) && !found.polls_unfed(trace, id) {
+            let why = if by_ring(trace, &found.stages, id) {
+                "it waits by io_uring, for what is not said"
+            } else {
+                "nothing was seen to wake it for what it does"
+            };
+            found.unseen.push(format!("what feeds {}: {why}", stage.name));
         }
         if !found.polls_unfed(trace, id) {
             continue;
@@ -275,9 +295,7 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
             format!("what feeds {}: it never sleeps, so nothing wakes it", stage.name)
         });
     }
-    if let Some(renamed) = renamed(trace) {
-        found.unseen.push(renamed);
-    }
+    found.unseen.extend(renames::Renames::of(trace).unseen());
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
     }
@@ -298,25 +316,6 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     for loss in &trace.losses {
         found.unseen.push(format!("{} of {}", loss.n, loss.what));
     }
-}
-
-/// Threads that change their names at work: what they do under each name is not told apart.
-fn renamed(trace: &Trace) -> Option<String> {
-    const SHOWN: usize = 6;
-    let each = trace.threads.keys().filter_map(|tid| draft::names_at_work(trace, *tid));
-    let all: Vec<_> = each.collect();
-    let names: std::collections::BTreeSet<&str> =
-        all.iter().flatten().map(String::as_str).collect();
-    let shown: Vec<&str> = names.iter().copied().take(SHOWN).collect();
-    let more = if names.len() > SHOWN { ", …" } else { "" };
-    (!all.is_empty()).then(|| {
-        format!(
-            "what {} threads do under each of their names: they change them at work ({}{more}), \
-             and are told apart by their functions alone",
-            all.len(),
-            shown.join(", ")
-        )
-    })
 }
 
 /// Most of a stage's sleeps are in `io_uring_enter`.

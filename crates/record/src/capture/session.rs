@@ -351,6 +351,8 @@ impl Session<'_> {
 
     /// Threads that were found to do the same share a unit from here.
     fn join_crowds(&mut self) -> Result<()> {
+        // Names that change do not tell stages: so they are looked at again.
+        self.look()?;
         let trace = self.trace()?;
         let stages = infer::stages::find(&trace, &crate::hints::Hints::default());
         let mut changed = false;

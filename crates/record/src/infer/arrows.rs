@@ -318,18 +318,22 @@ impl Search<'_> {
         self.visit_all(sockets);
     }
 
-    /// Stages that no request of a client reaches: those that act on their own first.
+    /// Stages that no request of a client reaches: those that act on their own first. A stage that is
+    /// woken on what lasts has a queue; one that is woken on what is made for each request has
+    /// answers, and others have requests of it.
     fn rest(&mut self, links: &Links, sockets: &Sockets) {
-        let mut alone: Vec<(u64, usize)> = (0..self.seen.len())
+        let mut alone: Vec<(u64, u64, usize)> = (0..self.seen.len())
             .map(|stage| {
                 let own = |link: &&Link| link.wakee == stage && !matters(link.kind);
                 let sleeps: u64 = links.all.iter().filter(own).map(|link| link.n).sum();
-                let share = self.woken[stage] * 1_000 / (self.woken[stage] + sleeps).max(1);
-                (share, stage)
+                let lasts = |link: &&&Link| link.wakee == stage && link.object != Object::Many;
+                let queued: u64 = self.links.iter().filter(lasts).map(|link| link.n).sum();
+                let part = |n: u64| n * 1_000 / (self.woken[stage] + sleeps).max(1);
+                (part(queued), part(self.woken[stage]), stage)
             })
             .collect();
         alone.sort_unstable();
-        for (_, stage) in alone {
+        for (.., stage) in alone {
             if !self.seen[stage] {
                 self.come_to(stage, None);
                 self.visit_all(sockets);

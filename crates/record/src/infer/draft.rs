@@ -2,9 +2,10 @@
 
 use super::frames::is_machine;
 use super::names::normalised;
+use super::renames::Renames;
 use crate::trace::{OUTSIDE, Trace, Unit};
 use headworks_tad::model::Confidence;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What tells a stage's threads from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
     for thread in trace.threads.values() {
         threads.entry(thread.unit).or_default().push(thread.tid);
     }
-    let changing = names_that_change(trace, place_of);
+    let all = Renames::of(trace);
     let mut known = BTreeMap::new();
     for (&number, unit) in &trace.units {
         if number <= OUTSIDE {
@@ -88,34 +89,21 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
             .or((unit.births > 0).then_some(unit));
         let birth =
             born.map(|born| (born.creator, born.start.as_deref(), born.argument.as_deref()));
-        let given = given_name(trace, unit, &own, pid);
-        let given = given.filter(|name| !changing.contains(&(place, name.clone())));
+        let shared = own.iter().find_map(|tid| all.title(trace, *tid));
+        let nameless = own.iter().any(|tid| all.nameless(*tid));
+        let renames = nameless || shared.is_some();
+        let given = match shared {
+            Some(title) => Some(title.clone()),
+            None if nameless => None,
+            None => given_name(trace, unit, &own, pid).filter(|name| !all.counts(pid, name)),
+        };
         let title = title_of(trace, pid);
-        let renames = own.iter().any(|tid| names_at_work(trace, *tid).is_some());
         known.insert(number, Known { unit, place, given, title, threads: own, renames, birth });
     }
     known
 }
 
-/// The names of a thread that changes them at work, as workers do that several pools share. It is
-/// born with its creator's name, and then gets one. A virtual machine tells a whole name, of which
-/// the kernel keeps the beginning.
-pub fn names_at_work(trace: &Trace, tid: u32) -> Option<BTreeSet<String>> {
-    let thread = trace.threads.get(&tid)?;
-    let process = trace.processes.get(&thread.pid)?;
-    let whole = thread.names.first().filter(|name| process.java && name.len() > 15);
-    let short = thread.names.iter().skip(usize::from(whole.is_some()));
-    let others = short.filter(|name| !whole.is_some_and(|whole| whole.starts_with(&***name)));
-    let own = normalised(&process.name);
-    let mut names: BTreeSet<String> =
-        others.map(|name| normalised(name)).filter(|name| *name != own).collect();
-    let most = if whole.is_some() { 1 } else { 2 };
-    let changes = names.len() > most;
-    names.extend(whole.map(|name| normalised(name)));
-    changes.then_some(names)
-}
-
-/// A name is given if it is not that of the process, and if the thread did not change it at work.
+/// A name is given if it is not that of the process.
 fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<String> {
     let process = trace.processes.get(&pid)?;
     let own = normalised(&process.name);
@@ -127,7 +115,6 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
     };
     let of_dead = (!unit.name.is_empty()).then_some(&unit.name);
     let mut names = of_dead.into_iter().chain(threads.iter().filter_map(name));
-    let changes = threads.iter().any(|tid| names_at_work(trace, *tid).is_some());
     let name = names.find_map(|name| {
         let name = normalised(name);
         (name != own && !name.is_empty()).then_some(name)
@@ -137,28 +124,7 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
         return Some(MACHINE.to_owned());
     }
     let empty = ["Thread-#", "pool-#-thread-#", "ForkJoinPool-#-worker-#", "java", "#"];
-    (!changes && !empty.contains(&name.as_str())).then_some(name)
-}
-
-/// Names of which a thread had several numbers: they tell its work and not its stage, and threads of
-/// other stages may have them, too.
-fn names_that_change(trace: &Trace, place_of: &BTreeMap<u32, usize>) -> BTreeSet<(usize, String)> {
-    /// A newborn thread may have that of its creator, and then its own one.
-    const NUMBERS_MIN: usize = 3;
-    let mut found = BTreeSet::new();
-    for thread in trace.threads.values() {
-        let Some(process) = trace.processes.get(&thread.pid).filter(|process| !process.java) else {
-            continue;
-        };
-        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
-        for name in thread.names.iter().filter(|name| **name != process.name) {
-            *numbers.entry(normalised(name)).or_default() += 1;
-        }
-        let several = numbers.into_iter().filter(|(_, n)| *n >= NUMBERS_MIN);
-        let Some(&place) = place_of.get(&thread.pid) else { continue };
-        found.extend(several.map(|(name, _)| (place, name)));
-    }
-    found
+    (!empty.contains(&name.as_str())).then_some(name)
 }
 
 /// A title that the process wrote: `postgres: walwriter`.

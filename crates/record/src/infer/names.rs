@@ -17,7 +17,8 @@ pub fn normalised(name: &str) -> String {
     }
     let mut out = String::new();
     for c in name[..end].chars() {
-        if c.is_ascii_digit() {
+        // The kernel's side writes one for each digit.
+        if c.is_ascii_digit() || c == '#' {
             if !out.ends_with('#') {
                 out.push('#');
             }

@@ -129,7 +129,7 @@ fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
         .map(|((place, name), units)| Draft {
             place,
             title: name.to_owned(),
-            sure: if units.iter().any(|unit| mixed.contains(unit)) {
+            sure: if units.iter().any(|unit| mixed.contains(unit) || known[unit].renames) {
                 Confidence::Likely
             } else {
                 Confidence::Certain

@@ -96,7 +96,7 @@ fn a_recorder_that_is_killed_while_it_stops_threads_leaves_none_stopped() {
     if !can_record() {
         return;
     }
-    let server = server::start(8, &["named"]);
+    let server = server::start(11, &["named"]);
     let clients = Clients::start(server.port, 4, Duration::from_millis(1));
     let mut child = recorder()
         .args(["record", "--inject", "--pid", &server.pid().to_string(), "--for", "2s"])

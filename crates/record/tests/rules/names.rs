@@ -69,29 +69,49 @@ fn main_is_the_name_of_no_stage() {
     }
 }
 
-/// As Cassandra's workers, which several pools share.
+/// As Cassandra's workers, which several pools share. The kernel keeps 15 characters of a name.
 #[test]
-fn threads_that_change_their_names_are_at_most_likely_and_named() {
-    let whole = "Native-Transport-Requests-4";
-    for (names, changes) in [
-        (&[whole, "Native-Transpor", "MutationStage-2", "ReadStage-1"][..], true),
-        (&[whole, "Native-Transpor", "MutationStage-2"], false),
-        (&["ReadStage-1", "MutationStage-2", "GossipStage-1"], true),
-        // The first one is that of its creator.
-        (&["main", "MutationStage-2"], false),
-    ] {
-        let mut trace = named(&["first", "second"]);
-        let process = trace.processes.get_mut(&1).expect("a process");
-        (process.java, process.name) = (true, "java".to_owned());
-        let own = names.iter().map(|&name| name.to_owned()).collect();
-        trace.threads.get_mut(&100).expect("a thread").names = own;
-        sleeps(&mut trace, 2, &[&["start_thread", "SEPWorker.run", "LockSupport.park"]]);
-        let found = found(&trace);
-        let stage = &found.stages.stages[found.stages.of[&2]];
-        assert_eq!(stage.sure == Confidence::Likely, changes, "{names:?}: {stage:?}");
-        let said = found.unseen.iter().any(|what| what.contains("change them at work"));
-        assert_eq!(said, changes, "{names:?}: {:?}", found.unseen);
+fn pools_that_share_their_threads_are_one_stage_that_is_likely() {
+    const WHOLE: &str = "Native-Transport-Requests-4";
+    let mut trace = named(&["a", "b", "c", "d", "e"]);
+    let process = trace.processes.get_mut(&1).expect("a process");
+    (process.java, process.name) = (true, "java".to_owned());
+    let names: [&[&str]; 5] = [
+        &[WHOLE, "Native-Transpor", "MutationStage-2"],
+        &["MutationStage-7", "Native-Transpor"],
+        &["MutationStage-9"],
+        // One thread may have been seen with its creator's name.
+        &["CompactionExecutor:1", "CompactionExecu", "MutationStage-2"],
+        &["GossipStage:1"],
+    ];
+    for (thread, own) in trace.threads.values_mut().zip(names) {
+        thread.names = own.iter().map(|&name| name.to_owned()).collect();
     }
+    let found = found(&trace);
+    let shared = "mutationstage-native-transport-requests";
+    for (unit, name) in [(2, shared), (3, shared), (4, shared), (6, "gossipstage")] {
+        assert_eq!(name_of(&found, unit), name);
+    }
+    let stage = &found.stages.stages[found.stages.of[&2]];
+    assert_eq!(stage.sure, Confidence::Likely);
+    let gossip = &found.stages.stages[found.stages.of[&6]];
+    assert_eq!(gossip.sure, Confidence::Certain);
+    let said = "which threads work for which of MutationStage + Native-Transport-Requests";
+    assert!(found.unseen.iter().any(|what| what.starts_with(said)), "{:?}", found.unseen);
+}
+
+#[test]
+fn a_thread_of_three_names_has_none_and_is_named_as_not_seen() {
+    let mut trace = named(&["server", "server"]);
+    for (thread, own) in trace.threads.values_mut().zip([&["reads", "works", "idle"], &["x"; 3]]) {
+        thread.names = own.iter().map(|&name| name.to_owned()).collect();
+    }
+    sleeps(&mut trace, 2, &[&["start_thread", "execute", "libc.so.6!futex"]]);
+    let found = found(&trace);
+    assert_eq!((name_of(&found, 2), name_of(&found, 3)), ("execute", "x"));
+    assert_eq!(found.stages.stages[found.stages.of[&2]].sure, Confidence::Likely);
+    let said = found.unseen.iter().any(|what| what.contains("idle, reads, works"));
+    assert!(said, "{:?}", found.unseen);
 }
 
 /// The closure around a thread's loop has the name of the function that starts the thread.
