@@ -133,12 +133,12 @@ impl Renames {
 
 /// Names that a thread had with several numbers.
 fn several_numbers(process: &Process, thread: &Thread) -> Vec<String> {
-    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
     // The first one of a thread that was born meanwhile may be its creator's.
     for name in thread.names.iter().skip(usize::from(thread.born > 0)) {
         if *name != process.name {
-            *numbers.entry(normalised(name)).or_default() += 1;
+            numbers.entry(normalised(name)).or_default().insert(name);
         }
     }
-    numbers.into_iter().filter(|(_, n)| *n > 1).map(|(name, _)| name).collect()
+    numbers.into_iter().filter(|(_, all)| all.len() > 1).map(|(name, _)| name).collect()
 }

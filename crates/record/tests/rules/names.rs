@@ -114,6 +114,24 @@ fn a_thread_of_three_names_has_none_and_is_named_as_not_seen() {
     assert!(said, "{:?}", found.unseen);
 }
 
+#[test]
+fn names_with_several_numbers_tell_requests_and_not_stages() {
+    let mut trace = named(&["server", "server"]);
+    for (at, thread) in (0..).zip(trace.threads.values_mut()) {
+        thread.names = (0..3).map(|number| format!("job-{}", 10 * at + number)).collect();
+    }
+    sleeps(&mut trace, 2, &[&["start_thread", "reads", "libc.so.6!futex"]]);
+    sleeps(&mut trace, 3, &[&["start_thread", "writes", "libc.so.6!futex"]]);
+    let of_three = found(&trace);
+    assert_eq!((name_of(&of_three, 2), name_of(&of_three, 3)), ("reads", "writes"));
+    // One that was born meanwhile had its creator's name first.
+    for thread in trace.threads.values_mut() {
+        thread.names.truncate(2);
+        thread.born = 2;
+    }
+    assert_eq!(name_of(&found(&trace), 3), "job");
+}
+
 /// The closure around a thread's loop has the name of the function that starts the thread.
 #[test]
 fn a_closure_gives_its_loops_name() {
