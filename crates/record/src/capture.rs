@@ -14,6 +14,7 @@ mod stacks;
 mod sums;
 mod timeline;
 
+use crate::hints::Hints;
 use crate::trace::Trace;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub struct Options<'o> {
     pub follow: bool,
     /// And the processes of this control group (a folder below /sys/fs/cgroup).
     pub cgroup: Option<PathBuf>,
+    /// What the user knows of stages: threads that a hint tells apart are counted apart.
+    pub hints: Hints,
     /// How long.
     pub length: Duration,
     /// Fraction of the processors that it may take.
@@ -60,6 +63,7 @@ impl<'o> Options<'o> {
             pids,
             follow: false,
             cgroup: None,
+            hints: Hints::default(),
             length,
             budget,
             attach: false,

@@ -4,6 +4,11 @@
 //! [[stage]]
 //! match = "stage_fn"          # a stage's name or title, or a part of it with * at an end
 //! name = "log writer"         # two stages with one name become one
+//!
+//! [[stage]]
+//! match = "worker-#"
+//! through = "compress_*"      # those of its threads that were seen in such a function
+//! name = "compressors"
 //! ```
 
 use serde::Deserialize;
@@ -21,6 +26,7 @@ pub struct Hints {
 #[serde(deny_unknown_fields)]
 struct Stage {
     r#match: String,
+    through: Option<String>,
     name: String,
 }
 
@@ -35,7 +41,21 @@ impl Hints {
 
     /// The name that a hint gives to a stage with this title.
     pub(crate) fn name(&self, title: &str) -> Option<&str> {
-        self.stage.iter().find(|hint| matches(&hint.r#match, title)).map(|hint| &*hint.name)
+        let mut whole = self.stage.iter().filter(|hint| hint.through.is_none());
+        whole.find(|hint| matches(&hint.r#match, title)).map(|hint| &*hint.name)
+    }
+
+    /// The name that a hint gives to those threads of a stage with this title that were seen in these
+    /// functions.
+    pub(crate) fn part(&self, title: &str, functions: &[&str]) -> Option<&str> {
+        let mut parts = self.stage.iter().filter(|hint| matches(&hint.r#match, title));
+        let seen = |through: &str| functions.iter().any(|function| matches(through, function));
+        parts.find(|hint| hint.through.as_deref().is_some_and(seen)).map(|hint| &*hint.name)
+    }
+
+    /// Whether a hint splits a stage with this title.
+    pub(crate) fn splits(&self, title: &str) -> bool {
+        self.stage.iter().any(|hint| hint.through.is_some() && matches(&hint.r#match, title))
     }
 
     /// Threads are born again and again: one for each request or connection.

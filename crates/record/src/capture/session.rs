@@ -354,11 +354,16 @@ impl Session<'_> {
         // Names that change do not tell stages: so they are looked at again.
         self.look()?;
         let trace = self.trace()?;
-        let stages = infer::stages::find(&trace, &crate::hints::Hints::default());
+        let hints = &self.options.hints;
+        let stages = infer::stages::find(&trace, hints);
         let mut changed = false;
         for stage in &stages.stages {
             let known = matches!(stage.basis, Basis::Name | Basis::Loop | Basis::Hint);
-            if !known || stage.threads.len() <= CROWD || stage.units.len() <= 1 {
+            if !known
+                || hints.splits(&stage.title)
+                || stage.threads.len() <= CROWD
+                || stage.units.len() <= 1
+            {
                 continue;
             }
             let Some(common) = self.registry.common_unit() else { break };

@@ -78,6 +78,7 @@ pub fn find(trace: &Trace, hints: &Hints) -> Stages {
         .map(|(unit, known)| (*unit, known))
         .collect();
     drafts.extend(unnamed(trace, &places, &rest));
+    drafts = drafts.into_iter().flat_map(|draft| split_by_hints(trace, hints, draft)).collect();
     place_the_rest(&known, &mut drafts);
     doubt_the_newborn(&known, &mut drafts);
     for draft in &mut drafts {
@@ -302,6 +303,29 @@ fn doubt_functions(drafts: &mut [Draft]) {
     if drafts.iter().any(|draft| draft.basis == Basis::Object) {
         drafts.iter_mut().for_each(|draft| draft.sure = draft.sure.min(Confidence::Likely));
     }
+}
+
+/// Threads that a hint takes out of a stage, by a function that they were seen in.
+fn split_by_hints(trace: &Trace, hints: &Hints, draft: Draft) -> Vec<Draft> {
+    if !hints.splits(&draft.title) {
+        return vec![draft];
+    }
+    let mut parts: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
+    for &unit in &draft.units {
+        let stacks = trace.stacks.iter().filter(|stack| stack.unit == unit);
+        let functions: Vec<&str> =
+            stacks.flat_map(|stack| stack.frames.iter().map(String::as_str)).collect();
+        parts.entry(hints.part(&draft.title, &functions)).or_default().push(unit);
+    }
+    let part = |(name, units): (Option<&str>, Vec<u32>)| Draft {
+        place: draft.place,
+        title: name.unwrap_or(&draft.title).to_owned(),
+        units,
+        basis: if name.is_some() { Basis::Hint } else { draft.basis },
+        sure: draft.sure,
+        first: draft.first.clone(),
+    };
+    parts.into_iter().map(part).collect()
 }
 
 /// One loop function whose threads wait on different objects, and have different neighbours, is an

@@ -182,6 +182,20 @@ fn a_hint_merges_stages() {
 }
 
 #[test]
+fn a_hint_splits_a_stage_by_functions() {
+    let mut trace = named(&["worker-1", "worker-2", "worker-3"]);
+    for (unit, function) in [(2, "compress_block"), (3, "serve"), (4, "serve")] {
+        let frames = ["futex", function, "run"].map(str::to_owned).to_vec();
+        trace.stacks.push(Stack { tid: unit, unit, whole: true, frames, n: 1, ..Stack::default() });
+    }
+    let hints =
+        "[[stage]]\nmatch = \"worker-#\"\nthrough = \"compress_*\"\nname = \"compressors\"\n";
+    let found = infer(&trace, &Hints::parse(hints).expect("hints"));
+    let of = |unit: u32| &*found.stages.stages[found.stages.of[&unit]].title;
+    assert_eq!([2, 3, 4].map(of), ["compressors", "worker-#", "worker-#"]);
+}
+
+#[test]
 fn a_stage_that_looks_for_work_is_named_as_not_seen() {
     let mut trace = named(&["reader", "poller"]);
     requests(&mut trace, 2, 500);

@@ -84,7 +84,8 @@ pub fn remove_part(path: &Path) {
     }
 }
 
-fn hints(args: &Output) -> Result<Hints> {
+/// What the user knows of stages.
+pub fn hints(args: &Output) -> Result<Hints> {
     let Some(path) = &args.hints else { return Ok(Hints::default()) };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the hints {}", path.display()))?;

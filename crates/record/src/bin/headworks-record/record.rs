@@ -98,6 +98,7 @@ fn record_here(args: &Record) -> Result<Trace> {
         pids,
         follow: args.follow || !args.command.is_empty(),
         cgroup: args.cgroup.clone().filter(|_| args.hosts.is_empty()),
+        hints: output::hints(&args.results)?,
         length: args.length,
         budget: args.budget,
         attach: !args.no_attach,
