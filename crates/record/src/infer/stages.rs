@@ -158,7 +158,7 @@ fn mixed(known: &BTreeMap<u32, Known>) -> BTreeSet<u32> {
 
 fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
     let mut drafts = Vec::new();
-    for place in 0..places.len() {
+    for (place, Place { program, .. }) in places.iter().enumerate() {
         let own: BTreeMap<u32, &Known> =
             rest.iter().filter(|(_, known)| known.place == place).map(|(u, k)| (*u, *k)).collect();
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
@@ -174,7 +174,7 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
             .filter(|branch| branch.function.is_some())
             .map(|branch| Draft {
                 place,
-                title: title_for(&branch, &own, &places[place].program),
+                title: title_for(&branch, &own, program),
                 first: branch.path.iter().find(|function| !is_generic(function)).cloned(),
                 // Who changes its name runs what several pools give it.
                 sure: if branch.units.iter().any(|unit| own[unit].renames) {
