@@ -12,6 +12,7 @@
 //! a rule that may err; "guess" rests on too little.
 
 pub mod arrows;
+mod doors;
 mod draft;
 mod event_loops;
 mod evidence;
@@ -296,6 +297,13 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
         });
     }
     found.unseen.extend(renames::Renames::of(trace).unseen());
+    for pid in draft::go_programs(trace) {
+        let program = trace.processes.get(&pid).map_or("", |process| &process.program);
+        found.unseen.push(format!(
+            "goroutines of {program}: Go's runtime switches them, and the kernel sees its threads \
+             alone"
+        ));
+    }
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
     }

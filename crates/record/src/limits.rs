@@ -239,13 +239,16 @@ mod tests {
             limit(Kind::Time, "connection", 1.00, 0.0),
             limit(Kind::Threads, "connection", 0.99, 0.9),
             limit(Kind::Lock, "narrow", 0.98, 1.0),
+            limit(Kind::Lock, "seldom", 0.97, 0.3),
+            limit(Kind::Server, "peer", 0.96, 0.0),
             limit(Kind::Disk, "io", 0.3, 1.0),
             limit(Kind::Lock, "other", 0.1, 0.2),
         ];
         causes_first(&mut limits);
         let names: Vec<(Kind, &str)> = limits.iter().map(|each| (each.kind, &*each.name)).collect();
         assert_eq!(names[0], (Kind::Lock, "narrow"));
-        assert_eq!(names[1], (Kind::Threads, "connection"));
-        assert_eq!(names[3], (Kind::Disk, "io"));
+        assert_eq!(names[1..3], [(Kind::Server, "peer"), (Kind::Threads, "connection")]);
+        assert_eq!(names[3..5], [(Kind::Lock, "seldom"), (Kind::Time, "connection")]);
+        assert_eq!(names[5], (Kind::Disk, "io"));
     }
 }

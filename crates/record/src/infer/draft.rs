@@ -5,7 +5,7 @@ use super::names::normalised;
 use super::renames::Renames;
 use crate::trace::{OUTSIDE, Trace, Unit};
 use headworks_tad::model::Confidence;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What tells a stage's threads from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Basis {
     Title,
     /// The function that they begin with, and who creates them.
     Birth,
+    /// It is its process's first thread.
+    First,
     /// What they wait on: a generic executor runs several stages.
     Object,
     /// A hint of the user.
@@ -34,12 +36,16 @@ impl Basis {
             Basis::Loop => "its loop function",
             Basis::Title => "its process's title",
             Basis::Birth => "who creates its threads",
+            Basis::First => "being its process's first thread",
             Basis::Object => "what its threads wait on",
             Basis::Hint => "a hint",
             Basis::Nothing => "nothing but its process",
         }
     }
 }
+
+/// Stage of the threads of a Go program.
+pub const GOROUTINES: &str = "goroutines";
 
 /// Stage of the threads that a Java virtual machine has for itself.
 pub const MACHINE: &str = "JVM";
@@ -52,8 +58,10 @@ pub struct Known<'t> {
     pub given: Option<String>,
     pub title: Option<String>,
     pub threads: Vec<u32>,
-    /// Its threads change their names at work.
+    /// Its threads work for several stages.
     pub renames: bool,
+    /// The program whose first thread it is.
+    pub first_of: Option<&'t str>,
     pub birth: Option<(u32, Option<&'t str>, Option<&'t str>)>,
 }
 
@@ -75,6 +83,7 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
         threads.entry(thread.unit).or_default().push(thread.tid);
     }
     let all = Renames::of(trace);
+    let go = go_programs(trace);
     let mut known = BTreeMap::new();
     for (&number, unit) in &trace.units {
         if number <= OUTSIDE {
@@ -91,16 +100,32 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
             born.map(|born| (born.creator, born.start.as_deref(), born.argument.as_deref()));
         let shared = own.iter().find_map(|tid| all.title(trace, *tid));
         let nameless = own.iter().any(|tid| all.nameless(*tid));
-        let renames = nameless || shared.is_some();
+        let goroutines = go.contains(&pid);
+        let renames = nameless || shared.is_some() || goroutines;
+        let first = own == [pid];
+        let first_of = trace.processes.get(&pid).filter(|_| first).map(|each| &*each.program);
         let given = match shared {
             Some(title) => Some(title.clone()),
             None if nameless => None,
-            None => given_name(trace, unit, &own, pid).filter(|name| !all.counts(pid, name)),
+            None => given_name(trace, unit, &own, pid)
+                .filter(|name| !all.counts(pid, name))
+                .or_else(|| goroutines.then(|| GOROUTINES.to_owned())),
         };
         let title = title_of(trace, pid);
-        known.insert(number, Known { unit, place, given, title, threads: own, renames, birth });
+        known.insert(
+            number,
+            Known { unit, place, given, title, threads: own, renames, first_of, birth },
+        );
     }
     known
+}
+
+/// Processes whose threads run what Go's runtime gives them.
+pub fn go_programs(trace: &Trace) -> BTreeSet<u32> {
+    const LOOPS: [&str; 3] = ["runtime.mcall", "runtime.mstart1", "runtime.goexit"];
+    let runs = |frame: &String| LOOPS.iter().any(|known| frame.starts_with(known));
+    let stacks = trace.stacks.iter().filter(|stack| stack.frames.iter().any(runs));
+    stacks.map(|stack| trace.pid_of(stack.unit)).collect()
 }
 
 /// A name is given if it is not that of the process.

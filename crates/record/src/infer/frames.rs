@@ -127,12 +127,18 @@ const CONDITIONS: [&str; 15] = [
 ];
 const TIMES: [&str; 5] =
     ["JavaThread::sleep", "nanosleep", "usleep", "std::thread::sleep", "Thread.sleep"];
+/// Functions that take Python's lock of its interpreter, which is built on a condition.
+const INTERPRETER: [&str; 4] =
+    ["PyEval_RestoreThread", "PyEval_AcquireThread", "PyGILState_Ensure", "take_gil"];
 /// Frames that decide. What is further out is the application's purpose, not the wait.
 const DEPTH: usize = 14;
 
 /// See [`Site`].
 pub fn site(frames: &[String]) -> Option<Site> {
     let has = |frame: &str, known: &[&str]| known.iter().any(|word| frame.contains(word));
+    if interpreter(frames).is_some() {
+        return Some(Site::Lock);
+    }
     let mut found = None;
     for frame in frames.iter().take(DEPTH) {
         if has(frame, &LOCKS) {
@@ -152,6 +158,11 @@ pub fn site(frames: &[String]) -> Option<Site> {
         }
     }
     found
+}
+
+fn interpreter(frames: &[String]) -> Option<&str> {
+    let known = |frame: &&String| INTERPRETER.contains(&&***frame);
+    frames.iter().take(DEPTH).find(known).map(String::as_str)
 }
 
 /// Functions between the application and the wait.
@@ -181,6 +192,9 @@ pub fn waiting(frames: &[String]) -> Option<&str> {
         is_generic(frame)
             || LOCKS.iter().chain(&CONDITIONS).chain(&PLUMBING).any(|word| frame.contains(word))
     };
+    if let Some(lock) = interpreter(frames) {
+        return Some(lock);
+    }
     // Who calls the kernel without the C library is the lock itself.
     let raw = frames.first().is_some_and(|frame| frame.ends_with("syscall"));
     let own: Vec<&str> = frames
@@ -206,6 +220,11 @@ mod tests {
         let lock = frames(&["libc.so.6!89f20", "pthread_mutex_lock", "work", "stage"]);
         assert_eq!(site(&lock), Some(Site::Lock));
         assert_eq!(waiting(&lock), Some("work"));
+        let python =
+            ["libc.so.6!pthread_cond_timedwait", "python3.11!4f92c0", "PyEval_RestoreThread"];
+        let python = frames(&python);
+        assert_eq!(site(&python), Some(Site::Lock));
+        assert_eq!(waiting(&python), Some("PyEval_RestoreThread"));
         let condition = frames(&["libc.so.6!8a0", "pthread_cond_wait", "pop", "stage"]);
         assert_eq!(site(&condition), Some(Site::Condition));
         let postgres = frames(&["libc.so.6!8a0", "sem_wait", "PGSemaphoreLock", "LWLockAcquire"]);

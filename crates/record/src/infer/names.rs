@@ -51,7 +51,7 @@ pub fn word(name: &str) -> String {
 pub fn short(function: &str) -> String {
     let mut out = String::new();
     let mut depth = 0u32;
-    for c in function.trim_start_matches("(anonymous namespace)::").chars() {
+    for c in function.replace("(anonymous namespace)::", "").chars() {
         match c {
             '<' => depth += 1,
             '>' => depth = depth.saturating_sub(1),
@@ -106,6 +106,7 @@ mod tests {
             "tpool::thread_pool_generic::worker_main"
         );
         assert_eq!(short("server::stage_3"), "server::stage_3");
+        assert_eq!(short("node::(anonymous namespace)::Worker(void*)"), "node::Worker");
         assert_eq!(short("mariadbd!77f3a0"), "mariadbd!77f3a0");
     }
 }

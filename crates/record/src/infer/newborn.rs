@@ -42,14 +42,15 @@ pub fn place_the_rest(known: &BTreeMap<u32, Known>, drafts: &mut Vec<Draft>) {
             of.iter().find(same).map(|(_, at)| *at)
         });
         let at = alike.unwrap_or_else(|| {
-            let (basis, title) = match (&own, &unit.title) {
-                (Some((.., start)), _) => (Basis::Birth, begin_name(start)),
-                (None, Some(title)) => (Basis::Title, title.clone()),
-                (None, None) => (Basis::Nothing, "unknown threads".to_owned()),
+            let (basis, title) = match (&own, &unit.title, unit.first_of) {
+                (Some((.., start)), ..) => (Basis::Birth, begin_name(start)),
+                (None, Some(title), _) => (Basis::Title, title.clone()),
+                (None, None, Some(program)) => (Basis::First, program.to_owned()),
+                (None, None, None) => (Basis::Nothing, "unknown threads".to_owned()),
             };
             let sure = match basis {
                 Basis::Title => Confidence::Certain,
-                Basis::Birth => Confidence::Likely,
+                Basis::Birth | Basis::First => Confidence::Likely,
                 _ => Confidence::Guess,
             };
             let (place, units) = (unit.place, Vec::new());

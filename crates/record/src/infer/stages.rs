@@ -1,5 +1,6 @@
 //! Threads that do the same.
 
+use super::doors;
 use super::draft::{Draft, Known, known};
 use super::executor;
 use super::frames::is_generic;
@@ -158,7 +159,7 @@ fn mixed(known: &BTreeMap<u32, Known>) -> BTreeSet<u32> {
 
 fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
     let mut drafts = Vec::new();
-    for place in 0..places.len() {
+    for (place, Place { program, .. }) in places.iter().enumerate() {
         let own: BTreeMap<u32, &Known> =
             rest.iter().filter(|(_, known)| known.place == place).map(|(u, k)| (*u, *k)).collect();
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
@@ -169,12 +170,12 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
                 stacks.entry(stack.unit).or_default().push(outwards(stack));
             }
         }
-        let mut found: Vec<Draft> = branches(trace, &stacks)
+        let mut found: Vec<Draft> = doors::branches(trace, &stacks)
             .into_iter()
             .filter(|branch| branch.function.is_some())
             .map(|branch| Draft {
                 place,
-                title: title_for(&branch, &own, &places[place].program),
+                title: title_for(&branch, &own, program),
                 first: branch.path.iter().find(|function| !is_generic(function)).cloned(),
                 // Who changes its name runs what several pools give it.
                 sure: if branch.units.iter().any(|unit| own[unit].renames) {
@@ -198,39 +199,6 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
         drafts.extend(found);
     }
     drafts
-}
-
-/// Units that answer requests at one address, and begin with one function, do the same: what one of
-/// them was seen in, the others may have been in, too.
-fn branches(trace: &Trace, stacks: &BTreeMap<u32, Vec<Vec<&str>>>) -> Vec<trie::Branch> {
-    let answers: BTreeSet<(u32, &str, &str)> = trace
-        .sockets
-        .iter()
-        .filter(|socket| socket.sends)
-        .map(|socket| (socket.unit, &*socket.local, &*socket.remote))
-        .collect();
-    let mut first: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-    let mut alike: BTreeMap<u32, u32> = BTreeMap::new();
-    for socket in trace.sockets.iter().filter(|socket| !socket.sends && socket.turns > 0) {
-        let Some(own) = stacks.get(&socket.unit) else { continue };
-        let begins = own.iter().find_map(|stack| stack.iter().find(|f| !is_generic(f)));
-        let both = answers.contains(&(socket.unit, &socket.local, &socket.remote));
-        if let (true, Some(begins)) = (both, begins) {
-            let of = *first.entry((&socket.local, begins)).or_insert(socket.unit);
-            alike.entry(socket.unit).or_insert(of);
-        }
-    }
-    let of = |unit: u32| alike.get(&unit).copied().unwrap_or(unit);
-    let mut joined: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
-    for (&unit, own) in stacks {
-        joined.entry(of(unit)).or_default().extend(own.iter().cloned());
-    }
-    let mut found = trie::branches(&joined);
-    for branch in &mut found {
-        let of_it = |unit: &u32| branch.units.contains(&of(*unit));
-        branch.units = stacks.keys().copied().filter(of_it).collect();
-    }
-    found
 }
 
 /// A stack from the beginning.

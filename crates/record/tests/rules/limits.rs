@@ -5,22 +5,36 @@ use headworks_tad::file::{read_scenario, read_tad};
 
 /// One stage whose requests use one thing, and eight clients that send without a pause.
 fn of(threads: &str, resource: &str, uses: &str) -> Limits {
-    let name = uses.split(' ').next().expect("a name");
+    of_all(threads, &[(resource, uses)])
+}
+
+/// The same of several things.
+fn of_all(threads: &str, all: &[(&str, &str)]) -> Limits {
+    let name = |uses: &str| uses.split(' ').next().expect("a name").to_owned();
+    let each =
+        |(resource, uses): &(&str, &str)| format!("{{ name = \"{}\", {resource} }}", name(uses));
+    let resources = all.iter().map(each).collect::<Vec<_>>().join(", ");
+    let names: Vec<String> = all.iter().map(|(_, uses)| name(uses)).collect();
+    let uses: Vec<&str> = all.iter().map(|(_, uses)| *uses).collect();
     let diagram = format!(
         r#"
 name = "made"
-node = [{{ name = "node", resource = [{{ name = "{name}", {resource} }}] }}]
+node = [{{ name = "node", resource = [{resources}] }}]
 process = [{{ name = "server", node = "node" }}]
-stage = [{{ name = "serve", process = "server", threads = {threads}, uses = ["{name}"] }}]
+stage = [{{ name = "serve", process = "server", threads = {threads}, uses = {names:?} }}]
 flow = [{{ from = "clients", to = "serve" }}, {{ from = "serve", to = "clients" }}]
 
 [[request]]
 name = "request"
 answered-by = ["serve"]
-step = [{{ name = "serve", stage = "serve", uses = ["{uses}"] }}]
+step = [{{ name = "serve", stage = "serve", uses = {uses:?} }}]
 "#
     );
-    let tad = read_tad("made", &diagram).unwrap_or_else(|error| panic!("{error}")).value;
+    simulated(&diagram)
+}
+
+fn simulated(diagram: &str) -> Limits {
+    let tad = read_tad("made", diagram).unwrap_or_else(|error| panic!("{error}")).value;
     let load = r#"
 name = "load"
 duration = "1 s"
@@ -94,4 +108,74 @@ fn what_gains_nothing_is_left_out() {
     let found = of("8", "kind = \"lock\", parallelism = 8", "table 1000 us");
     assert!((found.per_s / 8_000.0 - 1.0).abs() < 0.05, "{found:?}");
     assert_eq!(found.limits, [], "{found:?}");
+}
+
+/// One thread that waits for the disk and then sleeps, for half a millisecond each.
+#[test]
+fn the_largest_gain_is_first_and_of_equal_ones_a_device_is_before_a_sleep() {
+    let found = of_all(
+        "1",
+        &[
+            ("kind = \"custom\", rate = \"1000000 op/s\", parallelism = 1000000", "time 500 op"),
+            ("rate = \"100 MB/s\"", "io 50 KB"),
+        ],
+    );
+    let kinds: Vec<Kind> = found.limits.iter().map(|limit| limit.kind).collect();
+    assert_eq!(kinds, [Kind::Threads, Kind::Disk, Kind::Time], "{found:?}");
+    for limit in &found.limits[1..] {
+        assert!((limit.gain - 1.0 / 3.0).abs() < 0.05, "{found:?}");
+    }
+}
+
+/// One thread keeps one processor busy: more threads, or more processors, gain nothing alone.
+#[test]
+fn more_processors_are_not_faster_ones() {
+    let found = of("1", "rate = \"1 GHz\"", "cpu 1000 us");
+    assert_eq!(found.limits, [], "{found:?}");
+}
+
+/// Half a millisecond at the first stage, and after its answer to the caller one and a half at the
+/// second.
+#[test]
+fn sleeps_are_halved_at_one_stage_at_a_time_and_those_after_a_call_count() {
+    let diagram = r#"
+name = "made"
+node = [{ name = "node", resource = [
+    { name = "time", kind = "custom", rate = "1000000 op/s", parallelism = 1000000 },
+] }]
+process = [{ name = "server", node = "node" }]
+stage = [
+    { name = "first", process = "server", threads = "on-demand", uses = ["time"] },
+    { name = "second", process = "server", threads = "on-demand", uses = ["time"] },
+]
+flow = [
+    { from = "clients", to = "first" },
+    { from = "first", to = "second" },
+    { from = "first", to = "second", kind = "blocking" },
+    { from = "first", to = "clients" },
+]
+
+[[request]]
+name = "request"
+answered-by = ["first"]
+
+[[request.step]]
+name = "first"
+stage = "first"
+calls = ["second"]
+uses-after = ["time 500 op"]
+
+[[request.step]]
+name = "second"
+stage = "second"
+uses = ["time 1500 op"]
+"#;
+    let found = simulated(diagram);
+    let gains: Vec<(&str, i64)> = found
+        .limits
+        .iter()
+        .map(|limit| (&*limit.name, (limit.gain * 100.0).round() as i64))
+        .collect();
+    // 2 ms become 1.25 ms, and 1.75 ms.
+    assert_eq!(gains, [("second", 60), ("first", 14)], "{found:?}");
 }

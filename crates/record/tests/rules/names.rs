@@ -143,3 +143,45 @@ fn a_closure_gives_its_loops_name() {
     }
     assert_eq!(name_of(&found(&trace), 2), "serve");
 }
+
+/// As HAProxy's: the first thread comes to the loop from `main`, the others from a thread's beginning.
+#[test]
+fn threads_that_answer_at_one_address_in_one_loop_are_one_stage() {
+    let mut trace = named(&["server", "server", "server"]);
+    for (unit, begins) in [(2, &["_start", "main"]), (3, &["libc.so.6!88ef0", "server!1a5120"])] {
+        requests(&mut trace, unit, 100);
+        for way in [&["poll", "wait"], &["poll", "work"]] {
+            sleeps(&mut trace, unit, &[begins, &["run_loop"], way]);
+        }
+    }
+    sleeps(&mut trace, 4, &[&["libc.so.6!88ef0", "server!2000"], &["log"]]);
+    let found = found(&trace);
+    assert_eq!((name_of(&found, 2), name_of(&found, 3)), ("run-loop", "run-loop"));
+    assert_eq!(found.stages.of[&2], found.stages.of[&3]);
+    assert_eq!(name_of(&found, 4), "log");
+}
+
+/// What its first thread runs may be code without tables to unwind it.
+#[test]
+fn a_first_thread_without_a_whole_stack_is_its_programs() {
+    let mut trace = named(&["server", "server"]);
+    let thread = trace.threads.remove(&100).expect("a thread");
+    trace.threads.insert(1, headworks_record::trace::Thread { tid: 1, ..thread });
+    sleeps(&mut trace, 3, &[&["start_thread", "worker", "wait"]]);
+    let found = found(&trace);
+    assert_eq!((name_of(&found, 2), name_of(&found, 3)), ("server", "worker"));
+    let stage = &found.stages.stages[found.stages.of[&2]];
+    assert_eq!((stage.null, stage.sure), (false, Confidence::Likely));
+}
+
+#[test]
+fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
+    let mut trace = named(&["server", "server"]);
+    for (unit, begins) in [(2, "runtime.mcall"), (3, "runtime.mstart1")] {
+        sleeps(&mut trace, unit, &[&[begins, "runtime.park_m", "runtime.findRunnable"]]);
+    }
+    let found = found(&trace);
+    assert_eq!((name_of(&found, 2), found.stages.stages.len()), ("goroutines", 1));
+    assert_eq!(found.stages.stages[0].sure, Confidence::Likely);
+    assert!(found.unseen.iter().any(|what| what.starts_with("goroutines of server")));
+}
