@@ -3,7 +3,8 @@
 //! Several pools of a Java program may share workers, which take the name of the pool whose task
 //! they run, as Cassandra's do. Sleeps are counted by thread, so that what such a thread does for
 //! each pool is not told apart. Pools of which several threads had both names are one stage, with
-//! all the names, and no more than likely. In other programs a thread that had three names has none.
+//! all the names, and no more than likely. In other programs a thread that had three names has
+//! none.
 
 use super::names::normalised;
 use crate::trace::{Process, Thread, Trace};

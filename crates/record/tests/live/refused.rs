@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A user without rights.
-const NOBODY: u32 = 65_534;
+const OTHER: u32 = 65_534;
 
 fn record(words: &[&str], file: &Path) -> Output {
     recorder().arg("record").args(words).arg("-o").arg(file).output().expect("the recorder")
@@ -118,9 +118,9 @@ fn where_nothing_can_be_written_is_said_before_minutes_are_lost() {
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).expect("it is ours");
     // SAFETY: it has no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        let mut as_nobody = recorder();
-        as_nobody.uid(NOBODY).arg("record").args(words).arg("-o").arg(folder.join("x.toml"));
-        match as_nobody.output() {
+        let mut as_other = recorder();
+        as_other.uid(OTHER).arg("record").args(words).arg("-o").arg(folder.join("x.toml"));
+        match as_other.output() {
             Ok(output) => assert!(said(&output).contains("ls -ld"), "{}", said(&output)),
             Err(error) => println!("skipped: another user cannot start this program: {error}"),
         }
@@ -153,12 +153,12 @@ fn a_process_of_another_user_is_recorded_as_far_as_it_is_seen() {
         return;
     }
     let wakers = Wakers::start(&["4"]);
-    let folder = scratch("of-nobody");
+    let folder = scratch("of-other");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("it is ours");
     let mut recording = recorder();
     recording.args(["record", "--pid", &wakers.pid().to_string(), "--for", "1s", "-o"]);
-    let output = match recording.arg(folder.join("x.toml")).uid(NOBODY).gid(NOBODY).output() {
+    let output = match recording.arg(folder.join("x.toml")).uid(OTHER).gid(OTHER).output() {
         Ok(output) => output,
         Err(error) => {
             println!("skipped: another user cannot start this program: {error}");

@@ -144,7 +144,7 @@ fn a_closure_gives_its_loops_name() {
     assert_eq!(name_of(&found(&trace), 2), "serve");
 }
 
-/// As HAProxy's: the first thread comes to the loop from `main`, the others from a thread's beginning.
+/// As HAProxy's: the first thread comes to the loop from `main`, the others from their beginning.
 #[test]
 fn threads_that_answer_at_one_address_in_one_loop_are_one_stage() {
     let mut trace = named(&["server", "server", "server"]);
