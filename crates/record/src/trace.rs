@@ -6,9 +6,11 @@
 
 mod copied;
 mod error;
+mod scheduled;
 
 pub use copied::{Copied, Maps};
 pub use error::TraceError;
+pub use scheduled::Scheduled;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -329,6 +331,7 @@ pub enum Record {
     Call(Call),
     Injection(Injection),
     Handed(Handed),
+    Scheduled(Scheduled),
     Loss(Loss),
     Maps(Maps),
     Copied(Copied),
@@ -357,6 +360,8 @@ pub struct Trace {
     pub injections: Vec<Injection>,
     /// Hand-overs that an agent counted.
     pub handed: Vec<Handed>,
+    /// Stages that plug-ins schedule.
+    pub scheduled: Vec<Scheduled>,
     /// What was lost.
     pub losses: Vec<Loss>,
     /// What processes had mapped, if copies of stacks are kept.
@@ -409,6 +414,7 @@ impl Trace {
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
             .chain(self.handed.iter().cloned().map(Record::Handed))
+            .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
             .chain(self.maps.iter().cloned().map(Record::Maps))
             .chain(self.copied.iter().cloned().map(Record::Copied))
@@ -456,6 +462,7 @@ impl Trace {
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
+                Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),
                 Record::Maps(maps) => trace.maps.push(maps),
                 Record::Copied(copied) => trace.copied.push(copied),

@@ -295,6 +295,61 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headworks_tad::check::check;
+    use headworks_tad::remedy::Problem;
+
+    /// Findings of the dissertation's five problems that are open at stages whose titles begin so.
+    fn open(recorded: &Recorded, title: &str, wanted: &[Problem]) -> Vec<String> {
+        let tad = &recorded.drawn.tad;
+        let own = |name: &String| {
+            let id = tad.stage(name).expect("a stage of the diagram");
+            tad.stages[id].title.starts_with(title)
+        };
+        let all = check(tad).into_iter();
+        all.filter(|finding| !finding.mitigated() && wanted.contains(&finding.problem))
+            .filter(|finding| finding.stages.iter().any(own))
+            .map(|finding| format!("{:?}: {}", finding.problem, finding.reason))
+            .collect()
+    }
+
+    /// Records a cluster with the plug-in under the load of two tenants.
+    fn recorded(configuration: &str, out: &Path) -> Result<Recorded> {
+        let mut options = RunOptions::new(out);
+        options.headworks_exe = Some(std::path::absolute("target/debug/headworks")?);
+        let step = |seconds, recorded| Step { load: "all", clients: 16.0, seconds, recorded };
+        let plan = [step(10, false), step(25, true)];
+        let work = Work::new(&options, 1 << 30)?;
+        let progress = Progress::new(configuration, AROUND);
+        let mut cluster = Cluster::start(configuration, &plan, &work)?;
+        let mut seen = cluster.drive(&plan, 15, &options, &progress)?;
+        cluster.end(&progress)?;
+        seen.remove("all").and_then(|(_, recorded)| recorded).context("nothing was recorded")
+    }
+
+    /// `make test-long` runs it: two clusters of processes, and a recorder that needs root.
+    #[test]
+    #[ignore = "two minutes, root, and a cluster of HBase"]
+    fn the_diagram_of_a_cured_cluster_is_clean_where_the_plug_in_schedules() {
+        let problems = [Problem::NoScheduling, Problem::UnknownUsage, Problem::Blocking];
+        std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .expect("it is there");
+        let out = std::env::temp_dir().join(format!("headworks-cured-{}", std::process::id()));
+        std::fs::create_dir_all(&out).expect("a directory");
+        let cured = recorded("plug-in", &out).unwrap_or_else(|error| panic!("{error:?}"));
+        println!("scheduled: {:#?}", cured.drawn.scheduled);
+        for stage in ["RpcServer.default", "headworks-network", "DataXceiver"] {
+            let open = open(&cured, stage, &problems);
+            assert!(open.is_empty(), "{stage}: {open:#?}");
+        }
+        let off = recorded("plug-in, switched off", &out);
+        let off = off.unwrap_or_else(|error| panic!("{error:?}"));
+        std::fs::remove_dir_all(&out).expect("it is ours");
+        println!("switched off, scheduled: {:#?}", off.drawn.scheduled);
+        assert!(!open(&off, "RpcServer.default", &problems).is_empty());
+        let queue =
+            |of: &Recorded| of.drawn.scheduled.iter().any(|line| line.starts_with("RPC Handle"));
+        assert!(queue(&cured) && !queue(&off), "the plug-in's own word");
+    }
 
     #[test]
     fn processes_below_one_are_known_by_their_numbers() {

@@ -14,7 +14,7 @@ use super::timeline::TimeLine;
 use super::{Options, Progress, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Handed, Injection, Trace, Unit, Wait};
+use crate::trace::{Handed, Injection, Scheduled, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -63,6 +63,7 @@ struct Session<'o> {
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
+    scheduled: Vec<Scheduled>,
     full_names: BTreeMap<u32, String>,
 }
 
@@ -94,6 +95,7 @@ pub fn record(
         asked: Vec::new(),
         agents: Vec::new(),
         handed: Vec::new(),
+        scheduled: Vec::new(),
         full_names: BTreeMap::new(),
     };
     session.begin()?;
@@ -189,6 +191,7 @@ impl Session<'_> {
                 continue;
             }
             self.send_agent(pid);
+            self.scheduled.extend(java::scheduled(pid));
             match java::names(pid) {
                 Some(names) => self.full_names.extend(names),
                 None => self.missing.push(format!(
@@ -422,6 +425,7 @@ impl Session<'_> {
         });
         trace.injections = self.injections.clone();
         trace.handed = self.handed.clone();
+        trace.scheduled = self.scheduled.clone();
         for (what, n) in self.kernel.losses()? {
             trace.lose(what, n);
         }

@@ -51,7 +51,7 @@ public final class Gate {
         this.longestWaitNs = longestWaitNs;
         free = permits;
         if (permits > 0) {
-            scheduler.figures().enforce(stage);
+            scheduler.figures().enforce(stage, permits);
         }
     }
 
@@ -60,7 +60,7 @@ public final class Gate {
         free += count - permits;
         permits = count;
         if (count > 0) {
-            scheduler.figures().enforce(stage);
+            scheduler.figures().enforce(stage, count);
         } else {
             scheduler.figures().release(stage, "switched off");
         }
@@ -77,6 +77,7 @@ public final class Gate {
         if (alone || permits == 0) {
             return null;
         }
+        scheduler.figures().works(stage);
         Waiter waiter = new Waiter(tier, tenant);
         instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
         grant(0);

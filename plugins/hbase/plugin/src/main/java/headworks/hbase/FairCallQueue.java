@@ -111,6 +111,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         CallRunner call = (CallRunner) taken.item;
         Tenants.Tenant tenant = TENANTS.of(taken.tenant());
         Here.set(tenant.name);
+        SCHEDULER.figures().works(Stage.HANDLE);
         SCHEDULER.figures().served(Stage.HANDLE, tenant);
         SCHEDULER.limits().took(tenant.number);
         if (taken.counts() || Parts.measured()) {
