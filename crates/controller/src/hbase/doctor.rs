@@ -286,7 +286,7 @@ pub fn enforced(nodes: &[(Page, Node)]) -> String {
     }
     for (table, stages) in &tables {
         let words = if table.starts_with("hbase:") {
-            "exempt: HBase's own tables have handlers that no tenant shares".to_owned()
+            "exempt: HBase's own tables have handlers of their own".to_owned()
         } else {
             words(stages)
         };

@@ -8,36 +8,40 @@ use crate::trace::{Scheduled, Trace};
 use headworks_tad::file;
 use headworks_tad::model::{Policy, Queue, ResourceKind, SharedQueue, StageId, Tad, Threads};
 use headworks_tad::remedy::Remedy;
+use std::collections::BTreeSet;
 
 /// Marks them: what each is, in words.
 pub(super) fn mark(trace: &Trace, found: &Architecture, ids: &Ids, tad: &mut Tad) -> Vec<String> {
     let before = tad.clone();
-    let mut words = Vec::new();
+    let mut words = BTreeSet::new();
     for (place, process) in found.stages.places.iter().enumerate() {
         let mut sharing: Vec<StageId> = Vec::new();
         let of = |said: &&Scheduled| found.stages.place_of.get(&said.pid) == Some(&place);
+        let (mut seen, mut unseen) = (BTreeSet::new(), BTreeSet::new());
         for said in trace.scheduled.iter().filter(of) {
-            let Some(id) = stage(said, place, trace, found) else {
-                words
-                    .push(format!("{} of {} (its threads were not seen)", said.stage, process.pid));
+            let drawn = stage(said, place, trace, found).and_then(|id| Some((id, *ids.stage.get(&id)?)));
+            let Some((id, drawn)) = drawn else {
+                unseen.insert(&*said.stage);
                 continue;
             };
-            let Some(&drawn) = ids.stage.get(&id) else { continue };
-            words.push(format!("{} ({})", said.stage, tad.stages[drawn].name));
-            let takes = said.permits == 0;
+            seen.insert(&*said.stage);
+            words.insert(format!("{} ({})", said.stage, tad.stages[drawn].name));
             order(tad, drawn, said, found.stages.stages[id].most);
-            if takes && !sharing.contains(&drawn) {
+            if said.permits == 0 && !sharing.contains(&drawn) {
                 sharing.push(drawn);
             }
+        }
+        for stage in unseen.difference(&seen) {
+            words.insert(format!("{stage} of {} (its threads did nothing)", process.pid));
         }
         share(tad, place, sharing);
     }
     // A diagram that cannot be read again is worth less than one without queues.
     if !words.is_empty() && file::read_tad(&tad.name, &file::write_tad(tad)).is_err() {
         *tad = before;
-        words = vec!["what a plug-in schedules does not fit into the diagram".to_owned()];
+        words = ["what a plug-in schedules does not fit into the diagram".to_owned()].into();
     }
-    words
+    words.into_iter().collect()
 }
 
 /// The stage with threads of that name.
@@ -77,10 +81,17 @@ fn order(tad: &mut Tad, id: StageId, said: &Scheduled, most: u32) {
         && let Some(idle) = cpu(tad, id)
     {
         let threads = said.tries;
-        tad.controls.push(Remedy::Speculate { stage: stage.clone(), idle, threads });
+        control(tad, Remedy::Speculate { stage: stage.clone(), idle, threads });
     }
     if said.held {
-        tad.controls.push(Remedy::ScheduleThreads { stage });
+        control(tad, Remedy::ScheduleThreads { stage });
+    }
+}
+
+/// Threads of two names may be one stage here.
+fn control(tad: &mut Tad, control: Remedy) {
+    if !tad.controls.contains(&control) {
+        tad.controls.push(control);
     }
 }
 

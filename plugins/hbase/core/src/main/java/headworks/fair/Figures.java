@@ -1,10 +1,14 @@
 package headworks.fair;
 
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /** What a process tells about its stages and tenants. */
 public final class Figures {
@@ -17,8 +21,8 @@ public final class Figures {
     private final AtomicIntegerArray permits = new AtomicIntegerArray(Stage.COUNT);
     /** Threads beside those of the stage that try requests. */
     private final AtomicIntegerArray tries = new AtomicIntegerArray(Stage.COUNT);
-    /** The name of a thread that works at the stage. Those of the others differ in numbers. */
-    private final AtomicReferenceArray<String> threads = new AtomicReferenceArray<>(Stage.COUNT);
+    /** Names of threads that work at the stage, one of those that differ in numbers alone. */
+    private final List<Map<String, String>> threads = Stream.<Map<String, String>>generate(ConcurrentSkipListMap::new).limit(Stage.COUNT).toList();
     /** Hears what {@link #scheduled} says when that changes. */
     private volatile Consumer<String> hears = text -> { };
     private final LongAdder[] served = adders();
@@ -73,10 +77,10 @@ public final class Figures {
         tell();
     }
 
-    /** The calling thread works at this stage. */
+    /** The calling thread works at this stage. A queue or gate says so of its first thread: it costs a little. */
     public void works(Stage stage) {
-        if (threads.get(stage.ordinal()) == null) {
-            threads.set(stage.ordinal(), Thread.currentThread().getName());
+        String name = Thread.currentThread().getName();
+        if (threads.get(stage.ordinal()).putIfAbsent(name.replaceAll("[0-9]+", "#"), name) == null) {
             tell();
         }
     }
@@ -93,14 +97,13 @@ public final class Figures {
     }
 
     /**
-     * The stages that are enforced, each with the name of a thread that works there, as JSON. A recorder of
-     * threads cannot see by itself in which order they take their work.
+     * The stages that are enforced, each with the name of a thread that works there, as JSON. A stage with threads
+     * of several names comes several times. A recorder cannot see by itself in which order threads take their work.
      */
     String scheduled() {
         StringBuilder out = new StringBuilder("[");
         for (Stage stage : Stage.values()) {
-            String name = threads.get(stage.ordinal());
-            if (name != null && why(stage).isEmpty()) {
+            for (String name : why(stage).isEmpty() ? threads.get(stage.ordinal()).values() : List.<String>of()) {
                 out.append(out.length() > 1 ? "," : "").append("{\"stage\":").append(quoted(stage.words))
                     .append(",\"thread\":").append(quoted(name)).append(",\"permits\":").append(permits.get(stage.ordinal()))
                     .append(",\"held\":").append(stage == Stage.HANDLE).append(",\"tries\":").append(tries.get(stage.ordinal())).append('}');

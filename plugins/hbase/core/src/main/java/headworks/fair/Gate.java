@@ -20,6 +20,8 @@ public final class Gate {
     private int free;
     private final long longestWaitNs;
     private volatile int permits;
+    /** The name of a thread is known. */
+    private volatile boolean told;
 
     /** A thread that waits, or holds a permit. */
     public static final class Waiter {
@@ -77,7 +79,10 @@ public final class Gate {
         if (alone || permits == 0) {
             return null;
         }
-        scheduler.figures().works(stage);
+        if (!told) {
+            told = true;
+            scheduler.figures().works(stage);
+        }
         Waiter waiter = new Waiter(tier, tenant);
         instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);
         grant(0);

@@ -26,8 +26,13 @@ class FiguresTest {
         assertEquals("[" + handle + "2}]", last(told), "no thread is known that works at the other stage");
         figures.works(Stage.XCEIVE);
         assertEquals("[" + handle + "2},{\"stage\":\"Data Xceiver\",\"thread\":" + thread + ",\"permits\":4,\"held\":false,\"tries\":0}]", last(told));
-        figures.release(Stage.HANDLE, "switched off");
         figures.release(Stage.XCEIVE, "switched off");
+        Thread.currentThread().setName("handler=1");
+        figures.works(Stage.HANDLE);
+        Thread.currentThread().setName("handler=2");
+        figures.works(Stage.HANDLE);
+        assertEquals(2, last(told).split("RPC Handle", -1).length - 1, "threads of two names: " + last(told));
+        figures.release(Stage.HANDLE, "switched off");
         assertEquals("[]", last(told));
     }
 
