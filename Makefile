@@ -53,6 +53,7 @@ test-long: setup-test ## The same with many more random cases and seeds
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
+	$(CARGO) test -p headworks-experiments --lib recorder::hbase -- --ignored --nocapture
 	HEADWORKS_FAULTS_S=180 scripts/test-hbase -Dtest=Faults -Dsurefire.failIfNoSpecifiedTests=false
 
 # Drivers that are not Debian's, from their registries, beside the build.

@@ -8,6 +8,7 @@ mod calibrate;
 mod fit;
 mod pace;
 mod requests;
+mod scheduled;
 
 use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
@@ -33,6 +34,8 @@ pub struct Drawn {
     pub scenario: Option<Scenario>,
     /// Stages that were left out, in words.
     pub left_out: Vec<String>,
+    /// Stages that a plug-in schedules, in words.
+    pub scheduled: Vec<String>,
     /// What was measured of each load of the scenario, and how a simulation of it compares.
     pub loads: Vec<Match>,
     /// From wake-ups until threads run, by request and step.
@@ -112,8 +115,17 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
     stages(found, &fit, &kept, &mut tad, &mut ids);
     held(&fit, &mut tad, &mut ids);
     flows(found, &mut tad, &ids);
-    let drawn = Drawn { tad, scenario: None, left_out, loads: Vec::new(), wakes: Vec::new() };
-    requests::add(trace, found, &fit, &ids, drawn)
+    let drawn = Drawn {
+        tad,
+        scenario: None,
+        left_out,
+        scheduled: Vec::new(),
+        loads: Vec::new(),
+        wakes: Vec::new(),
+    };
+    let mut drawn = requests::add(trace, found, &fit, &ids, drawn);
+    drawn.scheduled = scheduled::mark(trace, found, &ids, &mut drawn.tad);
+    drawn
 }
 
 impl Drawn {

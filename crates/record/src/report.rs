@@ -36,6 +36,8 @@ pub struct Report {
     pub unseen: Vec<String>,
     /// Stages that were left out of the diagram, as they did nothing.
     pub left_out: Vec<String>,
+    /// Stages whose requests a plug-in puts in order, as it says itself.
+    pub scheduled: Vec<String>,
     /// Part of the processor time that no stage explains, if that is much.
     pub null_share: Option<f64>,
 }
@@ -140,6 +142,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
         loads: drawn.loads.clone(),
         unseen: found.unseen.clone(),
         left_out: drawn.left_out.clone(),
+        scheduled: drawn.scheduled.clone(),
         null_share: (null_share > NULL_SHARE).then_some(null_share),
     }
 }

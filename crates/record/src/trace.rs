@@ -7,9 +7,11 @@
 mod copied;
 mod error;
 mod join;
+mod scheduled;
 
 pub use copied::{Copied, Maps};
 pub use error::TraceError;
+pub use scheduled::Scheduled;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -339,6 +341,7 @@ pub enum Record {
     Call(Call),
     Injection(Injection),
     Handed(Handed),
+    Scheduled(Scheduled),
     Loss(Loss),
     Maps(Maps),
     Copied(Copied),
@@ -369,6 +372,8 @@ pub struct Trace {
     pub injections: Vec<Injection>,
     /// Hand-overs that an agent counted.
     pub handed: Vec<Handed>,
+    /// Stages that plug-ins schedule.
+    pub scheduled: Vec<Scheduled>,
     /// What was lost.
     pub losses: Vec<Loss>,
     /// What processes had mapped, if copies of stacks are kept.
@@ -423,6 +428,7 @@ impl Trace {
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
             .chain(self.handed.iter().cloned().map(Record::Handed))
+            .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
             .chain(self.maps.iter().cloned().map(Record::Maps))
             .chain(self.copied.iter().cloned().map(Record::Copied))
@@ -474,6 +480,7 @@ impl Trace {
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
+                Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),
                 Record::Maps(maps) => trace.maps.push(maps),
                 Record::Copied(copied) => trace.copied.push(copied),

@@ -281,9 +281,12 @@ pub fn enforced(nodes: &[(Page, Node)]) -> String {
         }
     }
     out += "TABLES (at the region servers that have them)\n";
+    if tables.is_empty() {
+        out += "  none was told: HBase starts its figures anew when regions move; ask again in a few seconds\n";
+    }
     for (table, stages) in &tables {
         let words = if table.starts_with("hbase:") {
-            "exempt: HBase's own tables have handlers that no tenant shares".to_owned()
+            "exempt: HBase's own tables have handlers of their own".to_owned()
         } else {
             words(stages)
         };
@@ -367,7 +370,8 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(!text.contains("Data Xceiver"), "{text}");
+        assert!(!text.contains("Data Xceiver") && !text.contains("none was told"), "{text}");
+        assert!(enforced(&[]).contains("none was told"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Experiments in which files, the log or the network are what requests wait for.
 
-use super::{Figure, OURS, QUOTAS, RIVALS, STOCK, experiment, margin, ratio};
+use super::{EXCEEDED, Figure, OURS, QUOTAS, RIVALS, STOCK, experiment, margin, ratio};
 use crate::experiment::Experiment;
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
@@ -104,11 +104,13 @@ static NO_SCHEDULING_FIGURE: Figure = Figure {
     },
 };
 
+const NETWORK_ARMS: [&str; 4] = [STOCK, QUOTAS, EXCEEDED, OURS];
+
 static NETWORK_FIGURE: Figure = Figure {
     id: "hbase-4.15",
     figure: "Figure 4.15",
     method: "Bench#network",
-    arms: &[STOCK, QUOTAS, OURS],
+    arms: &NETWORK_ARMS,
     points: &[20.0, 200.0],
     sweep: "size of C2's responses, kB",
     window_s: 20,
@@ -139,10 +141,10 @@ static NETWORK_FIGURE: Figure = Figure {
     ],
     panels: || {
         vec![
-            Panel::sweep("Gets of C1", "1/s").lines([STOCK, QUOTAS, OURS], "c1_per_s"),
-            Panel::sweep("P99 of C1", "ms").lines([STOCK, QUOTAS, OURS], "c1_p99_ms"),
-            Panel::sweep("Network", "Mbit/s").lines([STOCK, QUOTAS, OURS], "network_mbit_s"),
-            Panel::sweep("Processors", "").lines([STOCK, QUOTAS, OURS], "cpu_busy"),
+            Panel::sweep("Gets of C1", "1/s").lines(NETWORK_ARMS, "c1_per_s"),
+            Panel::sweep("P99 of C1", "ms").lines(NETWORK_ARMS, "c1_p99_ms"),
+            Panel::sweep("Network", "Mbit/s").lines(NETWORK_ARMS, "network_mbit_s"),
+            Panel::sweep("Processors", "").lines(NETWORK_ARMS, "cpu_busy"),
         ]
     },
 };
@@ -188,7 +190,7 @@ static ATTEMPTS_FIGURE: Figure = Figure {
     },
 };
 
-const BLOCKING_ARMS: [&str; 4] = [STOCK, QUOTAS, WITHOUT, OURS];
+const BLOCKING_ARMS: [&str; 5] = [STOCK, QUOTAS, EXCEEDED, WITHOUT, OURS];
 
 static BLOCKING_FIGURE: Figure = Figure {
     id: "hbase-4.16",

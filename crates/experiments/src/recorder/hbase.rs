@@ -295,6 +295,76 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headworks_tad::check::check;
+    use headworks_tad::remedy::Problem;
+
+    /// A recording, and the process of the region server.
+    type Recording = (Recorded, u32);
+
+    /// Findings at a stage of which no control takes care, of the problems that a plug-in can mend.
+    fn open(recorded: &Recorded, stage: &str) -> Vec<String> {
+        let wanted = [Problem::NoScheduling, Problem::UnknownUsage, Problem::Blocking];
+        let all = check(&recorded.drawn.tad).into_iter();
+        all.filter(|finding| !finding.mitigated() && wanted.contains(&finding.problem))
+            .filter(|finding| finding.stages.iter().any(|name| name == stage))
+            .map(|finding| format!("{:?}: {}", finding.problem, finding.reason))
+            .collect()
+    }
+
+    /// The handlers' stage.
+    fn handlers((recorded, region_server): &Recording) -> String {
+        let place = recorded.found.stages.place_of[region_server];
+        let mut stages = recorded.drawn.tad.stages.iter();
+        let handlers = |stage: &&headworks_tad::model::Stage| {
+            // The kernel keeps so many characters of a name.
+            stage.process == place && stage.title.starts_with("RpcServer.defau")
+        };
+        stages.find(handlers).expect("they work").name.clone()
+    }
+
+    /// Records a cluster with the plug-in under the load of two tenants.
+    fn recorded(configuration: &str, out: &Path) -> Result<Recording> {
+        let mut options = RunOptions::new(out);
+        options.headworks_exe = Some(std::path::absolute("target/debug/headworks")?);
+        let step = |seconds, recorded| Step { load: "all", clients: 16.0, seconds, recorded };
+        let plan = [step(10, false), step(25, true)];
+        let work = Work::new(&options, 1 << 30)?;
+        let progress = Progress::new(configuration, AROUND);
+        let mut cluster = Cluster::start(configuration, &plan, &work)?;
+        let mut seen = cluster.drive(&plan, 15, &options, &progress)?;
+        cluster.end(&progress)?;
+        let recorded = seen.remove("all").and_then(|(_, recorded)| recorded);
+        Ok((recorded.context("nothing was recorded")?, cluster.processes["regionserver"]))
+    }
+
+    /// `make test-long` runs it: two clusters of processes, and a recorder that needs root.
+    #[test]
+    #[ignore = "some minutes, root, and a cluster of HBase"]
+    fn the_diagram_of_a_cured_cluster_is_clean_where_the_plug_in_schedules() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        std::env::set_current_dir(root).expect("it is there");
+        let out = std::env::temp_dir().join(format!("headworks-cured-{}", std::process::id()));
+        std::fs::create_dir_all(&out).expect("a directory");
+        let [cured, off] = ["plug-in", "plug-in, switched off"].map(|configuration| {
+            let seen = recorded(configuration, &out).unwrap_or_else(|error| panic!("{error:?}"));
+            println!("{configuration}, scheduled: {:#?}", seen.0.drawn.scheduled);
+            seen
+        });
+        let handle = format!("RPC Handle ({})", handlers(&cured));
+        assert!(cured.0.drawn.scheduled.contains(&handle), "{handle}");
+        for said in &cured.0.drawn.scheduled {
+            let (stage, name) = said.split_once(" (").expect("stage and name");
+            let open = open(&cured.0, name.trim_end_matches(')'));
+            println!("{stage}: {open:#?}");
+            // Handlers wake readers, since both take from one scheduler. The recorder draws that as a wait for them.
+            assert!(open.is_empty() || stage == "RPC Read", "{said}: {open:#?}");
+        }
+        let open = open(&off.0, &handlers(&off));
+        println!("RPC Handle, switched off: {open:#?}");
+        assert!(!open.is_empty(), "its handlers wait for files, and nothing divides them");
+        assert!(!off.0.drawn.scheduled.iter().any(|said| said.starts_with("RPC Handle")));
+        std::fs::remove_dir_all(&out).expect("it is ours");
+    }
 
     #[test]
     fn processes_below_one_are_known_by_their_numbers() {

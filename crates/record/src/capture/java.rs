@@ -3,7 +3,7 @@
 //! `jcmd` attaches to the virtual machine, which writes a file and runs on. A machine that refuses
 //! is recorded without: its threads then have the 15 characters that the kernel keeps.
 
-use crate::trace::Handed;
+use crate::trace::{Handed, Scheduled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,6 +59,38 @@ pub fn compiled(pid: u32) -> Option<String> {
         let _ = std::fs::remove_file(&file);
     }
     map
+}
+
+/// Stages that a plug-in in the virtual machine says it schedules, in a property of the machine.
+pub fn scheduled(pid: u32) -> Vec<Scheduled> {
+    jcmd(pid, &["VM.system_properties"]).map_or_else(Vec::new, |text| said(pid, &text))
+}
+
+fn said(pid: u32, properties: &str) -> Vec<Scheduled> {
+    let value = properties.lines().find_map(|line| line.strip_prefix("headworks.stages="));
+    let all: Vec<Scheduled> =
+        value.and_then(|text| serde_json::from_str(&plain(text)).ok()).unwrap_or_default();
+    all.into_iter().map(|one| Scheduled { pid, ..one }).collect()
+}
+
+/// A property's value without the backslashes that Java writes before some characters.
+fn plain(value: &str) -> String {
+    let mut out = String::new();
+    let mut all = value.chars();
+    while let Some(one) = all.next() {
+        match if one == '\\' { all.next() } else { None } {
+            None => out.push(one),
+            Some('t') => out.push('\t'),
+            Some('n') => out.push('\n'),
+            Some('u') => {
+                let digits: String = all.by_ref().take(4).collect();
+                let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+                out.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            Some(other) => out.push(other),
+        }
+    }
+    out
 }
 
 /// Has the agent count hand-overs in a virtual machine. The file comes when it is done.
@@ -166,6 +198,19 @@ mod tests {
         assert_eq!(lost, 3);
         assert_eq!(found.len(), 1);
         assert_eq!((&*found[0].from, &*found[0].to, found[0].n), ("giver-#", "worker-#", 120));
+    }
+
+    #[test]
+    fn what_a_plug_in_schedules_is_read_from_a_property() {
+        let text = "#Fri Nov 27 2026\nuser.dir=/\nheadworks.stages=[{\"stage\"\\:\"RPC Handle\",\
+                    \"thread\"\\:\"handler\\=1,port\\=2 \\u00FC\\\\\\\\\",\"permits\"\\:0,\"held\"\\:true,\"tries\"\\:2}]\n";
+        let found = said(7, text);
+        assert_eq!(found.len(), 1, "{text}");
+        assert_eq!((found[0].pid, &*found[0].thread), (7, "handler=1,port=2 ü\\"));
+        assert!(found[0].held && found[0].tries == 2);
+        assert!(
+            said(7, "java.version=17\n").is_empty() && said(7, "headworks.stages=x\n").is_empty()
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::timeline::TimeLine;
 use super::{Options, Progress, hidden, idle, java, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
-use crate::trace::{Call, Handed, Injection, Trace, Unit, Wait};
+use crate::trace::{Call, Handed, Injection, Scheduled, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -66,6 +66,7 @@ struct Session<'o> {
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
+    scheduled: Vec<Scheduled>,
     full_names: BTreeMap<u32, String>,
 }
 
@@ -99,6 +100,7 @@ pub fn record(
         asked: Vec::new(),
         agents: Vec::new(),
         handed: Vec::new(),
+        scheduled: Vec::new(),
         full_names: BTreeMap::new(),
     };
     session.begin()?;
@@ -214,6 +216,7 @@ impl Session<'_> {
                 continue;
             }
             self.send_agent(pid);
+            self.scheduled.extend(java::scheduled(pid));
             let Some(names) = java::names(pid) else {
                 self.missing.push(format!(
                     "full names and methods of the virtual machine {pid}: jcmd is missing, or was \
@@ -457,6 +460,7 @@ impl Session<'_> {
         trace.injections = self.injections.clone();
         trace.calls = self.calls.clone();
         trace.handed = self.handed.clone();
+        trace.scheduled = self.scheduled.clone();
         for (what, n) in self.kernel.losses()? {
             trace.lose(what, n);
         }

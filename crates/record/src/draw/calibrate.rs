@@ -277,6 +277,7 @@ think = "100 us"
             tad,
             scenario: Some(load.value),
             left_out: Vec::new(),
+            scheduled: Vec::new(),
             loads: vec![load_of],
             wakes: vec![Wakes { request: 0, step: 0, free_ns: 0, busy_ns: 200_000 }],
         }

@@ -35,6 +35,7 @@ impl Trace {
         self.calls.extend(other.calls);
         self.injections.extend(other.injections);
         self.handed.extend(other.handed);
+        self.scheduled.extend(other.scheduled);
         self.losses.extend(other.losses);
         self.maps.extend(other.maps);
         self.copied.extend(other.copied);
@@ -112,6 +113,7 @@ impl Trace {
             each.waiters.iter_mut().chain(&mut each.stopped).for_each(unit);
         }
         self.handed.iter_mut().for_each(|handed| pid(&mut handed.pid));
+        self.scheduled.iter_mut().for_each(|scheduled| pid(&mut scheduled.pid));
         self.maps.iter_mut().for_each(|maps| pid(&mut maps.pid));
         self.copied.iter_mut().for_each(|copied| pid(&mut copied.pid));
         let all = std::mem::take(&mut self.processes).into_values();

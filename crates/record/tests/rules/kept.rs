@@ -5,8 +5,10 @@ use headworks_record::draw;
 use headworks_record::hints::Hints;
 use headworks_record::infer::arrows::{End, Meaning};
 use headworks_record::infer::{Architecture, infer};
-use headworks_record::trace::Trace;
+use headworks_record::trace::{Scheduled, Trace};
+use headworks_tad::check::Finding;
 use headworks_tad::file::{read_scenario, read_tad, write_scenario, write_tad};
+use headworks_tad::remedy::Problem;
 use headworks_tad::{check, sim};
 use std::path::Path;
 
@@ -99,5 +101,78 @@ fn mariadb_has_a_thread_for_each_connection() {
     assert!(has(&found, "clients", &name, Meaning::Data));
     let pools = found.stages.stages.iter().filter(|stage| stage.title.contains("tpool"));
     assert_eq!(pools.count(), 1, "one pool of workers");
+    round_trip(&trace, &found);
+}
+
+/// A plug-in's own word, and no name of a stage, decides what is scheduled.
+#[test]
+fn what_a_plug_in_schedules_is_drawn_with_queues_and_check_finds_it_clean() {
+    let mut trace = kept("hbase.ndjson");
+    let mut found = infer(&trace, &Hints::default());
+    // Had it lasted longer, it would have seen threads come and go with blocks.
+    let mut stages = found.stages.stages.iter_mut();
+    stages.find(|stage| stage.name == "dataxceiver").expect("it is there").on_demand = true;
+    let found = found;
+    let open = |trace: &Trace| -> Vec<Finding> {
+        let tad = draw::draw(trace, &found, "kept").tad;
+        check::check(&tad).into_iter().filter(|finding| !finding.mitigated()).collect()
+    };
+    let has = |all: &[Finding], stage: &str, problems: &[Problem]| {
+        all.iter().any(|finding| {
+            problems.contains(&finding.problem)
+                && finding.stages.iter().any(|name| name.starts_with(stage))
+        })
+    };
+    let waits = [Problem::Blocking, Problem::HeldThreads];
+    let before = open(&trace);
+    assert!(has(&before, "dataxceiver", &[Problem::NoScheduling]), "{before:#?}");
+    assert!(has(&before, "rpcserver-default", &waits), "{before:#?}");
+    let pid = |name: &str| {
+        let named = |names: &[String]| names.iter().any(|own| own.starts_with(name));
+        trace.threads.values().find(|thread| named(&thread.names)).expect(name).pid
+    };
+    let (region, data) = (pid("RpcServer.default"), pid("DataXceiver"));
+    let said = |pid, stage: &str, thread: &str, permits, held| Scheduled {
+        pid,
+        stage: stage.to_owned(),
+        thread: thread.to_owned(),
+        permits,
+        held,
+        tries: 0,
+    };
+    trace.scheduled = vec![
+        said(region, "RPC Read", "Reader=4,bindAddress=localhost,port=16020", 0, false),
+        said(
+            region,
+            "RPC Handle",
+            "RpcServer.default.FPBQ.Fifo.handler=7,queue=0,port=16020",
+            0,
+            true,
+        ),
+        // Its threads are the handlers, and wait for a permit.
+        said(
+            region,
+            "Log append",
+            "RpcServer.default.FPBQ.Fifo.handler=7,queue=0,port=16020",
+            10,
+            false,
+        ),
+        said(region, "RPC Respond", "headworks-network", 0, false),
+        said(
+            data,
+            "Data Xceiver",
+            "DataXceiver for client x at /127.0.0.1:1 [Sending block y]",
+            4,
+            false,
+        ),
+    ];
+    let after = open(&trace);
+    assert!(!has(&after, "dataxceiver", &[Problem::NoScheduling]), "{after:#?}");
+    assert!(!has(&after, "rpcserver-default", &waits), "{after:#?}");
+    let drawn = draw::draw(&trace, &found, "kept");
+    assert_eq!(drawn.tad.shared_queues.len(), 1);
+    assert_eq!(drawn.tad.shared_queues[0].stages.len(), 2, "readers and handlers");
+    let respond = format!("RPC Respond of {region} (its threads did nothing)");
+    assert!(drawn.scheduled.contains(&respond), "{:?}", drawn.scheduled);
     round_trip(&trace, &found);
 }

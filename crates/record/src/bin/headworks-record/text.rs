@@ -54,6 +54,9 @@ pub fn text(report: &Report, file: &Path) -> String {
     if !report.left_out.is_empty() {
         let _ = writeln!(out, "\nleft out, as they did nothing: {}", report.left_out.join(", "));
     }
+    if !report.scheduled.is_empty() {
+        let _ = writeln!(out, "\nscheduled by a plug-in: {}", report.scheduled.join(", "));
+    }
     let file = file.display();
     let _ = writeln!(out, "\nlook at it:   headworks tad render {file} -o {file}.svg");
     let _ = writeln!(out, "its problems: headworks tad check {file}");

@@ -5,7 +5,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.hbase.TableName;
@@ -16,6 +18,7 @@ import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.quotas.ThrottleType;
 import org.junit.jupiter.api.Test;
+import site.ycsb.workloads.CoreWorkload;
 
 /**
  * Experiments in which handlers or the network are what requests wait for. Each method is one run; see
@@ -66,21 +69,27 @@ class Bench extends Measured {
         }
     }
 
-    /** Figure 4.18: five clients with weights from one to five, and handlers as what they wait for. */
+    /**
+     * Figure 4.18: five clients with weights from one to five, and handlers as what they wait for. YCSB's core
+     * workload C, or A if the point says that half of the requests are updates; a read takes a handler 20 ms.
+     */
     @Test
     void weights() throws Exception {
         run(Map.of("headworks.weights", "c1=1,c2=2,c3=3,c4=4,c5=5"), cluster -> {
-            Site.table(TABLE, Cluster.DEFAULT, true, 100, 1_000);
+            CoreWorkload workload = Ycsb.load(TABLE, Cluster.DEFAULT, (int) POINT);
             AtomicLong[] done = new AtomicLong[5];
+            Map<String, Long> parts = new TreeMap<>();
             for (int client = 1; client <= done.length; client++) {
-                limit("c" + client, ThrottleType.READ_NUMBER, client * 490 / 15);
+                // Ten handlers serve 500 reads a second. An update takes a small part of a read's time.
+                parts.put("c" + client, (long) (client * 490 / (1 - POINT / 100) / 15));
             }
+            limit(ThrottleType.REQUEST_NUMBER, (long) (490 / (1 - POINT / 100)), parts);
             List<Connection> connections = new ArrayList<>();
             for (int client = 0; client < done.length; client++) {
                 AtomicLong count = done[client] = new AtomicLong();
                 Connection connection = Site.connect("c" + (client + 1));
                 connections.add(connection);
-                clients(16, connection, count, null, table -> table.get(new Get(Site.key(7)).setFilter(new SlowRows())));
+                clients(16, connection, count, null, table -> Ycsb.request(workload, table, new SlowRows()));
             }
             long[] start = new long[done.length];
             measure(() -> Arrays.setAll(start, client -> done[client].get()), done);
@@ -126,8 +135,8 @@ class Bench extends Measured {
         // A little less than the link has, so that what waits does so where it is ordered.
         run(Map.of("headworks.network.bytes-per-second", "11700000"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 20_000);
-            // Half of the link.
-            limit("c2", ThrottleType.READ_SIZE, 5_850_000);
+            // Half of the link each.
+            limit(ThrottleType.READ_SIZE, 11_700_000, Map.of("c1", 5_850_000L, "c2", 5_850_000L));
             try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
                 try (Table table = c1.getTable(TABLE)) {
                     table.put(Site.put(1, (int) (POINT * 1_000)));
@@ -135,83 +144,116 @@ class Bench extends Measured {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+                ConcurrentLinkedQueue<Long> others = new ConcurrentLinkedQueue<>();
                 clients(16, c1, first, times, table -> table.get(new Get(Site.key(0))));
-                clients(16, c2, second, null, table -> table.get(new Get(Site.key(1))));
+                clients(16, c2, second, others, table -> table.get(new Get(Site.key(1))));
                 long[] start = new long[2];
                 measure(() -> {
                     start[0] = first.get();
                     start[1] = second.get();
                     times.clear();
+                    others.clear();
                 });
                 figures.put("c1_per_s", (first.get() - start[0]) / figures.get("seconds"));
                 figures.put("c2_per_s", (second.get() - start[1]) / figures.get("seconds"));
                 figures.put("c1_p99_ms", percentile(times, 0.99));
+                figures.put("c2_p99_ms", percentile(others, 0.99));
                 end();
             }
         });
     }
 
-    /** What the plug-in costs one client: pairs of windows at a stock region server and at ours, in one cluster. */
+    /** A third region server: there the plug-in is switched off. */
+    private static final int OFF = 16_220;
+    private static final int OFF_PAGE = 16_230;
+    /** Where windows are: a stock region server, one with the plug-in, and one where it is switched off. */
+    private static final int[] SERVERS = {Cluster.CLASSIC, Cluster.DEFAULT, OFF};
+    private static final String[] STATES = {"stock", "one_tenant", "switched_off"};
+
+    /** What the plug-in costs one client: windows at three region servers of one cluster by turns. */
     @Test
     void cost() throws Exception {
         Map<String, String> ours = Map.of("hbase.regionserver.handler.count", "30",
             "hbase.ipc.server.callqueue.type", "pluggable", "hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
         var with = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, true, List.of());
+        var off = new Cluster.Server("regionserver-off", OFF, OFF_PAGE, true, List.of("headworks.enabled=false"));
         var stock = new Cluster.Server("regionserver-stock", Cluster.CLASSIC, Cluster.CLASSIC_PAGE, false, List.of("hbase.ipc.server.callqueue.type=fifo"));
-        try (Cluster cluster = new Cluster(ours, true, with, stock)) {
+        try (Cluster cluster = new Cluster(ours, true, with, off, stock)) {
             Site.use(cluster);
-            TableName[] tables = {TableName.valueOf("ours"), TableName.valueOf("stock")};
-            Site.table(tables[0], Cluster.DEFAULT, true, 1_000, 1_000);
-            Site.table(tables[1], Cluster.CLASSIC, true, 1_000, 1_000);
-            for (String enabled : List.of("false", "true")) {
-                Site.reload(Map.of("headworks.enabled", enabled));
-                for (int puts : new int[] {0, 50, 100}) {
-                    double[] ratios = new double[Math.max(3, WINDOW_S)];
-                    double[] tails = new double[ratios.length];
-                    try (Connection one = Site.connect("alice")) {
-                        window(one, tables[0], puts);
-                        window(one, tables[1], puts);
-                        for (int pair = 0; pair < ratios.length; pair++) {
-                            double[] first = window(one, tables[pair % 2], puts);
-                            double[] second = window(one, tables[1 - pair % 2], puts);
-                            ratios[pair] = pair % 2 == 0 ? first[0] / second[0] : second[0] / first[0];
-                            tails[pair] = pair % 2 == 0 ? first[1] / second[1] : second[1] / first[1];
-                        }
-                    }
-                    Arrays.sort(ratios);
-                    Arrays.sort(tails);
-                    String key = (enabled.equals("true") ? "one_tenant" : "switched_off") + "_puts_" + puts;
-                    figures.put(key + "_ratio", ratios[ratios.length / 2]);
-                    figures.put(key + "_p99_ratio", tails[tails.length / 2]);
-                }
+            CoreWorkload half = ycsb("a", 50);
+            CoreWorkload reads = ycsb("c", 0);
+            for (int server = 0; server < SERVERS.length; server++) {
+                Site.table(table("puts", server), SERVERS[server], true, 1, 1_000);
             }
+            windows("ycsb_a", table -> Ycsb.request(half, table, null));
+            windows("ycsb_c", table -> Ycsb.request(reads, table, null));
+            windows("puts", table -> table.put(Site.put(ThreadLocalRandom.current().nextInt(1_000), 1_000)));
+            // The one tenant has loaded the tables, too. With a second one all would be ordered.
+            figures.put("second_tenant", Told.by(Cluster.DEFAULT_PAGE).several() ? 1.0 : 0.0);
         }
         write();
     }
 
+    private static TableName table(String load, int server) {
+        return TableName.valueOf(load + "_" + STATES[server]);
+    }
+
+    private static CoreWorkload ycsb(String letter, int updates) throws Exception {
+        CoreWorkload workload = null;
+        for (int server = 0; server < SERVERS.length; server++) {
+            workload = Ycsb.load(table("ycsb_" + letter, server), SERVERS[server], updates);
+        }
+        return workload;
+    }
+
+    private void windows(String load, Work work) throws Exception {
+        double[][] ratios = new double[SERVERS.length][Math.max(3, WINDOW_S)];
+        double[][] tails = new double[SERVERS.length][ratios[0].length];
+        try (Connection one = Site.connect("root")) {
+            // The first round warms up.
+            for (int round = -1; round < ratios[0].length; round++) {
+                double[][] found = new double[SERVERS.length][];
+                for (int turn = 0; turn < SERVERS.length; turn++) {
+                    int server = (round + 1 + turn) % SERVERS.length;
+                    found[server] = window(one, table(load, server), work);
+                }
+                for (int server = 1; round >= 0 && server < SERVERS.length; server++) {
+                    ratios[server][round] = found[server][0] / found[0][0];
+                    tails[server][round] = found[server][1] / found[0][1];
+                }
+            }
+        }
+        for (int server = 1; server < SERVERS.length; server++) {
+            String key = STATES[server] + "_" + load;
+            Arrays.sort(ratios[server]);
+            Arrays.sort(tails[server]);
+            figures.put(key + "_ratio", quantile(ratios[server], 0.5));
+            figures.put(key + "_ratio_quarter", quantile(ratios[server], 0.25));
+            figures.put(key + "_ratio_three_quarters", quantile(ratios[server], 0.75));
+            figures.put(key + "_p99_ratio", quantile(tails[server], 0.5));
+        }
+    }
+
+    private static double quantile(double[] sorted, double part) {
+        return sorted[(int) (sorted.length * part)];
+    }
+
     /** Requests a second of 32 clients in a window of a second and a half, and their p99. */
-    private double[] window(Connection connection, TableName name, int puts) throws Exception {
+    private double[] window(Connection connection, TableName name, Work work) throws Exception {
         AtomicBoolean over = new AtomicBoolean();
         AtomicLong done = new AtomicLong();
         ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
         List<Thread> all = new ArrayList<>();
         for (int number = 0; number < 32; number++) {
-            int seed = number;
             all.add(new Thread(() -> {
-                java.util.Random random = new java.util.Random(seed);
                 try (Table table = connection.getTable(name)) {
                     while (!over.get()) {
                         long since = System.nanoTime();
-                        int row = random.nextInt(1_000);
-                        if (random.nextInt(100) < puts) {
-                            table.put(Site.put(row, 1_000));
-                        } else {
-                            table.get(new Get(Site.key(row)));
-                        }
+                        work.once(table);
                         done.incrementAndGet();
                         times.add(System.nanoTime() - since);
                     }
-                } catch (IOException failed) {
+                } catch (Exception failed) {
                     failures.incrementAndGet();
                 }
             }));

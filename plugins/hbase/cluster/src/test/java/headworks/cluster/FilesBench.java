@@ -59,15 +59,17 @@ class FilesBench extends Measured {
     }
 
     /** Measures, and notes how often each of these clients' work ended, a second. */
-    private void measure(Map<String, AtomicLong> clients, ConcurrentLinkedQueue<Long> times, String percentiles) throws Exception {
+    private void measure(Map<String, AtomicLong> clients, Map<String, ConcurrentLinkedQueue<Long>> times) throws Exception {
         Map<String, Long> before = new TreeMap<>();
         measure(() -> {
             clients.forEach((client, done) -> before.put(client, done.get()));
-            times.clear();
+            times.values().forEach(ConcurrentLinkedQueue::clear);
         });
         clients.forEach((client, done) -> figures.put(client + "_per_s", rate(done, before.get(client))));
-        figures.put(percentiles + "_p50_ms", percentile(times, 0.5));
-        figures.put(percentiles + "_p99_ms", percentile(times, 0.99));
+        times.forEach((client, all) -> {
+            figures.put(client + "_p50_ms", percentile(all, 0.5));
+            figures.put(client + "_p99_ms", percentile(all, 0.99));
+        });
     }
 
     /** Figure 4.13: both clients get 128 kB that only the DataNode has, C1 from 40 threads, C2 from as many as the point says. */
@@ -80,9 +82,10 @@ class FilesBench extends Measured {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
+                var others = new ConcurrentLinkedQueue<Long>();
                 clients(FILES, 40, c1, first, times, FilesBench::cold);
-                clients(FILES, (int) POINT, c2, second, null, FilesBench::cold);
-                measure(Map.of("c1", first, "c2", second), times, "c1");
+                clients(FILES, (int) POINT, c2, second, others, FilesBench::cold);
+                measure(Map.of("c1", first, "c2", second), Map.of("c1", times, "c2", others));
                 end();
             }
         });
@@ -107,7 +110,7 @@ class FilesBench extends Measured {
                 clients(FILES, (int) POINT, c1, first, null, FilesBench::cold);
                 clients(FILES, 16, c2, cold, null, FilesBench::cold);
                 clients(4, c2, cached, times, FilesBench::cached);
-                measure(Map.of("c1_cold", first, "c2_cold", cold, "c2_cached", cached), times, "c2_cached");
+                measure(Map.of("c1_cold", first, "c2_cold", cold, "c2_cached", cached), Map.of("c2_cached", times));
                 end();
             }
             toldOfAttempts();
@@ -130,19 +133,21 @@ class FilesBench extends Measured {
         run(settings, cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 100);
             files(FILES, 60_000);
-            limit("c2", ThrottleType.READ_SIZE, 8_000_000);
+            // Ten handlers, half of their time each.
+            limit(ThrottleType.REQUEST_HANDLER_USAGE_MS, 10_000, Map.of("c1", 5_000L, "c2", 5_000L));
             try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
+                var others = new ConcurrentLinkedQueue<Long>();
                 // With pauses: else the processors are what both wait for.
                 clients(16, c1, first, null, table -> paced(table, times));
                 if (POINT == 0) {
-                    clients(16, c2, second, null, table -> paced(table, null));
+                    clients(16, c2, second, null, table -> paced(table, others));
                 } else {
-                    clients(FILES, 40, c2, second, null, FilesBench::cold);
+                    clients(FILES, 40, c2, second, others, FilesBench::cold);
                 }
-                measure(Map.of("c1", first, "c2", second), times, "c1");
+                measure(Map.of("c1", first, "c2", second), Map.of("c1", times, "c2", others));
                 end();
             }
             toldOfAttempts();
@@ -153,9 +158,7 @@ class FilesBench extends Measured {
     private static void paced(Table table, ConcurrentLinkedQueue<Long> times) throws Exception {
         long since = System.nanoTime();
         cached(table);
-        if (times != null) {
-            times.add(System.nanoTime() - since);
-        }
+        times.add(System.nanoTime() - since);
         Thread.sleep(10);
     }
 
@@ -180,9 +183,10 @@ class FilesBench extends Measured {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
+                var others = new ConcurrentLinkedQueue<Long>();
                 clients(TABLE, 80, c1, first, times, FilesBench::put);
-                clients(other, (int) POINT, c2, second, null, FilesBench::put);
-                measure(Map.of("c1", first, "c2", second), times, "c1");
+                clients(other, (int) POINT, c2, second, others, FilesBench::put);
+                measure(Map.of("c1", first, "c2", second), Map.of("c1", times, "c2", others));
                 end();
             }
         });
@@ -202,9 +206,10 @@ class FilesBench extends Measured {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
+                var others = new ConcurrentLinkedQueue<Long>();
                 clients(at[0], 16, fast, first, times, FilesBench::cold);
-                clients(at[1], (int) POINT, slow, second, null, FilesBench::cold);
-                measure(Map.of("fast", first, "slow", second), times, "fast");
+                clients(at[1], (int) POINT, slow, second, others, FilesBench::cold);
+                measure(Map.of("fast", first, "slow", second), Map.of("fast", times, "slow", others));
                 end();
             }
         });
@@ -255,7 +260,7 @@ class FilesBench extends Measured {
                     // Keys of a part follow those of the part before.
                     clients(loaded, 1, c2, new AtomicLong(), null, table -> load(loaded, megabytes));
                 }
-                measure(Map.of("c1", gets, "loaded_mb", megabytes), times, "c1");
+                measure(Map.of("c1", gets, "loaded_mb", megabytes), Map.of("c1", times));
                 end();
                 figures.put("loaded_mb", (double) megabytes.get());
             }

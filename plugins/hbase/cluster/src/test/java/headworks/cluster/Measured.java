@@ -21,6 +21,7 @@ import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
+import org.apache.hadoop.hbase.quotas.QuotaTableUtil;
 import org.apache.hadoop.hbase.quotas.ThrottleType;
 
 /**
@@ -38,6 +39,8 @@ abstract class Measured {
     static final String WITHOUT_ATTEMPTS = "ours, without attempts";
     /** HBase's own throttles, with limits that were chosen by hand for the experiment. */
     static final String QUOTAS = "stock, quotas";
+    /** With those a user may exceed its limit while the server's limit is not reached. */
+    static final String EXCEEDED = "stock, quotas to exceed";
     static final String OUR_QUEUE = "headworks.hbase.FairCallQueue";
 
     final Map<String, Double> figures = new TreeMap<>();
@@ -65,7 +68,7 @@ abstract class Measured {
             settings.put("hbase.ipc.server.callqueue.pluggable.queue.class.name", OUR_QUEUE);
         }
         switch (ARM) {
-            case QUOTAS -> settings.putAll(Map.of("hbase.quota.enabled", "true", "hbase.quota.refresh.period", "1000"));
+            case QUOTAS, EXCEEDED -> settings.putAll(Map.of("hbase.quota.enabled", "true", "hbase.quota.refresh.period", "1000"));
             case "stock, one queue" -> settings.put("hbase.ipc.server.callqueue.handler.factor", "0");
             default -> { }
         }
@@ -91,9 +94,28 @@ abstract class Measured {
 
     /** In the arm with quotas: this user may have so much a second. */
     static void limit(String user, ThrottleType type, long most) throws Exception {
-        if (ARM.equals(QUOTAS)) {
-            try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
-                admin.setQuota(QuotaSettingsFactory.throttleUser(user, type, most, TimeUnit.SECONDS));
+        limit(type, most, Map.of(user, most));
+    }
+
+    /**
+     * In the arms with quotas: each user may have its part a second. With quotas to exceed it may have more while
+     * the server gives less than all of it.
+     */
+    static void limit(ThrottleType type, long all, Map<String, Long> parts) throws Exception {
+        if (!ARM.equals(QUOTAS) && !ARM.equals(EXCEEDED)) {
+            return;
+        }
+        try (Connection root = Site.connect("root"); Admin admin = root.getAdmin()) {
+            for (Map.Entry<String, Long> part : parts.entrySet()) {
+                admin.setQuota(QuotaSettingsFactory.throttleUser(part.getKey(), type, part.getValue(), TimeUnit.SECONDS));
+            }
+            if (ARM.equals(EXCEEDED)) {
+                // HBase asks for limits of the server on reads and on writes.
+                String every = QuotaTableUtil.QUOTA_REGION_SERVER_ROW_KEY;
+                admin.setQuota(QuotaSettingsFactory.throttleRegionServer(every, ThrottleType.READ_NUMBER, 1_000_000, TimeUnit.SECONDS));
+                admin.setQuota(QuotaSettingsFactory.throttleRegionServer(every, ThrottleType.WRITE_NUMBER, 1_000_000, TimeUnit.SECONDS));
+                admin.setQuota(QuotaSettingsFactory.throttleRegionServer(every, type, all, TimeUnit.SECONDS));
+                admin.exceedThrottleQuotaSwitch(true);
             }
         }
     }
@@ -196,7 +218,7 @@ abstract class Measured {
     }
 
     /** Bytes that the first DataNode has read and written. */
-    private static long[] disk() throws IOException {
+    static long[] disk() throws IOException {
         Map<String, Double> all = numbers(Cluster.DATANODE_PAGE, "Hadoop:service=DataNode,name=DataNodeActivity-*");
         return new long[] {all.getOrDefault("BytesRead", 0.0).longValue(), all.getOrDefault("BytesWritten", 0.0).longValue()};
     }

@@ -22,7 +22,7 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.junit.jupiter.api.Test;
 
 /**
- * The load of the experiment {@code record-hbase}: a stock cluster, and steps of load one after the other.
+ * The load of the experiment {@code record-hbase}: a cluster, stock or with the plug-in, and steps of load one after the other.
  * {@code headworks bench run} starts it and reads what it says in the file of {@code HEADWORKS_FIGURES}:
  * {@code process NAME PID}, {@code begin STEP} and {@code end STEP REQUESTS_A_SECOND}.
  */
@@ -43,13 +43,21 @@ class Recorded {
     /** The steps are {@code LOAD:THREADS:SECONDS}, with commas. */
     @Test
     void steps() throws Exception {
-        boolean classic = System.getenv("HEADWORKS_ARM").equals("classic");
+        String arm = System.getenv("HEADWORKS_ARM");
+        boolean plugIn = arm.startsWith("plug-in");
         Map<String, String> settings = new TreeMap<>();
-        if (classic) {
+        if (!arm.equals("default")) {
             settings.put("hbase.wal.provider", "filesystem");
             settings.put("hbase.rpc.server.impl", "org.apache.hadoop.hbase.ipc.SimpleRpcServer");
         }
-        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, false, List.of());
+        if (plugIn) {
+            // So little network that responses wait for it.
+            settings.putAll(Map.of("hbase.ipc.server.callqueue.type", "pluggable",
+                "hbase.ipc.server.callqueue.pluggable.queue.class.name", Measured.OUR_QUEUE,
+                "headworks.log.outstanding", "4", "headworks.network.bytes-per-second", "2000000", "headworks.speculate", "true",
+                "headworks.enabled", "" + !arm.equals("plug-in, switched off")));
+        }
+        var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, plugIn, List.of());
         try (Cluster cluster = new Cluster(settings, true, server)) {
             Site.use(cluster);
             processes();
@@ -94,9 +102,12 @@ class Recorded {
         AtomicBoolean over = new AtomicBoolean();
         AtomicLong done = new AtomicLong();
         List<Thread> all = new ArrayList<>();
-        try (Connection connection = Site.connect("alice")) {
+        // A plug-in orders nothing before it sees a second tenant.
+        String other = System.getenv("HEADWORKS_ARM").startsWith("plug-in") ? "bob" : "alice";
+        try (Connection alice = Site.connect("alice"); Connection second = Site.connect(other)) {
             for (int each = 0; each < threads; each++) {
                 int seed = number * 1_000 + each;
+                Connection connection = other.equals("bob") && each % 2 == 1 ? second : alice;
                 Thread thread = new Thread(() -> client(connection, load, new Random(seed), over, done));
                 all.add(thread);
                 thread.start();

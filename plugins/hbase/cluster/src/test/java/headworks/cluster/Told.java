@@ -41,6 +41,13 @@ final class Told {
         return count == null ? 0 : count.getAsLong();
     }
 
+    /** For how long a tenant's requests would have kept all of a resource busy, in microseconds. */
+    long used(String tenant, String resource) {
+        JsonObject known = named("Tenants", "name", tenant);
+        JsonElement time = known == null ? null : known.getAsJsonObject("used_us").get(resource);
+        return time == null ? 0 : time.getAsLong();
+    }
+
     /** Bytes of responses that a tenant's clients have not taken. */
     long unread(String tenant) {
         JsonObject known = named("Tenants", "name", tenant);
@@ -50,6 +57,11 @@ final class Told {
     /** Attempts at gets without files: answered, ended. */
     long attempts(String figure) {
         return text("Attempts").getAsJsonObject().get(figure).getAsLong();
+    }
+
+    /** Whether a second tenant was seen. */
+    boolean several() {
+        return bean.get("Several").getAsBoolean();
     }
 
     private JsonObject stage(String name) {

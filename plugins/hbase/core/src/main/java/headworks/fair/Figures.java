@@ -1,8 +1,14 @@
 package headworks.fair;
 
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /** What a process tells about its stages and tenants. */
 public final class Figures {
@@ -11,6 +17,14 @@ public final class Figures {
     private final AtomicReferenceArray<String> off = new AtomicReferenceArray<>(Stage.COUNT);
     /** Stages whose code calls the scheduler, by bit. */
     private final AtomicInteger installed = new AtomicInteger();
+    /** A stage's permits; 0: its threads take the next request themselves. */
+    private final AtomicIntegerArray permits = new AtomicIntegerArray(Stage.COUNT);
+    /** Threads beside those of the stage that try requests. */
+    private final AtomicIntegerArray tries = new AtomicIntegerArray(Stage.COUNT);
+    /** Names of threads that work at the stage, one of those that differ in numbers alone. */
+    private final List<Map<String, String>> threads = Stream.<Map<String, String>>generate(ConcurrentSkipListMap::new).limit(Stage.COUNT).toList();
+    /** Hears what {@link #scheduled} says when that changes. */
+    private volatile Consumer<String> hears = text -> { };
     private final LongAdder[] served = adders();
     private final LongAdder[] waited = adders();
     private final LongAdder[] passed = adders();
@@ -36,16 +50,66 @@ public final class Figures {
     /** The stage's code calls the scheduler. */
     public void install(Stage stage) {
         installed.getAndUpdate(bits -> bits | 1 << stage.ordinal());
+        tell();
     }
 
     /** The stage orders its requests, where it is installed. */
     public void enforce(Stage stage) {
+        enforce(stage, 0);
+    }
+
+    /** The same, for a stage whose threads wait for one of so many permits. */
+    void enforce(Stage stage, int count) {
+        permits.set(stage.ordinal(), count);
         off.set(stage.ordinal(), "");
+        tell();
     }
 
     /** The stage does not, and why. */
     public void release(Stage stage, String reason) {
         off.set(stage.ordinal(), reason);
+        tell();
+    }
+
+    /** So many threads beside those of the stage try requests that may turn out to need more. */
+    public void tries(Stage stage, int count) {
+        tries.set(stage.ordinal(), count);
+        tell();
+    }
+
+    /** The calling thread works at this stage. A queue or gate says so of its first thread: it costs a little. */
+    public void works(Stage stage) {
+        String name = Thread.currentThread().getName();
+        if (threads.get(stage.ordinal()).putIfAbsent(name.replaceAll("[0-9]+", "#"), name) == null) {
+            tell();
+        }
+    }
+
+    /** Has this told what is scheduled, now and after each change. */
+    void hears(Consumer<String> listener) {
+        hears = listener;
+        tell();
+    }
+
+    /** One at a time: the last that is told is the latest. */
+    private synchronized void tell() {
+        hears.accept(scheduled());
+    }
+
+    /**
+     * The stages that are enforced, each with the name of a thread that works there, as JSON. A stage with threads
+     * of several names comes several times. A recorder cannot see by itself in which order threads take their work.
+     */
+    String scheduled() {
+        StringBuilder out = new StringBuilder("[");
+        for (Stage stage : Stage.values()) {
+            for (String name : why(stage).isEmpty() ? threads.get(stage.ordinal()).values() : List.<String>of()) {
+                out.append(out.length() > 1 ? "," : "").append("{\"stage\":").append(quoted(stage.words))
+                    .append(",\"thread\":").append(quoted(name)).append(",\"permits\":").append(permits.get(stage.ordinal()))
+                    .append(",\"held\":").append(stage == Stage.HANDLE).append(",\"tries\":").append(tries.get(stage.ordinal())).append('}');
+            }
+        }
+        return out.append(']').toString();
     }
 
     /** Why a stage orders nothing; the empty text: it does. */
@@ -114,15 +178,25 @@ public final class Figures {
                 .append(",\"served\":{");
             String comma = "";
             for (Stage stage : Stage.values()) {
-                long count = tenant.served.get(stage.ordinal());
-                if (count > 0) {
-                    out.append(comma).append(quoted(stage.words)).append(':').append(count);
-                    comma = ",";
-                }
+                comma = figure(out, comma, stage.words, tenant.served.get(stage.ordinal()));
+            }
+            out.append("},\"used_us\":{");
+            comma = "";
+            for (Resource resource : Resource.values()) {
+                comma = figure(out, comma, resource.words, tenant.used.get(resource.ordinal()) / 1_000);
             }
             out.append("}}");
         });
         return out.append(']').toString();
+    }
+
+    /** Adds what is not zero: the comma for what follows. */
+    private static String figure(StringBuilder out, String comma, String name, long value) {
+        if (value == 0) {
+            return comma;
+        }
+        out.append(comma).append(quoted(name)).append(':').append(value);
+        return ",";
     }
 
     private static long total(Tenants.Tenant tenant) {

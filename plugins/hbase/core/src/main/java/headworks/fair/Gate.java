@@ -20,6 +20,8 @@ public final class Gate {
     private int free;
     private final long longestWaitNs;
     private volatile int permits;
+    /** The name of a thread is known. */
+    private volatile boolean told;
 
     /** A thread that waits, or holds a permit. */
     public static final class Waiter {
@@ -51,7 +53,7 @@ public final class Gate {
         this.longestWaitNs = longestWaitNs;
         free = permits;
         if (permits > 0) {
-            scheduler.figures().enforce(stage);
+            scheduler.figures().enforce(stage, permits);
         }
     }
 
@@ -60,7 +62,7 @@ public final class Gate {
         free += count - permits;
         permits = count;
         if (count > 0) {
-            scheduler.figures().enforce(stage);
+            scheduler.figures().enforce(stage, count);
         } else {
             scheduler.figures().release(stage, "switched off");
         }
@@ -76,6 +78,10 @@ public final class Gate {
         boolean alone = !scheduler.several() && (tenant.nameless && tier == Tier.USERS || !instance.shared(tier, tenant.number));
         if (alone || permits == 0) {
             return null;
+        }
+        if (!told) {
+            told = true;
+            scheduler.figures().works(stage);
         }
         Waiter waiter = new Waiter(tier, tenant);
         instance.add(stage.ordinal(), tier, tenant.number, tenant.weight(), waiter, Integer.MAX_VALUE);

@@ -130,6 +130,8 @@ public final class Network extends Thread {
 
     @Override
     public void run() {
+        scheduler.figures().works(Stage.RESPOND);
+        scheduler.figures().works(Stage.STREAM);
         while (true) {
             try {
                 queued.acquire();

@@ -10,6 +10,8 @@ public final class Status implements StatusMBean {
     public static final int VERSION = 2;
     private static final String NAME = "headworks:type=Scheduler";
     private static final int MOST_TENANTS = 100;
+    /** A property of the virtual machine, which {@code jcmd} shows: {@code headworks tad record} reads it. */
+    private static final String STAGES = "headworks.stages";
 
     private static volatile boolean agent;
     private static volatile String settings = "";
@@ -21,6 +23,7 @@ public final class Status implements StatusMBean {
             ObjectName name = new ObjectName(NAME);
             if (!beans.isRegistered(name)) {
                 beans.registerMBean(new Status(), name);
+                Scheduler.here().figures().hears(text -> System.setProperty(STAGES, text));
             }
         } catch (JMException | RuntimeException failed) {
             System.err.println("headworks: no figures by JMX: " + failed);

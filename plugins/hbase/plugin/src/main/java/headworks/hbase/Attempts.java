@@ -39,9 +39,11 @@ final class Attempts {
     /** Switches them on or off. So many call queues share the processors. */
     synchronized void enable(boolean on, int queues) {
         enabled = on;
+        int count = Math.max(FEWEST_THREADS, PROCESSORS / queues);
+        Scheduler.here().figures().tries(Stage.HANDLE, on ? count : 0);
         if (on && !begun) {
             begun = true;
-            for (int number = 0; number < Math.max(FEWEST_THREADS, PROCESSORS / queues); number++) {
+            for (int number = 0; number < count; number++) {
                 Thread thread = new Thread(this::run, "headworks-attempts-" + number);
                 thread.setDaemon(true);
                 thread.start();
@@ -67,6 +69,7 @@ final class Attempts {
 
     private void stop(Throwable failed) {
         enabled = false;
+        Scheduler.here().figures().tries(Stage.HANDLE, 0);
         System.err.println("headworks: no more attempts at gets without files: " + failed);
     }
 

@@ -30,7 +30,8 @@ import org.apache.hadoop.hbase.ipc.RpcCall;
  * <p>HBase makes one for each of its call queues, and each has an instance of the scheduler. A handler
  * that asks for its next call has ended the one before: that is when a call's cost is known.
  *
- * <p>HBase has other queues for {@code hbase:meta}, administration and replication. They stay as they are.
+ * <p>HBase has other handlers for its own tables and for administration. Their queues are of this class, too, so that
+ * tenants share these handlers among themselves. Those for {@code hbase:meta} and replication stay as they are.
  */
 public final class FairCallQueue extends PluggableBlockingQueue implements ConfigurationObserver {
     private static final int HANDLE = Stage.HANDLE.ordinal();
@@ -43,6 +44,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     private final ThreadLocal<Running> running = new ThreadLocal<>();
     private final Attempts attempts = new Attempts(stages);
     private volatile Settings settings;
+    /** The name of a handler is known. */
+    private volatile boolean told;
 
     /** What a handler works on. */
     private record Running(Stages.Taken<Object> taken, RpcCall call, long since, long cpuSince) {}
@@ -111,6 +114,10 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         CallRunner call = (CallRunner) taken.item;
         Tenants.Tenant tenant = TENANTS.of(taken.tenant());
         Here.set(tenant.name);
+        if (!told) {
+            told = true;
+            SCHEDULER.figures().works(Stage.HANDLE);
+        }
         SCHEDULER.figures().served(Stage.HANDLE, tenant);
         SCHEDULER.limits().took(tenant.number);
         if (taken.counts() || Parts.measured()) {

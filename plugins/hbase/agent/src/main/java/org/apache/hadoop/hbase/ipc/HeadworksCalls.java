@@ -141,6 +141,7 @@ public final class HeadworksCalls {
 
         @Override
         public void run() {
+            Scheduler.here().figures().works(Stage.READ);
             while (true) {
                 try {
                     Stages.Taken<Object> taken = instance.take(READ);

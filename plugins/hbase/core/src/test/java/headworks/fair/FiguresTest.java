@@ -1,0 +1,42 @@
+package headworks.fair;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+class FiguresTest {
+    /** What a recorder of threads is told: stages that are enforced, once a thread of theirs is known. */
+    @Test
+    void whatIsScheduledIsToldWhenItChanges() {
+        Figures figures = new Scheduler(1).figures();
+        List<String> told = new ArrayList<>();
+        figures.hears(told::add);
+        figures.enforce(Stage.HANDLE);
+        figures.works(Stage.HANDLE);
+        assertEquals("[]", last(told), "no code of the stage calls the scheduler");
+        figures.install(Stage.HANDLE);
+        String thread = Figures.quoted(Thread.currentThread().getName());
+        String handle = "{\"stage\":\"RPC Handle\",\"thread\":" + thread + ",\"permits\":0,\"held\":true,\"tries\":";
+        assertEquals("[" + handle + "0}]", last(told));
+        figures.tries(Stage.HANDLE, 2);
+        figures.enforce(Stage.XCEIVE, 4);
+        figures.install(Stage.XCEIVE);
+        assertEquals("[" + handle + "2}]", last(told), "no thread is known that works at the other stage");
+        figures.works(Stage.XCEIVE);
+        assertEquals("[" + handle + "2},{\"stage\":\"Data Xceiver\",\"thread\":" + thread + ",\"permits\":4,\"held\":false,\"tries\":0}]", last(told));
+        figures.release(Stage.XCEIVE, "switched off");
+        Thread.currentThread().setName("handler=1");
+        figures.works(Stage.HANDLE);
+        Thread.currentThread().setName("handler=2");
+        figures.works(Stage.HANDLE);
+        assertEquals(2, last(told).split("RPC Handle", -1).length - 1, "threads of two names: " + last(told));
+        figures.release(Stage.HANDLE, "switched off");
+        assertEquals("[]", last(told));
+    }
+
+    private static String last(List<String> told) {
+        return told.get(told.size() - 1);
+    }
+}
