@@ -19,7 +19,8 @@ pub(super) fn mark(trace: &Trace, found: &Architecture, ids: &Ids, tad: &mut Tad
         let of = |said: &&Scheduled| found.stages.place_of.get(&said.pid) == Some(&place);
         let (mut seen, mut unseen) = (BTreeSet::new(), BTreeSet::new());
         for said in trace.scheduled.iter().filter(of) {
-            let drawn = stage(said, place, trace, found).and_then(|id| Some((id, *ids.stage.get(&id)?)));
+            let drawn =
+                stage(said, place, trace, found).and_then(|id| Some((id, *ids.stage.get(&id)?)));
             let Some((id, drawn)) = drawn else {
                 unseen.insert(&*said.stage);
                 continue;
