@@ -282,7 +282,7 @@ pub fn enforced(nodes: &[(Page, Node)]) -> String {
     }
     out += "TABLES (at the region servers that have them)\n";
     if tables.is_empty() {
-        out += "  none was told: HBase starts its figures anew when regions move; ask again in a few seconds\n";
+        out += "  none was told: HBase begins its figures again when regions move; ask once more in some seconds\n";
     }
     for (table, stages) in &tables {
         let words = if table.starts_with("hbase:") {

@@ -356,7 +356,8 @@ mod tests {
             let (stage, name) = said.split_once(" (").expect("stage and name");
             let open = open(&cured.0, name.trim_end_matches(')'));
             println!("{stage}: {open:#?}");
-            // Handlers wake readers, since both take from one scheduler. The recorder draws that as a wait for them.
+            // Handlers wake readers, since both take from one scheduler. The recorder draws that as
+            // a wait for them.
             assert!(open.is_empty() || stage == "RPC Read", "{said}: {open:#?}");
         }
         let open = open(&off.0, &handlers(&off));

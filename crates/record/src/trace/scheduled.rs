@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A stage whose requests a plug-in in the process puts in order, as the plug-in says itself. Threads
-/// show who hands to whom, but not in which order requests are taken.
+/// A stage whose requests a plug-in in the process puts in order, as the plug-in says itself.
+/// Threads show who hands to whom, but not in which order requests are taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduled {
     /// Process.
