@@ -45,8 +45,8 @@ impl Hints {
         whole.find(|hint| matches(&hint.r#match, title)).map(|hint| &*hint.name)
     }
 
-    /// The name that a hint gives to those threads of a stage with this title that were seen in these
-    /// functions.
+    /// The name that a hint gives to those threads of a stage with this title that were seen in
+    /// these functions.
     pub(crate) fn part(&self, title: &str, functions: &[&str]) -> Option<&str> {
         let mut parts = self.stage.iter().filter(|hint| matches(&hint.r#match, title));
         let seen = |through: &str| functions.iter().any(|function| matches(through, function));

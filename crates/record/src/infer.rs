@@ -121,8 +121,8 @@ impl Facts {
 }
 
 impl Architecture {
-    /// Whether a stage answers or passes requests on, not by the clock, and nothing shows where they
-    /// come from.
+    /// Whether a stage answers or passes requests on, not by the clock, and nothing shows where
+    /// they come from.
     fn works_unfed(&self, stage: usize) -> bool {
         let fed = self.arrows.iter().any(|arrow| arrow.feeds(stage));
         let works = self.arrows.iter().filter(|arrow| match arrow.meaning {

@@ -56,7 +56,8 @@ fn collect(options: &RunOptions) -> Result<Record> {
     let systems = options.repeat.unwrap_or(if options.quick { 4 } else { SYSTEMS }).max(1);
     let chosen = |dress: &&str| options.only.as_deref().is_none_or(|only| dress.contains(only));
     let dresses: Vec<&'static str> = DRESSES.into_iter().chain(HARD).filter(chosen).collect();
-    let takes_part = |at: usize, dress: &str| at % HARD_EACH == 0 || !HARD.contains(&dress);
+    let takes_part =
+        |at: usize, dress: &str| at.is_multiple_of(HARD_EACH) || !HARD.contains(&dress);
     let folder = options.out.join(ID);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;

@@ -1,6 +1,7 @@
 //! A recording by eBPF: learn the threads, then count in windows.
 
 mod head;
+mod machines;
 mod trial;
 
 use super::budget::Budget;
@@ -11,7 +12,7 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
-use super::{Options, Progress, hidden, idle, java, own_cpu, processors, procfs, wanted};
+use super::{Options, Progress, hidden, idle, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
 use crate::trace::{Call, Handed, Injection, Scheduled, Trace, Unit, Wait};
@@ -188,78 +189,6 @@ impl Session<'_> {
     fn say_once(&mut self, what: String) {
         if !self.missing.contains(&what) {
             self.missing.push(what);
-        }
-    }
-
-    /// Once for each.
-    fn ask_virtual_machines(&mut self) {
-        let java: Vec<u32> = self
-            .registry
-            .processes
-            .values()
-            .filter(|process| process.java && !self.asked.contains(&process.pid))
-            .map(|process| process.pid)
-            .collect();
-        for pid in java {
-            self.asked.push(pid);
-            let why = match (self.options.attach, java::refuses(pid)) {
-                (false, _) => Some("--no-attach"),
-                (true, true) => Some(
-                    "it runs with -XX:+DisableAttachMechanism, and is not asked: names have the 15 \
-                     characters that the kernel keeps, or restart it without",
-                ),
-                (true, false) => None,
-            };
-            if let Some(why) = why {
-                self.missing
-                    .push(format!("full names and methods of the virtual machine {pid}: {why}"));
-                continue;
-            }
-            self.send_agent(pid);
-            self.scheduled.extend(java::scheduled(pid));
-            let Some(names) = java::names(pid) else {
-                self.missing.push(format!(
-                    "full names and methods of the virtual machine {pid}: jcmd is missing, or was \
-                     refused (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has it)"
-                ));
-                continue;
-            };
-            self.full_names.extend(names);
-            match java::compiled(pid) {
-                Some(map) => self.stacks.add_compiled(pid, map),
-                None => self.missing.push(format!(
-                    "methods of the virtual machine {pid}: jcmd was refused, or there is no \
-                     Compiler.perfmap (before JDK 17)"
-                )),
-            }
-        }
-    }
-
-    fn send_agent(&mut self, pid: u32) {
-        let Some(agent) = self.options.agent else { return };
-        let file = PathBuf::from(format!("/tmp/headworks-handed-{pid}-{}", std::process::id()));
-        let left = self.options.length.saturating_sub(self.begun.elapsed());
-        if java::count(agent, pid, left, &file) {
-            self.agents.push((pid, file));
-        } else {
-            self.say_once(format!(
-                "hand-overs in the virtual machine {pid}: it refused the agent (java -jar {} {pid} 1 \
-                 FILE says why)",
-                agent.display()
-            ));
-        }
-    }
-
-    fn ask_agents(&mut self) {
-        for (pid, file) in std::mem::take(&mut self.agents) {
-            match java::counted(pid, &file) {
-                Some((handed, 0)) => self.handed.extend(handed),
-                Some((handed, lost)) => {
-                    self.handed.extend(handed);
-                    self.say_once(format!("{lost} hand-overs in the virtual machine {pid}"));
-                }
-                None => self.say_once(format!("hand-overs in the virtual machine {pid}: it ended")),
-            }
         }
     }
 

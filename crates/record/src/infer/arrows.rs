@@ -318,8 +318,8 @@ impl Search<'_> {
         self.visit_all(sockets);
     }
 
-    /// Stages that no request of a client reaches: those that act on their own first. A stage that is
-    /// woken on what lasts has a queue; one that is woken on what is made for each request has
+    /// Stages that no request of a client reaches: those that act on their own first. A stage that
+    /// is woken on what lasts has a queue; one that is woken on what is made for each request has
     /// answers, and others have requests of it.
     fn rest(&mut self, links: &Links, sockets: &Sockets) {
         let mut alone: Vec<(u64, u64, usize)> = (0..self.seen.len())

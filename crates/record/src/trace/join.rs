@@ -159,8 +159,7 @@ mod tests {
 
     /// A machine with one process of one thread that sends and receives on a connection.
     fn machine(host: &str, program: &str, listens: &[u16], ends: [&str; 2]) -> Trace {
-        let mut trace = Trace::default();
-        trace.head = Head {
+        let head = Head {
             schema: SCHEMA.to_owned(),
             host: host.to_owned(),
             seconds: 10.0,
@@ -168,6 +167,7 @@ mod tests {
             processors: 2,
             ..Head::default()
         };
+        let mut trace = Trace { head, ..Trace::default() };
         let named = || program.to_owned();
         let process = Process {
             pid: 100,

@@ -290,7 +290,7 @@ fn truth(system: &System) -> String {
     serde_json::json!({ "stages": stages, "arrows": arrows }).to_string()
 }
 
-/// What passes requests to a stage: the last one's consumer looks for them itself, if it is told to.
+/// What passes requests to a stage: the last one's consumer looks for them itself, if told to.
 fn kind(seed: u64, number: usize, last: bool, trick: Trick) -> Kind {
     const KINDS: [Kind; 5] =
         [Kind::Condition, Kind::Condition, Kind::Semaphore, Kind::Pipe, Kind::Event];

@@ -2,6 +2,9 @@
 
 use crate::leaves::{recorder, said, scratch};
 use crate::random::can_record;
+use headworks_record::hints::Hints;
+use headworks_record::infer::arrows::{End, Meaning};
+use headworks_record::infer::infer;
 use headworks_record::trace::Trace;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -63,17 +66,8 @@ impl Drop for Running {
     }
 }
 
-#[test]
-fn two_hosts_are_recorded_as_one_system() {
-    if !can_record() {
-        return;
-    }
-    if Command::new("python3").arg("--version").output().is_err() {
-        return println!("skipped: python3 is missing");
-    }
-    let Some(network) = Network::new() else {
-        return println!("skipped: no network namespaces can be made here");
-    };
+/// A client in the first, and the server that it asks in the second.
+fn programs(network: &Network) -> (Running, Running) {
     let address = ADDRESSES[1];
     let base = Running(network.python(
         1,
@@ -91,14 +85,45 @@ fn two_hosts_are_recorded_as_one_system() {
              s = connect()\nwhile True:\n  s.sendall(b'q' * 20)\n  s.recv(100)\n  time.sleep(0.002)"
         ),
     ));
-    // What `ssh HOST headworks tad record …` would start there.
+    (web, base)
+}
+
+/// A `PATH` with what `ssh HOST headworks tad record …` would start there.
+fn with_headworks() -> String {
     let bin = scratch("hosts-bin");
     std::fs::create_dir_all(&bin).expect("a directory");
     let program = bin.join("headworks");
     let recorder_path = env!("CARGO_BIN_EXE_headworks-record");
     std::fs::write(&program, format!("#!/bin/sh\nshift\nexec {recorder_path} \"$@\"\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+/// Requests' arrows, by the hosts of their ends.
+fn between_hosts(trace: &Trace) -> Vec<(String, String)> {
+    let found = infer(trace, &Hints::default());
+    let host = |stage: usize| found.stages.places[found.stages.stages[stage].place].host.clone();
+    let data = found.arrows.iter().filter(|arrow| arrow.meaning == Meaning::Data);
+    data.filter_map(|arrow| match (arrow.from, arrow.to) {
+        (End::Stage(from), End::Stage(to)) => Some((host(from), host(to))),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn two_hosts_are_recorded_as_one_system() {
+    if !can_record() {
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is missing");
+    }
+    let Some(network) = Network::new() else {
+        return println!("skipped: no network namespaces can be made here");
+    };
+    let (web, base) = programs(&network);
+    let path = with_headworks();
     let [one, two] = &network.names;
     let hosts = format!("{one}:{},{two}:{}", web.0.id(), base.0.id());
     let (file, raw) = (scratch("hosts.toml"), scratch("hosts.ndjson"));
@@ -119,21 +144,8 @@ fn two_hosts_are_recorded_as_one_system() {
     assert!(diagram.contains(one.as_str()) && diagram.contains(two.as_str()), "{diagram}");
     let bytes = std::fs::read(&raw).expect("a recording");
     let trace = Trace::read(&bytes[..]).expect("a recording");
-    let found = headworks_record::infer::infer(&trace, &Default::default());
-    let hosts_of = |stage: usize| {
-        let stage = &found.stages.stages[stage];
-        found.stages.places[stage.place].host.clone()
-    };
-    let between = found.arrows.iter().filter_map(|arrow| match (arrow.from, arrow.to) {
-        (
-            headworks_record::infer::arrows::End::Stage(from),
-            headworks_record::infer::arrows::End::Stage(to),
-        ) => Some((arrow.meaning, hosts_of(from), hosts_of(to))),
-        _ => None,
-    });
-    let between: Vec<_> = between.collect();
-    let data = headworks_record::infer::arrows::Meaning::Data;
-    assert!(between.contains(&(data, one.clone(), two.clone())), "{between:?}\n{said_well}");
+    let between = between_hosts(&trace);
+    assert!(between.contains(&(one.clone(), two.clone())), "{between:?}\n{said_well}");
 
     let output = record("false");
     let said = said(&output);

@@ -17,7 +17,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum RecordCommand {
     /// Record processes, and write their diagram
-    Record(Record),
+    Record(Box<Record>),
     /// Make a diagram of recordings that `record --raw` kept
     Analyse(Analyse),
     /// Find which wait limits throughput, and what a change of it would gain

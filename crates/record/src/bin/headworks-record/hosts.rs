@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A recording on another machine. It ends by itself after the time that was asked for.
+/// A recording on another machine. It ends after the time that was asked for.
 pub struct Remote {
     host: String,
     child: Child,

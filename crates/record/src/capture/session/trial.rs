@@ -28,8 +28,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const PROBED_MAX: usize = 4;
 
 impl Session<'_> {
-    /// Counts who takes which lock, if there are stages that look for work themselves: nothing wakes
-    /// them, but whoever has work for them takes the lock of their queue.
+    /// Counts who takes which lock, if there are stages that look for work themselves. Nothing
+    /// wakes these, but a stage that has work for them takes the lock of their queue.
     pub fn look_at_locks(&mut self) -> Result<()> {
         let trace = self.trace()?;
         let found = infer::infer(&trace, &crate::hints::Hints::default());

@@ -1,0 +1,79 @@
+//! Java virtual machines of a recording: their names, their methods, and the agent in them.
+
+use super::Session;
+use crate::capture::java;
+use std::path::PathBuf;
+
+impl Session<'_> {
+    /// Once for each.
+    pub(super) fn ask_virtual_machines(&mut self) {
+        let java: Vec<u32> = self
+            .registry
+            .processes
+            .values()
+            .filter(|process| process.java && !self.asked.contains(&process.pid))
+            .map(|process| process.pid)
+            .collect();
+        for pid in java {
+            self.asked.push(pid);
+            let why = match (self.options.attach, java::refuses(pid)) {
+                (false, _) => Some("--no-attach"),
+                (true, true) => Some(
+                    "it runs with -XX:+DisableAttachMechanism, and is not asked: names have the 15 \
+                     characters that the kernel keeps, or restart it without",
+                ),
+                (true, false) => None,
+            };
+            if let Some(why) = why {
+                self.missing
+                    .push(format!("full names and methods of the virtual machine {pid}: {why}"));
+                continue;
+            }
+            self.send_agent(pid);
+            self.scheduled.extend(java::scheduled(pid));
+            let Some(names) = java::names(pid) else {
+                self.missing.push(format!(
+                    "full names and methods of the virtual machine {pid}: jcmd is missing, or was \
+                     refused (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has it)"
+                ));
+                continue;
+            };
+            self.full_names.extend(names);
+            match java::compiled(pid) {
+                Some(map) => self.stacks.add_compiled(pid, map),
+                None => self.missing.push(format!(
+                    "methods of the virtual machine {pid}: jcmd was refused, or there is no \
+                     Compiler.perfmap (before JDK 17)"
+                )),
+            }
+        }
+    }
+
+    fn send_agent(&mut self, pid: u32) {
+        let Some(agent) = self.options.agent else { return };
+        let file = PathBuf::from(format!("/tmp/headworks-handed-{pid}-{}", std::process::id()));
+        let left = self.options.length.saturating_sub(self.begun.elapsed());
+        if java::count(agent, pid, left, &file) {
+            self.agents.push((pid, file));
+        } else {
+            self.say_once(format!(
+                "hand-overs in the virtual machine {pid}: it refused the agent (java -jar {} {pid} 1 \
+                 FILE says why)",
+                agent.display()
+            ));
+        }
+    }
+
+    pub(super) fn ask_agents(&mut self) {
+        for (pid, file) in std::mem::take(&mut self.agents) {
+            match java::counted(pid, &file) {
+                Some((handed, 0)) => self.handed.extend(handed),
+                Some((handed, lost)) => {
+                    self.handed.extend(handed);
+                    self.say_once(format!("{lost} hand-overs in the virtual machine {pid}"));
+                }
+                None => self.say_once(format!("hand-overs in the virtual machine {pid}: it ended")),
+            }
+        }
+    }
+}
