@@ -17,6 +17,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.hbase.CompareOperator;
@@ -306,7 +307,8 @@ class StagesTest {
             try (Crowd alice = new Crowd("alice", name, 3, StagesTest::putBelow); Crowd bob = new Crowd("bob", name, 3, StagesTest::putBelow)) {
                 alice.ends(20);
                 bob.ends(20);
-                admin.split(name, Site.key(ROWS / 2));
+                byte[] whole = admin.getRegions(name).get(0).getRegionName();
+                admin.splitRegionAsync(whole, Site.key(ROWS / 2)).get(60, TimeUnit.SECONDS);
                 until("there are two regions", () -> admin.getRegions(name).size() == 2);
                 admin.move(admin.getRegions(name).get(1).getEncodedNameAsBytes(), Site.server(admin, Cluster.CLASSIC));
                 until("the other server has one", () -> admin.getRegions(Site.server(admin, Cluster.CLASSIC)).stream().anyMatch(each -> each.getTable().equals(name)));
