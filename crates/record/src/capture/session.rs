@@ -366,7 +366,8 @@ impl Session<'_> {
             add_unit(&mut trace.units, unit);
         }
         let counted_part = trace.head.counted_s / trace.head.seconds.max(1e-9);
-        add_cut_runs(&mut trace.units, trace.threads.values(), counted_part);
+        let counted_ns = self.counted.as_nanos() as u64;
+        add_cut_runs(&mut trace.units, trace.threads.values(), counted_part, counted_ns);
         let mut waits: BTreeMap<_, Wait> = BTreeMap::new();
         for (key, edge) in self.kernel.edges()? {
             let key = EdgeKey { waker: self.unit(key.waker), wakee: self.unit(key.wakee), ..key };

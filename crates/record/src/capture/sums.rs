@@ -80,19 +80,23 @@ pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
 /// Gives units the time that their threads ran across the borders of windows. The kernel's side
 /// adds a run when it ends, so it misses those that a window's begin or end cuts: all of a thread
 /// that never waits. What threads used in the whole recording, times the part of it that was
-/// counted, is the least that they ran.
+/// counted, is the least that they ran, if they did not sleep or wait for a processor meanwhile.
 pub fn add_cut_runs<'a>(
     units: &mut BTreeMap<u32, Unit>,
     threads: impl Iterator<Item = &'a Thread>,
     counted_part: f64,
+    counted_ns: u64,
 ) {
-    let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut used: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for thread in threads {
-        *used.entry(thread.unit).or_default() += thread.cpu_ns;
+        let sum = used.entry(thread.unit).or_default();
+        *sum = (sum.0 + thread.cpu_ns, sum.1 + counted_ns);
     }
-    for (number, cpu_ns) in used {
+    for (number, (cpu_ns, all_ns)) in used {
         if let Some(unit) = units.get_mut(&number) {
-            unit.run_ns = unit.run_ns.max((cpu_ns as f64 * counted_part) as u64);
+            let least = (cpu_ns as f64 * counted_part) as u64;
+            let left = all_ns.saturating_sub(unit.queued_ns + unit.asleep_ns);
+            unit.run_ns = unit.run_ns.max(least.min(left));
         }
     }
 }
@@ -177,8 +181,13 @@ mod tests {
         // Half of the time was counted. Of the second unit's threads one has ended.
         let thread = |unit, cpu_ns| Thread { unit, cpu_ns, ..Thread::default() };
         let threads = [thread(3, 1_900), thread(3, 100), thread(4, 100), thread(5, 100)];
-        add_cut_runs(&mut units, threads.iter(), 0.5);
+        add_cut_runs(&mut units, threads.iter(), 0.5, 1_000);
         assert_eq!((units[&3].run_ns, units[&4].run_ns, units.len()), (1_000, 1_000, 2));
+        // Beside that it slept: times add up to no more than what was counted.
+        let unit = Unit { unit: 3, run_ns: 60, asleep_ns: 1_900, ..Unit::default() };
+        units.insert(3, unit);
+        add_cut_runs(&mut units, threads.iter(), 0.5, 1_000);
+        assert_eq!(units[&3].run_ns, 100);
     }
 
     #[test]
