@@ -47,8 +47,6 @@ pub struct Architecture {
     pub locks: Vec<Lock>,
     /// What threads of one stage waited for until another of them gave it back.
     pub permits: Vec<Permits>,
-    /// Processors of the machine.
-    pub processors: u32,
     /// What each stage did and used.
     pub facts: Vec<Facts>,
     /// Requests that came from outside, and where: messages by stage.
@@ -172,7 +170,6 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         arrows,
         locks,
         permits,
-        processors: trace.head.processors.max(1),
         facts,
     };
     unseen(trace, &mut architecture);

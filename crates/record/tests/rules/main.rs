@@ -5,4 +5,5 @@ mod limits;
 mod made;
 mod names;
 mod traces;
+mod unfed;
 mod waking;

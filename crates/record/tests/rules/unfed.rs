@@ -1,0 +1,50 @@
+//! Stages that work although nothing was seen to wake them for it.
+
+use crate::made::{arrows, found, named, requests, wakes};
+use headworks_record::infer::arrows::By;
+use headworks_record::trace::{MANY, Trace, Wait};
+use headworks_tad::model::Confidence;
+
+/// A reader that passes requests to a worker, and waits for answers of a third stage.
+fn answers_unfed() -> Trace {
+    let mut trace = named(&["reader", "worker", "third"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    wakes(&mut trace, 4, 2, 0x3000, 480);
+    trace
+}
+
+#[test]
+fn what_a_third_stage_may_have_passed_on_is_a_guess_and_named() {
+    let found = found(&answers_unfed());
+    let third = found.stages.of[&4];
+    let fed: Vec<_> = found.arrows.iter().filter(|arrow| arrow.feeds(third)).collect();
+    assert!(fed.is_empty(), "{fed:?}");
+    let guess = found.arrows.iter().find(|arrow| arrow.by == By::Nothing).expect("a guess");
+    assert_eq!(guess.sure, Confidence::Guess);
+    let said = "what feeds third: nothing was seen to wake it";
+    assert!(found.unseen.iter().any(|what| what.starts_with(said)), "{:?}", found.unseen);
+}
+
+#[test]
+fn a_stage_that_waits_by_io_uring_is_named_for_it() {
+    let mut trace = answers_unfed();
+    let sleep = libc::SYS_io_uring_enter as i16;
+    trace.waits.push(Wait { wakee: 4, object: 36, sleep, n: 480, ..Wait::default() });
+    let found = found(&trace);
+    let said = "what feeds third: it waits by io_uring";
+    assert!(found.unseen.iter().any(|what| what.starts_with(said)), "{:?}", found.unseen);
+}
+
+#[test]
+fn of_stages_that_no_request_reaches_the_one_that_is_woken_for_answers_alone_comes_first() {
+    let mut trace = named(&["reader", "pool", "busy"]);
+    requests(&mut trace, 2, 500);
+    // The busy one is never asleep for its work. It gives work to the pool, and waits for it.
+    wakes(&mut trace, 4, 3, 0x4000, 300);
+    wakes(&mut trace, 3, 4, MANY, 400);
+    let seen = arrows(&found(&trace));
+    assert!(seen.contains(&"busy -> pool".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"busy waits for pool".to_owned()), "{seen:?}");
+    assert!(!seen.contains(&"pool -> busy".to_owned()), "{seen:?}");
+}
