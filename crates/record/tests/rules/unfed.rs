@@ -38,13 +38,13 @@ fn a_stage_that_waits_by_io_uring_is_named_for_it() {
 
 #[test]
 fn of_stages_that_no_request_reaches_the_one_that_is_woken_for_answers_alone_comes_first() {
-    let mut trace = named(&["reader", "pool", "busy"]);
+    let mut trace = named(&["reader", "pool", "worker"]);
     requests(&mut trace, 2, 500);
-    // The busy one is never asleep for its work. It gives work to the pool, and waits for it.
+    // The worker is never asleep for its work. It gives work to the pool, and waits for it.
     wakes(&mut trace, 4, 3, 0x4000, 300);
     wakes(&mut trace, 3, 4, MANY, 400);
     let seen = arrows(&found(&trace));
-    assert!(seen.contains(&"busy -> pool".to_owned()), "{seen:?}");
-    assert!(seen.contains(&"busy waits for pool".to_owned()), "{seen:?}");
-    assert!(!seen.contains(&"pool -> busy".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"worker -> pool".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"worker waits for pool".to_owned()), "{seen:?}");
+    assert!(!seen.contains(&"pool -> worker".to_owned()), "{seen:?}");
 }
