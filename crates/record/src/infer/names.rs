@@ -87,6 +87,8 @@ mod tests {
             ("worker", "worker"),
             ("DataXceiver for", "DataXceiver"),
             ("12", "#"),
+            // As the kernel's side writes it.
+            ("job-##", "job-#"),
         ] {
             assert_eq!(normalised(name), alike);
         }
