@@ -1,17 +1,14 @@
 //! What is enforced: by node, table, tenant and stage; and what is not, and why.
 
 use crate::hbase::edit::{OUR_QUEUE, QUEUE_CLASS, QUEUE_TYPE};
+use crate::hbase::figures::{self, Figures, Page};
 use crate::hbase::site::Site;
 use crate::hbase::{jmx, queues};
-use anyhow::Result;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// Version of plug-in and agent that belong to this program.
 pub const VERSION: u64 = 2;
 
-const SCHEDULER: &str = "headworks:type=Scheduler";
 const REGIONS: &str = "Hadoop:service=HBase,name=RegionServer,sub=Regions";
 
 /// How it stands.
@@ -40,37 +37,6 @@ fn finding(state: State, what: impl Into<String>, found: impl Into<String>) -> F
     Finding { state, what: what.into(), found: found.into() }
 }
 
-/// A node's page.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// Region server, or DataNode.
-    pub region_server: bool,
-}
-
-/// The pages of all nodes, by the lists and ports of a configuration.
-pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
-    let hbase = Site::load(&conf.join("hbase-site.xml"))?;
-    let port = hbase.number("hbase.regionserver.info.port", 16_030.0);
-    let mut pages: Vec<Page> = hosts(&conf.join("regionservers"))
-        .into_iter()
-        .map(|host| Page { address: format!("{host}:{port}"), region_server: true })
-        .collect();
-    if let Some(hadoop) = hadoop_conf {
-        let hdfs = Site::load(&hadoop.join("hdfs-site.xml"))?;
-        let address = hdfs.get("dfs.datanode.http.address").unwrap_or("0.0.0.0:9864");
-        let port = address.rsplit_once(':').map_or("9864", |(_, port)| port);
-        let hosts = hosts(&hadoop.join("workers"));
-        pages.extend(
-            hosts
-                .into_iter()
-                .map(|host| Page { address: format!("{host}:{port}"), region_server: false }),
-        );
-    }
-    Ok(pages)
-}
-
 /// Kinds of nodes that no list names: none of them was asked.
 pub fn unlisted(pages: &[Page], hadoop: bool) -> Vec<Finding> {
     let missing = |region_server| !pages.iter().any(|page| page.region_server == region_server);
@@ -88,12 +54,6 @@ pub fn unlisted(pages: &[Page], hadoop: bool) -> Vec<Finding> {
         found.push(finding(State::Warning, "DataNodes", words));
     }
     found
-}
-
-fn hosts(path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 /// What the configuration says.
@@ -139,73 +99,46 @@ pub fn configuration(site: &Site) -> Vec<Finding> {
 /// What a node says.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// Stages that are enforced; others with the reason.
-    pub stages: BTreeMap<String, String>,
-    /// Served requests by tenant and stage, with the tenant's weight.
-    pub tenants: BTreeMap<String, (f64, BTreeMap<String, u64>)>,
+    /// Of its stages and tenants.
+    pub figures: Figures,
     /// Tables with regions there.
     pub tables: BTreeSet<String>,
 }
 
 /// Looks at a node. Findings name it, and what it lacks.
 pub fn node(page: &Page) -> (Node, Vec<Finding>) {
-    let kind = if page.region_server { "region server" } else { "DataNode" };
-    let what = format!("{kind} {}", page.address);
-    let bean = match jmx::bean(&page.address, SCHEDULER) {
-        Ok(bean) => bean,
-        Err(error) => {
-            return (Node::default(), vec![finding(State::Wrong, what, format!("{error:#}"))]);
+    let what = format!("{} {}", page.kind(), page.address);
+    let wrong = |words: String| (Node::default(), vec![finding(State::Wrong, &*what, words)]);
+    let figures = match figures::ask(page) {
+        Ok(Some(figures)) => figures,
+        Ok(None) => {
+            let words = "neither plug-in nor agent: it serves as a stock server\n  mend: copy the jars there, and restart it";
+            return wrong(words.to_owned());
         }
+        Err(error) => return wrong(format!("{error:#}")),
     };
-    let Some(bean) = bean else {
-        let words = "neither plug-in nor agent: it serves as a stock server\n  mend: copy the jars there, and restart it";
-        return (Node::default(), vec![finding(State::Wrong, what, words)]);
-    };
-    let node = read(&bean, page);
-    let version = bean["Version"].as_u64().unwrap_or(0);
+    let version = figures.version;
     let found = if version != VERSION {
         let words = format!(
             "version {version} of plug-in and agent, and this program expects {VERSION}\n  mend: copy the jars there, and restart it"
         );
         finding(State::Wrong, what, words)
-    } else if bean["Agent"] != true {
+    } else if !figures.agent {
         let words = "no agent: only RPC Handle is ordered\n  mend: -javaagent in HBASE_REGIONSERVER_OPTS, and restart it";
         finding(State::Warning, what, words)
-    } else if bean["Several"] != true {
+    } else if !figures.several {
         finding(State::Ok, what, "plug-in and agent; one tenant so far, and nothing is ordered")
     } else {
         finding(State::Ok, what, "plug-in and agent")
     };
-    (node, vec![found])
+    (Node { figures, tables: tables(page) }, vec![found])
 }
 
-fn read(bean: &Value, page: &Page) -> Node {
-    let mut node = Node::default();
-    let list = |key: &str| -> Vec<Value> {
-        bean[key].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-    };
-    for stage in list("Stages") {
-        let name = stage["stage"].as_str().unwrap_or_default();
-        let here = (name != "Data Xceiver") == page.region_server;
-        if here {
-            node.stages
-                .insert(name.to_owned(), stage["why"].as_str().unwrap_or_default().to_owned());
-        }
-    }
-    for tenant in list("Tenants") {
-        let served = tenant["served"].as_object().cloned().unwrap_or_default();
-        let served =
-            served.into_iter().map(|(stage, count)| (stage, count.as_u64().unwrap_or(0))).collect();
-        let name = tenant["name"].as_str().unwrap_or_default().to_owned();
-        node.tenants.insert(name, (tenant["weight"].as_f64().unwrap_or(1.0), served));
-    }
-    if page.region_server
-        && let Ok(Some(regions)) = jmx::bean(&page.address, REGIONS)
-    {
-        let keys = regions.as_object().into_iter().flat_map(|object| object.keys());
-        node.tables = keys.filter_map(|key| table(key)).collect();
-    }
-    node
+fn tables(page: &Page) -> BTreeSet<String> {
+    let regions = page.region_server.then(|| jmx::bean(&page.address, REGIONS));
+    let Some(Ok(Some(regions))) = regions else { return BTreeSet::new() };
+    let keys = regions.as_object().into_iter().flat_map(|object| object.keys());
+    keys.filter_map(|key| table(key)).collect()
 }
 
 /// The table of `Namespace_NAMESPACE_table_TABLE_region_…`.
@@ -220,8 +153,8 @@ fn table(key: &str) -> Option<String> {
 type Reasons<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn add<'a>(reasons: &mut Reasons<'a>, node: &'a Node) {
-    for (stage, why) in &node.stages {
-        reasons.entry(stage).or_default().insert(why);
+    for stage in &node.figures.stages {
+        reasons.entry(&stage.stage).or_default().insert(&stage.why);
     }
 }
 
@@ -258,17 +191,18 @@ pub fn enforced(nodes: &[(Page, Node)]) -> String {
     let mut tables: BTreeMap<&str, Reasons<'_>> = BTreeMap::new();
     let mut tenants: BTreeMap<&str, Tenant<'_>> = BTreeMap::new();
     for (page, node) in nodes {
-        for (stage, why) in &node.stages {
-            stages.entry(stage).or_default().entry(why).or_default().push(&page.address);
+        for stage in &node.figures.stages {
+            let reasons = stages.entry(&stage.stage).or_default();
+            reasons.entry(&stage.why).or_default().push(&page.address);
         }
         for table in &node.tables {
             add(tables.entry(table).or_default(), node);
         }
-        for (name, (weight, served)) in &node.tenants {
-            let known = tenants.entry(name).or_default();
-            known.weight = *weight;
+        for tenant in &node.figures.tenants {
+            let known = tenants.entry(&tenant.name).or_default();
+            known.weight = tenant.weight;
             add(&mut known.stages, node);
-            for (stage, count) in served {
+            for (stage, count) in &tenant.served {
                 *known.served.entry(stage).or_default() += count;
             }
         }

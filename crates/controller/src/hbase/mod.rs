@@ -6,6 +6,9 @@
 
 pub mod doctor;
 pub mod edit;
+pub mod figures;
 pub mod jmx;
+pub mod metrics;
 pub mod queues;
+pub mod show;
 pub mod site;

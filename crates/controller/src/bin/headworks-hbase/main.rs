@@ -1,12 +1,19 @@
 //! `headworks hbase`.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use headworks_console::Ink;
 use headworks_controller::hbase::doctor::{self, State};
 use headworks_controller::hbase::edit::{self, Change, Place};
+use headworks_controller::hbase::figures::{self, Page};
 use headworks_controller::hbase::site::Site;
+use headworks_controller::hbase::{metrics, show};
+use headworks_store::metrics::Metrics;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Puts tenants' shares into a stock HBase on HDFS
 ///
@@ -29,6 +36,10 @@ enum Command {
     Disable(Disable),
     /// Say for each node, table, tenant and stage what is enforced, and what is not
     Doctor(Conf),
+    /// Show stages, queues and what each tenant has, again and again
+    Top(Top),
+    /// Give the figures of all nodes to Prometheus
+    Metrics(Scrape),
     /// Write the manual pages (what `headworks man` starts)
     #[command(hide = true)]
     Man(headworks_console::man::Man),
@@ -71,6 +82,30 @@ struct Disable {
     dry_run: bool,
 }
 
+#[derive(Debug, Args)]
+struct Top {
+    #[command(flatten)]
+    conf: Conf,
+    /// Seconds between two pictures
+    #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS")]
+    delay: f64,
+    /// End after so many pictures
+    #[arg(long, value_name = "N")]
+    count: Option<u32>,
+    /// All counters since each node's start, for machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Scrape {
+    #[command(flatten)]
+    conf: Conf,
+    /// Answer scrapes there, until it is killed. Default: write one scrape to the output
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+}
+
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "enable",
@@ -81,6 +116,20 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("disable", &["headworks hbase disable --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf"]),
     ("doctor", &["headworks hbase doctor --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf"]),
+    (
+        "top",
+        &[
+            "headworks hbase top --conf /etc/hbase/conf --hadoop-conf /etc/hadoop/conf",
+            "headworks hbase top --conf /etc/hbase/conf --json",
+        ],
+    ),
+    (
+        "metrics",
+        &[
+            "headworks hbase metrics --conf /etc/hbase/conf --listen 127.0.0.1:9477",
+            "headworks hbase metrics --conf /etc/hbase/conf > hbase.prom",
+        ],
+    ),
 ];
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -119,6 +168,8 @@ fn run(command: Command) -> Result<ExitCode> {
             make(&edit::disable(&args.conf.conf, args.conf.hadoop_conf.as_deref())?, args.dry_run)?;
         }
         Command::Doctor(conf) => return examine(&conf),
+        Command::Top(args) => top(&args)?,
+        Command::Metrics(args) => scrape(&args)?,
         Command::Man(args) => {
             let command = headworks_console::with_examples(Cli::command(), EXAMPLES);
             headworks_console::man::write(command, &args, &[])?;
@@ -142,14 +193,71 @@ fn make(changes: &[Change], dry_run: bool) -> Result<()> {
     Ok(())
 }
 
-fn examine(conf: &Conf) -> Result<ExitCode> {
-    let path = conf.conf.join("hbase-site.xml");
-    if !path.is_file() {
-        bail!("{} is not there\n  name HBase's configuration: --conf DIR", path.display());
+impl Conf {
+    /// The settings of HBase.
+    fn site(&self) -> Result<Site> {
+        let path = self.conf.join("hbase-site.xml");
+        if !path.is_file() {
+            bail!("{} is not there\n  name HBase's configuration: --conf DIR", path.display());
+        }
+        Site::load(&path)
     }
-    let mut findings = doctor::configuration(&Site::load(&path)?);
+
+    /// The nodes to ask.
+    fn pages(&self) -> Result<Vec<Page>> {
+        self.site()?;
+        let pages = figures::pages(&self.conf, self.hadoop_conf.as_deref())?;
+        if pages.is_empty() {
+            bail!(
+                "{} names no region server\n  write a host's name into it, a line each",
+                self.conf.join("regionservers").display()
+            );
+        }
+        Ok(pages)
+    }
+}
+
+fn top(args: &Top) -> Result<()> {
+    let pages = args.conf.pages()?;
+    let mut before = show::look(&pages);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&before)?);
+        return Ok(());
+    }
+    let mut shown = 0;
+    while args.count.is_none_or(|count| shown < count) {
+        std::thread::sleep(Duration::from_secs_f64(args.delay.clamp(0.1, 3_600.0)));
+        let now = show::look(&pages);
+        let mut out = std::io::stdout().lock();
+        let (clear, width) = match out.is_terminal() {
+            true => ("\x1b[H\x1b[2J", headworks_console::terminal_width()),
+            false => ("", usize::MAX),
+        };
+        writeln!(out, "{clear}{}", show::text(&before, &now, width, Ink { color: false }))?;
+        before = now;
+        shown += 1;
+    }
+    Ok(())
+}
+
+fn scrape(args: &Scrape) -> Result<()> {
+    let pages = args.conf.pages()?;
+    let Some(listen) = args.listen else {
+        print!("{}", metrics::text(&show::look(&pages)));
+        return Ok(());
+    };
+    let server = Metrics::start(listen, move || metrics::text(&show::look(&pages)))
+        .with_context(|| format!("cannot listen at {listen}"))?;
+    println!("http://{}/metrics", server.address());
+    loop {
+        std::thread::park();
+    }
+}
+
+fn examine(conf: &Conf) -> Result<ExitCode> {
+    let mut findings = doctor::configuration(&conf.site()?);
     let mut nodes = Vec::new();
-    let pages = doctor::pages(&conf.conf, conf.hadoop_conf.as_deref())?;
+    let pages = figures::pages(&conf.conf, conf.hadoop_conf.as_deref())?;
     findings.extend(doctor::unlisted(&pages, conf.hadoop_conf.is_some()));
     for page in pages {
         let (node, found) = doctor::node(&page);

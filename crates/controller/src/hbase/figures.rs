@@ -1,0 +1,137 @@
+//! What the plug-in and the agent say of themselves by JMX.
+
+use crate::hbase::jmx;
+use crate::hbase::site::Site;
+use anyhow::Result;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const SCHEDULER: &str = "headworks:type=Scheduler";
+/// The one stage that a DataNode has. All others are in region servers.
+const DATA_NODE: &str = "Data Xceiver";
+
+/// A node's page.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Page {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Region server, or DataNode.
+    pub region_server: bool,
+}
+
+impl Page {
+    /// What kind of node has it.
+    pub fn kind(&self) -> &'static str {
+        if self.region_server { "region server" } else { "DataNode" }
+    }
+}
+
+/// What plug-in and agent of one node say. A field that an older version does not have is empty.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    /// Of plug-in and agent.
+    pub version: u64,
+    /// The agent is installed.
+    pub agent: bool,
+    /// More than one tenant was seen, so that requests are ordered.
+    pub several: bool,
+    /// What is known of controllers.
+    pub controller: String,
+    /// The stages that such a node has.
+    pub stages: Vec<Stage>,
+    /// The tenants with the most requests.
+    pub tenants: Vec<Tenant>,
+}
+
+/// A stage of one node. Counts are since the node's start.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Stage {
+    /// Its name.
+    pub stage: String,
+    /// Why it orders nothing; the empty text: it does.
+    pub why: String,
+    /// Requests that wait now.
+    pub queued: u64,
+    /// Requests that were served.
+    pub served: u64,
+    /// Of them those that had waited.
+    pub waited: u64,
+    /// Requests that went on without a permit, as they had waited for too long.
+    pub passed: u64,
+}
+
+/// A tenant at one node. Counts are since the node's start.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// Its weight there.
+    pub weight: f64,
+    /// Bytes of responses that the client has not read.
+    pub unread: u64,
+    /// Served requests by stage.
+    pub served: BTreeMap<String, u64>,
+    /// Microseconds for which its work would keep all of a resource busy, by resource.
+    pub used_us: BTreeMap<String, u64>,
+}
+
+/// The pages of all nodes, by the lists and ports of a configuration.
+///
+/// # Errors
+/// A file of the configuration cannot be read.
+pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
+    let hbase = Site::load(&conf.join("hbase-site.xml"))?;
+    let port = hbase.number("hbase.regionserver.info.port", 16_030.0);
+    let page = |host: String, port: &str, region_server| Page {
+        address: format!("{host}:{port}"),
+        region_server,
+    };
+    let servers = hosts(&conf.join("regionservers")).into_iter();
+    let mut pages: Vec<Page> = servers.map(|host| page(host, &port.to_string(), true)).collect();
+    if let Some(hadoop) = hadoop_conf {
+        let hdfs = Site::load(&hadoop.join("hdfs-site.xml"))?;
+        let address = hdfs.get("dfs.datanode.http.address").unwrap_or("0.0.0.0:9864");
+        let port = address.rsplit_once(':').map_or("9864", |(_, port)| port);
+        let hosts = hosts(&hadoop.join("workers")).into_iter();
+        pages.extend(hosts.map(|host| page(host, port, false)));
+    }
+    Ok(pages)
+}
+
+fn hosts(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// Asks a node. None: it has neither plug-in nor agent.
+///
+/// # Errors
+/// It does not answer, or not by JSON.
+pub fn ask(page: &Page) -> Result<Option<Figures>> {
+    let bean = jmx::bean(&page.address, SCHEDULER)?;
+    Ok(bean.map(|bean| read(&bean, page.region_server)))
+}
+
+fn read(bean: &Value, region_server: bool) -> Figures {
+    let mut stages: Vec<Stage> = list(&bean["Stages"]);
+    stages.retain(|stage| (stage.stage != DATA_NODE) == region_server);
+    Figures {
+        version: bean["Version"].as_u64().unwrap_or(0),
+        agent: bean["Agent"] == true,
+        several: bean["Several"] == true,
+        controller: bean["Controller"].as_str().unwrap_or_default().to_owned(),
+        stages,
+        tenants: list(&bean["Tenants"]),
+    }
+}
+
+/// A list that the bean has as a text.
+fn list<T: DeserializeOwned>(text: &Value) -> Vec<T> {
+    text.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
