@@ -80,7 +80,7 @@ test-kills: setup-test ## 1,000 kills of daemons, backends and clients under loa
 	$(CARGO) run -q -p headworks-conformance -- many
 
 loom: ## The two-mutex LRU list, and hits beside evictions, under the interleavings of a few threads
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom $(CARGO) test --release -p headworks-bufferpool --lib loom_tests
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom $(CARGO) test --release -p headworks-bufferpool --lib loom_tests
 
 lint: ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check

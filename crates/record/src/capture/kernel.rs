@@ -15,7 +15,7 @@ use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/recorder.bpf.o");
 
@@ -49,6 +49,8 @@ pub struct Kernel {
     ring: RingBuf<MapData>,
     events: RingBuf<MapData>,
     links: Vec<(&'static str, BtfTracePointLinkId)>,
+    /// How long it took the last time.
+    attach_took: Duration,
     /// Events of windows that this kernel has.
     windowed: Vec<&'static str>,
     /// Those that it lacks.
@@ -105,6 +107,7 @@ impl Kernel {
             ring,
             events,
             links: Vec::new(),
+            attach_took: Duration::ZERO,
             windowed,
             lacking,
             _statistics: statistics,
@@ -138,23 +141,34 @@ impl Kernel {
             control.epoch += 1;
             control.stacks = stacks;
         })?;
-        for name in self.windowed.clone() {
-            let link = self.program(name)?.attach()?;
-            self.links.push((name, link));
+        let begun = Instant::now();
+        if self.links.is_empty() {
+            for name in self.windowed.clone() {
+                let link = self.program(name)?.attach()?;
+                self.links.push((name, link));
+            }
+            self.attach_took = begun.elapsed();
         }
         self.change(|control| control.on = 1)?;
         Ok(Instant::now())
     }
 
-    /// Closes the window at the time that it returns. Between windows nothing costs anything: the
-    /// programs are detached.
+    /// Closes the window at the time that it returns.
     pub fn close(&mut self) -> Result<Instant> {
         self.change(|control| control.on = 0)?;
-        let closed = Instant::now();
-        for (name, link) in std::mem::take(&mut self.links) {
-            self.program(name)?.detach(link)?;
+        Ok(Instant::now())
+    }
+
+    /// For a pause of this length. Detached programs cost nothing. They stay where they are if
+    /// attaching them again would take longer than the pause: beside very many context switches
+    /// the kernel takes seconds for that.
+    pub fn rest(&mut self, pause: Duration) -> Result<()> {
+        if pause > self.attach_took {
+            for (name, link) in std::mem::take(&mut self.links) {
+                self.program(name)?.detach(link)?;
+            }
         }
-        Ok(closed)
+        Ok(())
     }
 
     /// Changes the settings, which the kernel's side only reads.

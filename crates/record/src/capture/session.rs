@@ -202,8 +202,8 @@ impl Session<'_> {
         let mut budget = Budget::new(self.options.budget, processors());
         let mut windows = 0u32;
         let mut learned = false;
+        let mut cost = self.kernel.cost();
         while !self.over() {
-            let cost = self.kernel.cost();
             let learning = self.counted < LEARN;
             // Later, too: a wait that is rare has its stack copied when it comes.
             let stacks = if learning || windows.is_multiple_of(4) { STACKS } else { 0 };
@@ -220,7 +220,10 @@ impl Session<'_> {
             if let Some(timeline) = &mut self.timeline {
                 timeline.pause();
             }
-            let pause = budget.pause(window, self.kernel.cost().ns - cost.ns);
+            // With what programs cost that were attached while none of their events counted.
+            let before = std::mem::replace(&mut cost, self.kernel.cost());
+            let pause = budget.pause(window, cost.ns - before.ns);
+            self.kernel.rest(pause)?;
             if self.scanned.elapsed() > self.scan_took * SCAN_SHARE {
                 self.look()?;
             }

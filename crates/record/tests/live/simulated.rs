@@ -53,7 +53,9 @@ fn a_recording_simulates_at_the_load_that_was_recorded() {
     let found = infer(&trace, &Hints::default());
     let mut drawn = draw::draw(&trace, &found, "three");
     drawn.calibrate();
-    let load = drawn.loads.first().expect("a load");
+    let Some(load) = drawn.loads.first() else {
+        panic!("no load in {:?}: requests {:?}", trace.head, found.requests)
+    };
     let (simulated, _) = load.simulated.expect("a simulation");
     // A wide bound: the figures are in the experiment below.
     assert!((simulated / load.per_s - 1.0).abs() < 0.5, "{load:?}");
