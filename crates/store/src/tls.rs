@@ -180,7 +180,8 @@ fn relay(tls: &mut Connection, mut wire: &TcpStream, mut plain: &UnixStream) -> 
                 Err(error) => return Err(error),
             }
         }
-        // Not without bytes: to a plain end that is closed even that fails, and what it has said would be lost.
+        // Not without bytes: at a plain end that is closed that fails too, and what it has
+        // said would be lost.
         if held.0 < held.1
             && let Some(count) = tried(plain.write(&out[held.0..held.1]))?
         {
