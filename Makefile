@@ -54,6 +54,8 @@ test-long: setup-test ## The same with many more random cases and seeds
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
 	$(CARGO) test -p headworks-experiments --lib recorder::hbase -- --ignored --nocapture
+	scripts/setup hbase 2.5.13-hadoop3 && HEADWORKS_HBASE=2.5.13-hadoop3 scripts/test-hbase -Dtest=StagesTest -Dsurefire.failIfNoSpecifiedTests=false
+	scripts/test-hbase -Dtest=Replication -Dsurefire.failIfNoSpecifiedTests=false
 	HEADWORKS_FAULTS_S=180 scripts/test-hbase -Dtest=Faults -Dsurefire.failIfNoSpecifiedTests=false
 
 # Drivers that are not Debian's, from their registries, beside the build.

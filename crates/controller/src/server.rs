@@ -326,5 +326,6 @@ fn answer(stream: UnixStream, question: &str) -> Result<String> {
     (&stream).write_all(format!("{question}\n").as_bytes())?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
+    anyhow::ensure!(!answer.is_empty(), "the controller ended the connection without an answer");
     Ok(answer.trim_end().to_owned())
 }

@@ -1,5 +1,7 @@
 //! The program, nodes and operators, by real sockets; with an etcd where one is installed.
 
+use headworks_controller::config::Tls;
+use headworks_controller::server::Reach;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -231,4 +233,56 @@ fn a_second_controller_takes_over_by_etcd_and_stores_hear_targets() {
     assert!(number(&node.hears("fence ")) > number(&fence));
     node.say("use 0.500 w orders\nreport\n");
     node.hears("weight 3.000 orders");
+}
+
+#[test]
+fn over_tls_each_question_is_answered_and_strangers_are_refused() {
+    let dir = Dir::new("tls");
+    let at = own_address(6);
+    let script = "set -e
+for authority in ours theirs; do
+  openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$authority -keyout $authority.key -out $authority.pem
+done
+for pair in controller:ours operator:ours stranger:theirs; do
+  name=${pair%:*} authority=${pair#*:}
+  openssl req -newkey rsa:2048 -nodes -subj /CN=$name -keyout $name.key -out $name.csr
+  printf 'subjectAltName=IP:%s' $1 > $name.ext
+  openssl x509 -req -in $name.csr -CA $authority.pem -CAkey $authority.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem
+done";
+    let openssl = Command::new("sh")
+        .args(["-c", script, "sh", &at.ip().to_string()])
+        .current_dir(&dir.0)
+        .output()
+        .unwrap();
+    if text(&openssl).contains("not found") {
+        eprintln!("skipped: openssl is missing: apt-get install openssl");
+        return;
+    }
+    assert!(openssl.status.success(), "{}", text(&openssl));
+    let file = |name: &str| dir.0.join(name);
+    let config = format!(
+        "listen = \"{at}\"\nstate = \"{}\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\nclients = \"{}\"\n",
+        file("state").display(),
+        file("controller.pem").display(),
+        file("controller.key").display(),
+        file("ours.pem").display()
+    );
+    let _controller = serve(&dir, "config", &config);
+    let reach = |name: &str, authority: &str| Reach {
+        controllers: vec![at.to_string()],
+        token: "-".to_owned(),
+        tls: Some(Tls {
+            certificate: file(&format!("{name}.pem")),
+            key: file(&format!("{name}.key")),
+            clients: file(&format!("{authority}.pem")),
+        }),
+    };
+    let operator = reach("operator", "ours");
+    until("it listens", || TcpStream::connect(at).is_ok());
+    // It answers and closes at once: the answer must not be lost.
+    for _ in 0..100 {
+        assert!(operator.ask("status -").unwrap().starts_with('{'));
+    }
+    assert!(reach("stranger", "ours").ask("status -").is_err());
+    assert!(reach("operator", "theirs").ask("status -").is_err());
 }

@@ -180,7 +180,11 @@ fn relay(tls: &mut Connection, mut wire: &TcpStream, mut plain: &UnixStream) -> 
                 Err(error) => return Err(error),
             }
         }
-        if let Some(count) = tried(plain.write(&out[held.0..held.1]))? {
+        // Not without bytes: at a plain end that is closed that fails too, and what it has
+        // said would be lost.
+        if held.0 < held.1
+            && let Some(count) = tried(plain.write(&out[held.0..held.1]))?
+        {
             held.0 += count;
             moved |= count > 0;
         }

@@ -1,14 +1,12 @@
 //! Experiments in which files, the log or the network are what requests wait for.
 
-use super::{EXCEEDED, Figure, OURS, QUOTAS, RIVALS, STOCK, experiment, margin, ratio};
+use super::{
+    EXCEEDED, Figure, LOGS, OURS, QUOTAS, RIVALS, STOCK, TEN, THIRTY, WITHOUT, experiment, margin,
+    predicted, ratio,
+};
 use crate::experiment::Experiment;
 use crate::sweep::Claim;
 use crate::sweep::panel::Panel;
-
-const WITHOUT: &str = "ours, without attempts";
-const LOGS: &str = "stock, a log for each";
-const TEN: &str = "ours, 10 outstanding";
-const THIRTY: &str = "ours, 30 outstanding";
 
 pub(super) const NO_SCHEDULING: Experiment = experiment(
     "hbase-4.13",
@@ -102,6 +100,7 @@ static NO_SCHEDULING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(RIVALS, "cpu_busy"),
         ]
     },
+    predicted: Some(predicted::NO_SCHEDULING),
 };
 
 const NETWORK_ARMS: [&str; 4] = [STOCK, QUOTAS, EXCEEDED, OURS];
@@ -147,6 +146,7 @@ static NETWORK_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(NETWORK_ARMS, "cpu_busy"),
         ]
     },
+    predicted: Some(predicted::NETWORK),
 };
 
 static ATTEMPTS_FIGURE: Figure = Figure {
@@ -188,6 +188,7 @@ static ATTEMPTS_FIGURE: Figure = Figure {
         };
         vec![arms.into_iter().fold(Panel::bars("Gets", "1/s"), bars)]
     },
+    predicted: Some(predicted::ATTEMPTS),
 };
 
 const BLOCKING_ARMS: [&str; 5] = [STOCK, QUOTAS, EXCEEDED, WITHOUT, OURS];
@@ -228,6 +229,7 @@ static BLOCKING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(BLOCKING_ARMS, "cpu_busy"),
         ]
     },
+    predicted: Some(predicted::BLOCKING),
 };
 
 const ORDERING_ARMS: [&str; 4] = [STOCK, LOGS, TEN, THIRTY];
@@ -277,6 +279,7 @@ static ORDERING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(ORDERING_ARMS, "cpu_busy"),
         ]
     },
+    predicted: Some(predicted::ORDERING),
 };
 
 static SLOW_DATANODE_FIGURE: Figure = Figure {
@@ -318,6 +321,7 @@ static SLOW_DATANODE_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(arms, "cpu_busy"),
         ]
     },
+    predicted: None,
 };
 
 static BULK_LOAD_FIGURE: Figure = Figure {
@@ -355,4 +359,5 @@ static BULK_LOAD_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(arms, "cpu_busy"),
         ]
     },
+    predicted: None,
 };

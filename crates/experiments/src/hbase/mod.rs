@@ -6,10 +6,13 @@
 
 mod collect;
 mod files;
+mod predicted;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use predicted::Predicted;
 
 use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
@@ -23,6 +26,10 @@ const OURS: &str = "ours";
 const QUOTAS: &str = "stock, quotas";
 /// HBase's switch that lets users exceed their limits while the server's limit is not reached.
 const EXCEEDED: &str = "stock, quotas to exceed";
+const WITHOUT: &str = "ours, without attempts";
+const LOGS: &str = "stock, a log for each";
+const TEN: &str = "ours, 10 outstanding";
+const THIRTY: &str = "ours, 30 outstanding";
 const RIVALS: [&str; 4] = [STOCK, ONE_QUEUE, QUOTAS, OURS];
 
 /// One experiment of the family.
@@ -40,16 +47,29 @@ pub(crate) struct Figure {
     about: &'static str,
     claims: &'static [Claim],
     panels: fn() -> Vec<Panel>,
+    /// What the simulator says, where the dissertation has the figure.
+    predicted: Option<Predicted>,
 }
 
 impl Bench for Figure {
     fn collect(&'static self, options: &RunOptions) -> Result<Record> {
         let experiment = EXPERIMENTS.iter().find(|known| known.id == self.id);
-        collect::collect(self, experiment.context("an experiment without an entry")?, options)
+        let experiment = experiment.context("an experiment without an entry")?;
+        let mut record = collect::collect(self, experiment, options)?;
+        if let Some(predicted) = &self.predicted {
+            predicted.add(&mut record, if options.quick { 10 } else { 30 })?;
+        }
+        Ok(record)
     }
 
     fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
-        let record = sweep::read(directory, self.id)?;
+        let mut record = sweep::read(directory, self.id)?;
+        let mut panels = (self.panels)();
+        if let Some(predicted) = &self.predicted {
+            predicted.compare(&mut record);
+            panels.push(predicted.panel(self.points));
+        }
+        let columns: Vec<_> = self.predicted.iter().map(Predicted::column).collect();
         let show = Presentation {
             id: self.id,
             figure: self.figure,
@@ -57,7 +77,8 @@ impl Bench for Figure {
             sweep_label: self.sweep,
             caption: format!("windows of {} s", record.counted_s),
             claims: self.claims,
-            panels: (self.panels)(),
+            panels,
+            columns: &columns,
             ..Presentation::default()
         };
         sweep::report(&show, record, directory, fresh)
@@ -176,6 +197,7 @@ static NEIGHBOURS_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(RIVALS, "cpu_busy"),
         ]
     },
+    predicted: None,
 };
 
 /// Per cent of updates in YCSB's core workloads C and A.
@@ -198,7 +220,7 @@ fn distance(seed: &Seed<'_>, arm: &'static str, at: f64) -> f64 {
 }
 
 /// Smallest throughput by weight / largest.
-fn evenness(seed: &Seed<'_>, arm: &'static str, at: f64) -> f64 {
+fn evenness(seed: &Seed<'_>, arm: &str, at: f64) -> f64 {
     let by_weight =
         |client: u32| seed.get(arm, at, &format!("c{client}_per_s")) / f64::from(client);
     let all = (1..=5).map(by_weight);
@@ -262,6 +284,7 @@ static WEIGHTS_FIGURE: Figure = Figure {
         };
         vec![panel("Reads of each client", READS), panel("Reads and updates of each", UPDATES)]
     },
+    predicted: Some(predicted::WEIGHTS),
 };
 
 /// What clients do in `hbase-cost`, by the names of its figures.
@@ -313,6 +336,7 @@ static COST_FIGURE: Figure = Figure {
             bars("switched_off", "switched off", Panel::bars("Requests a second / stock", ""));
         vec![bars("one_tenant", "one tenant", panel)]
     },
+    predicted: None,
 };
 
 #[cfg(test)]

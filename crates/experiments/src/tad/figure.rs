@@ -114,24 +114,7 @@ impl Figure {
 
     /// The system of an arm at a point.
     pub(crate) fn tad(&self, arm: &Arm, point: f64) -> Result<Tad> {
-        let name = arm.system.unwrap_or(self.system);
-        let text = systems::text(name)
-            .or_else(|| systems::problem_text(name))
-            .ok_or_else(|| anyhow!("no system is named {name}"))?;
-        let mut tad = file::read_tad(name, text).map_err(|errors| anyhow!("{errors}"))?.value;
-        for (problem, letter) in Problem::ALL.into_iter().zip(arm.maat.split('|')) {
-            if letter == "?" {
-                continue;
-            }
-            let alternatives = tad.remedies.get(&problem).cloned().unwrap_or_default();
-            let chosen =
-                alternatives.iter().find(|each| each.letter == letter).ok_or_else(|| {
-                    anyhow!("system {name} has no remedy {letter} of {}", problem.name())
-                })?;
-            for remedy in &chosen.remedies {
-                apply(&mut tad, remedy)?;
-            }
-        }
+        let mut tad = system(arm.system.unwrap_or(self.system), arm.maat)?;
         (arm.adjust)(&mut tad, point)?;
         Ok(tad)
     }
@@ -148,4 +131,26 @@ impl Figure {
         let text = self.scenario.to_owned();
         PLACEHOLDERS.iter().zip(values).fold(text, |text, (name, value)| text.replace(name, &value))
     }
+}
+
+/// A built-in system with remedies: letters as an [`Arm`] has them.
+pub(crate) fn system(name: &str, maat: &str) -> Result<Tad> {
+    let text = systems::text(name)
+        .or_else(|| systems::problem_text(name))
+        .ok_or_else(|| anyhow!("no system is named {name}"))?;
+    let mut tad = file::read_tad(name, text).map_err(|errors| anyhow!("{errors}"))?.value;
+    for (problem, letter) in Problem::ALL.into_iter().zip(maat.split('|')) {
+        if letter == "?" {
+            continue;
+        }
+        let alternatives = tad.remedies.get(&problem).cloned().unwrap_or_default();
+        let chosen = alternatives
+            .iter()
+            .find(|each| each.letter == letter)
+            .ok_or_else(|| anyhow!("system {name} has no remedy {letter} of {}", problem.name()))?;
+        for remedy in &chosen.remedies {
+            apply(&mut tad, remedy)?;
+        }
+    }
+    Ok(tad)
 }

@@ -16,7 +16,7 @@ const DIGITS: i32 = 5;
 /// `stage_C_waiting_requests`, `stage_C_serving_threads`, `stage_C_forced_fraction` (of the time:
 /// work that went to C because no other client waited); `aborted_per_s`. Series: `C_per_s`;
 /// `stage_C_serving_threads`; `node.resource_used_{mean,low,high}_fraction`.
-pub(super) fn measure(outcome: &Outcome, keep: &[&str]) -> Run {
+pub(crate) fn measure(outcome: &Outcome, keep: &[&str]) -> Run {
     let mut kept = Kept { keep, numbers: BTreeMap::new(), series: BTreeMap::new() };
     let names: Vec<&str> = outcome.clients.iter().map(|client| client.name.as_str()).collect();
     for client in &outcome.clients {

@@ -47,6 +47,8 @@ use crate::progress::Progress;
 use crate::record::unix_now_s;
 use crate::sweep::{self, Presentation, found, panel, record};
 use figure::Figure;
+pub(crate) use figure::system;
+pub(crate) use measure::measure;
 use record::Record;
 
 /// All of them, in the order of the dissertation.

@@ -30,11 +30,11 @@ final class Advices {
         }
     }
 
-    /** RPC Respond in the server with event loops. */
+    /** RPC Respond in the server with event loops. Below this call, HBase 2.5 and 2.6 differ. */
     static final class RespondNetty {
         @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
-        static boolean enter(@Advice.This Object connection, @Advice.Argument(0) Object response) {
-            return HeadworksCalls.respondLater(connection, response);
+        static boolean enter(@Advice.FieldValue("connection") Object connection, @Advice.This Object call) {
+            return HeadworksCalls.respondLater(connection, call);
         }
     }
 

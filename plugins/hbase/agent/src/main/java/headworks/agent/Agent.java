@@ -41,7 +41,7 @@ public final class Agent {
         // Region server: stages.
         new Change(IPC + "SimpleRpcServer$Listener", named("doRead"), Advices.Read.class, Stage.READ),
         new Change(IPC + "SimpleRpcServerResponder", named("doRespond"), Advices.RespondSimple.class, Stage.RESPOND),
-        new Change(IPC + "NettyServerRpcConnection", named("doRespond"), Advices.RespondNetty.class, Stage.RESPOND),
+        new Change(IPC + "NettyServerCall", named("sendResponseIfReady"), Advices.RespondNetty.class, Stage.RESPOND),
         new Change(IPC + "ServerCall", named("done").and(takesArguments(0)), Advices.Taken.class, null),
         new Change("org.apache.hadoop.hbase.regionserver.HRegion",
             named("batchMutate").and(takesArguments(1)).and(takesArgument(0, nameEndsWith("BatchOperation"))), Advices.Place.class, Stage.LOG),
@@ -110,16 +110,22 @@ public final class Agent {
         builder.installOn(instrumentation);
     }
 
-    /** Notes which stages are there, and says which class could not be changed. */
+    /** Notes which stages are there, and says what could not be changed. */
     private static final class Told extends AgentBuilder.Listener.Adapter {
         @Override
         public void onTransformation(TypeDescription type, ClassLoader loader, JavaModule module, boolean loaded, DynamicType dynamic) {
             for (Change change : CHANGES) {
-                if (FILES.equals(change.type) && change.type.equals(type.getName())) {
+                if (!change.type.equals(type.getName())) {
+                    continue;
+                }
+                if (type.getDeclaredMethods().filter(change.method).isEmpty()) {
+                    lacks(change, "this version of HBase or HDFS has no such method: " + change.method);
+                    continue;
+                }
+                if (FILES.equals(change.type)) {
                     Parts.filesAreSeen();
                 }
-                if (change.stage != null && change.type.equals(type.getName())
-                    && !type.getDeclaredMethods().filter(change.method).isEmpty()) {
+                if (change.stage != null) {
                     Scheduler.here().figures().install(change.stage);
                 }
             }
@@ -127,7 +133,18 @@ public final class Agent {
 
         @Override
         public void onError(String name, ClassLoader loader, JavaModule module, boolean loaded, Throwable failed) {
-            System.err.println("headworks: " + name + " stays as it is, and its stage is not scheduled: " + failed);
+            for (Change change : CHANGES) {
+                if (change.type.equals(name)) {
+                    lacks(change, "its code could not be changed: " + failed);
+                }
+            }
+        }
+
+        private static void lacks(Change change, String reason) {
+            System.err.println("headworks: " + change.type + " stays as it is: " + reason);
+            if (change.stage != null) {
+                Scheduler.here().figures().lacks(change.stage, reason);
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
@@ -24,6 +25,7 @@ import java.util.stream.Stream;
  * All files are below a temporary directory, which goes with the cluster.
  */
 final class Cluster implements AutoCloseable {
+    private static final String MASTER = "org.apache.hadoop.hbase.master.HMaster";
     private static final Path JAVA = Path.of(System.getProperty("java.home"), "bin", "java");
     private static final List<String> QUICK_TO_START = List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto");
     /** HBase reads and changes fields of the JDK. */
@@ -37,6 +39,10 @@ final class Cluster implements AutoCloseable {
     static final int DEFAULT_PAGE = 16030;
     static final int CLASSIC_PAGE = 16130;
     static final int DATANODE_PAGE = 9864;
+    /** Those of the region server of a second HBase, and where in ZooKeeper that is. */
+    static final int SECOND = 16220;
+    static final int SECOND_PAGE = 16230;
+    static final String SECOND_ZNODE = "/second";
     /** DataNodes after the first have ports that are so much larger each. */
     static final int NEXT_DATANODE = 10;
     static final int DATANODE = 9866;
@@ -44,6 +50,9 @@ final class Cluster implements AutoCloseable {
     static final int CLASSIC_HANDLERS = 100;
 
     private static final Path AGENT = Path.of("..", "agent", "target", "headworks-hbase-agent-1.jar").toAbsolutePath().normalize();
+
+    /** Jars of another version of HBase and Hadoop than clients have; {@code null}: servers have the same. See {@code scripts/test-hbase}. */
+    static final String SERVERS = System.getenv("HEADWORKS_SERVERS");
 
     private final Path directory = Files.createTempDirectory("headworks-hbase-");
     private final Path conf = directory.resolve("conf");
@@ -60,6 +69,10 @@ final class Cluster implements AutoCloseable {
     static final Server BY_CLASSIC = new Server("regionserver-classic", CLASSIC, CLASSIC_PAGE, true,
         List.of("hbase.wal.provider=filesystem", "hbase.rpc.server.impl=org.apache.hadoop.hbase.ipc.SimpleRpcServer",
             "hbase.regionserver.handler.count=" + CLASSIC_HANDLERS, "hbase.ipc.server.callqueue.handler.factor=0.02"));
+
+    /** The region server of a second HBase: two handlers, one call queue. Its edits come in shipments of a thousand. */
+    private static final Server OTHER = new Server("regionserver-second", SECOND, SECOND_PAGE, true,
+        List.of("hbase.regionserver.handler.count=2", "hbase.ipc.server.callqueue.handler.factor=0", "headworks.log.outstanding=10"));
 
     private final List<Server> servers;
     /** What each DataNode sets otherwise. */
@@ -132,7 +145,8 @@ final class Cluster implements AutoCloseable {
         hdfs.put("dfs.namenode.datanode.registration.ip-hostname-check", "false");
         site("hdfs-site.xml", hdfs);
         site("hbase-site.xml", hbase);
-        Files.writeString(conf.resolve("zoo.cfg"), "tickTime=500\nclientPort=2181\nclientPortAddress=127.0.0.1\n"
+        // Twenty ticks would be ZooKeeper's own limit: on a busy machine servers are silent for as long.
+        Files.writeString(conf.resolve("zoo.cfg"), "tickTime=500\nmaxSessionTimeout=60000\nclientPort=2181\nclientPortAddress=127.0.0.1\n"
             + "admin.enableServer=false\ndataDir=" + directory.resolve("zookeeper") + "\n");
         // Figures that are asked for are a second old at most. Usually it is ten.
         Files.writeString(conf.resolve("hadoop-metrics2.properties"), "*.period=1\n");
@@ -155,15 +169,39 @@ final class Cluster implements AutoCloseable {
         // HBase's servers give up if what they need is late: on a busy machine it is.
         awaitPort(2181);
         awaitPort(9000);
-        launch("master", 384, "org.apache.hadoop.hbase.master.HMaster", "start");
+        launch("master", 384, MASTER, "start");
         for (Server server : servers) {
-            List<String> arguments = new ArrayList<>(settings(List.of("hbase.regionserver.port=" + server.port,
-                "hbase.regionserver.info.port=" + server.page)));
-            arguments.addAll(settings(server.settings));
-            arguments.add("start");
-            launch(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
+            regionServer(server, List.of());
         }
         await("master", "Master has completed initialization");
+    }
+
+    private void regionServer(Server server, List<String> more) throws IOException {
+        List<String> arguments = new ArrayList<>(settings(List.of("hbase.regionserver.port=" + server.port,
+            "hbase.regionserver.info.port=" + server.page)));
+        arguments.addAll(settings(server.settings));
+        arguments.addAll(settings(more));
+        arguments.add("start");
+        launch(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
+    }
+
+    /** Starts a second HBase on the same ZooKeeper and HDFS: a master and one region server. What its clients set otherwise. */
+    Map<String, String> startSecond() throws IOException {
+        Map<String, String> where = Map.of("zookeeper.znode.parent", SECOND_ZNODE, "hbase.rootdir", "hdfs://127.0.0.1:9000/second",
+            "hbase.wal.dir", "hdfs://127.0.0.1:9000/second-wal");
+        List<String> more = new ArrayList<>(where.entrySet().stream().map(each -> each.getKey() + "=" + each.getValue()).toList());
+        regionServer(OTHER, more);
+        more.add("hbase.master.port=16200");
+        List<String> arguments = new ArrayList<>(settings(more));
+        arguments.add("start");
+        launch("master-second", 384, MASTER, arguments.toArray(String[]::new));
+        await("master-second", "Master has completed initialization");
+        return where;
+    }
+
+    void endSecond() {
+        kill("master-second");
+        kill(OTHER.name);
     }
 
     private void dataNode(int number) throws IOException {
@@ -191,12 +229,23 @@ final class Cluster implements AutoCloseable {
         if (withAgent && name.startsWith("datanode")) {
             // A DataNode's agent is told of controllers by its argument.
             command.add("-javaagent:" + AGENT + (hbase.containsKey("headworks.controller") ? "=controller=" + hbase.get("headworks.controller") : ""));
-        } else if (servers.stream().anyMatch(each -> each.agent && each.name.equals(name))) {
+        } else if (Stream.concat(servers.stream(), Stream.of(OTHER)).anyMatch(each -> each.agent && each.name.equals(name))) {
             command.add("-javaagent:" + AGENT);
         }
-        command.addAll(List.of("-cp", conf + File.pathSeparator + System.getProperty("java.class.path"), main));
+        command.addAll(List.of("-cp", conf + File.pathSeparator + classPath(), main));
         command.addAll(Arrays.asList(arguments));
         return command;
+    }
+
+    /** What servers load: the plug-in, classes of tests, and jars of HBase and Hadoop. */
+    private static String classPath() {
+        String here = System.getProperty("java.class.path");
+        if (SERVERS == null) {
+            return here;
+        }
+        Path ours = Path.of("..").toAbsolutePath().normalize();
+        return Stream.of(here.split(File.pathSeparator)).filter(each -> Path.of(each).startsWith(ours))
+            .collect(Collectors.joining(File.pathSeparator)) + File.pathSeparator + SERVERS + File.separator + "*";
     }
 
     private void launch(String name, int heapMb, String main, String... arguments) throws IOException {
@@ -222,6 +271,14 @@ final class Cluster implements AutoCloseable {
     /** Kills a program: it cannot do anything more. */
     void kill(String name) {
         processes.remove(name).destroyForcibly().onExit().join();
+    }
+
+    /** Has a program collect its garbage. */
+    void collect(String name) throws IOException {
+        String jcmd = JAVA.resolveSibling("jcmd").toString();
+        if (run("collect", Map.of(), List.of(jcmd, "" + processes.get(name).pid(), "GC.run")) != 0) {
+            throw new IOException("no garbage was collected:\n" + tail("collect"));
+        }
     }
 
     /** HBase's own tests have tools. They are not on the class path of servers: their files would be, too. */

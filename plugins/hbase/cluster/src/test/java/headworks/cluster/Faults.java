@@ -55,7 +55,7 @@ class Faults {
         // HBase avoids a DataNode for hours once its log could not reach it. With all three avoided, the master aborts.
         Map<String, String> settings = new TreeMap<>(Map.of("hbase.regionserver.async.wal.max.exclude.datanode.count", "1",
             "dfs.replication", "2", "dfs.heartbeat.interval", "1",
-            "dfs.namenode.heartbeat.recheck-interval", "2000", "hbase.regionserver.handler.count", "10"));
+            "dfs.namenode.heartbeat.recheck-interval", "2000", "zookeeper.session.timeout", "10000", "hbase.regionserver.handler.count", "10"));
         if (ours) {
             settings.putAll(Map.of("hbase.ipc.server.callqueue.type", "pluggable",
                 "hbase.ipc.server.callqueue.pluggable.queue.class.name", Measured.OUR_QUEUE,

@@ -40,6 +40,8 @@ final class Site {
                 "hbase.regionserver.handler.count", "" + HANDLERS,
                 "hbase.ipc.server.callqueue.handler.factor", "0.34",
                 "hbase.ipc.server.max.callqueue.length", "1000",
+                // Edits of a shipment of replication.
+                "replication.source.nb.capacity", "1000",
                 "hbase.ipc.server.callqueue.type", "pluggable",
                 "hbase.ipc.server.callqueue.pluggable.queue.class.name", "headworks.hbase.FairCallQueue"), false, Cluster.BY_DEFAULT, Cluster.BY_CLASSIC);
             Runtime.getRuntime().addShutdownHook(new Thread(Site::end));
@@ -85,7 +87,18 @@ final class Site {
         }
     }
 
+    /** Starts a second HBase: what its clients know of it. */
+    static Configuration second(Cluster cluster) throws Exception {
+        Configuration second = new Configuration(conf);
+        cluster.startSecond().forEach(second::set);
+        return second;
+    }
+
     static Connection connect(String user) throws Exception {
+        return connect(conf, user);
+    }
+
+    static Connection connect(Configuration conf, String user) throws Exception {
         return ConnectionFactory.createConnection(conf, User.create(UserGroupInformation.createRemoteUser(user)));
     }
 

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.function.BooleanSupplier;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.shaded.protobuf.RequestConverter;
 import org.apache.hadoop.hbase.shaded.protobuf.generated.RPCProtos.ConnectionHeader;
@@ -69,6 +70,18 @@ final class SlowReader implements AutoCloseable {
             if (header.hasException()) {
                 throw new IOException(header.getException().getStackTrace());
             }
+        }
+        return bytes;
+    }
+
+    /** Reads a few bytes again and again, so many a second: how many these were. */
+    long trickle(int bytesPerSecond, BooleanSupplier goesOn) throws IOException, InterruptedException {
+        byte[] some = new byte[bytesPerSecond / 10];
+        long bytes = 0;
+        while (goesOn.getAsBoolean()) {
+            in.readFully(some);
+            bytes += some.length;
+            Thread.sleep(100);
         }
         return bytes;
     }

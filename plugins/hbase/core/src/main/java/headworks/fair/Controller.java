@@ -14,6 +14,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
@@ -100,8 +102,7 @@ public final class Controller {
             while (true) {
                 for (String controller : controllers) {
                     try (Socket socket = connect(controller)) {
-                        state = "talks to " + controller;
-                        talk(socket);
+                        talk(controller, socket);
                     } catch (IOException | RuntimeException gone) {
                         state = controller + ": " + gone.getMessage() + "; the last weights stay";
                     }
@@ -126,18 +127,26 @@ public final class Controller {
         }
         // Keys and who signs are those of the JVM: javax.net.ssl.keyStore and trustStore.
         var factory = (SSLSocketFactory) SSLSocketFactory.getDefault();
-        return factory.createSocket(plain, controller.substring(0, colon), plain.getPort(), true);
+        var secure = (SSLSocket) factory.createSocket(plain, controller.substring(0, colon), plain.getPort(), true);
+        SSLParameters parameters = secure.getSSLParameters();
+        // The certificate must be for this host: the same authority has signed those of nodes, too.
+        parameters.setEndpointIdentificationAlgorithm("HTTPS");
+        secure.setSSLParameters(parameters);
+        return secure;
     }
 
-    private void talk(Socket socket) throws IOException, InterruptedException {
+    private void talk(String controller, Socket socket) throws IOException, InterruptedException {
         OutputStream out = socket.getOutputStream();
         String token = tokenFile == null || tokenFile.isEmpty() ? "-" : Files.readString(Path.of(tokenFile)).trim();
         out.write(("hello " + LINES + " " + role + " " + token + " " + node + "\n").getBytes(StandardCharsets.UTF_8));
         BufferedReader in = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
-        String refused = hear(in.readLine());
+        String first = in.readLine();
+        boolean other = first != null && !first.startsWith("fence ") && !first.startsWith("error ");
+        String refused = other ? "it speaks otherwise: is it a controller, and does it want TLS?" : hear(first);
         if (refused != null) {
             throw new IOException(refused);
         }
+        state = "talks to " + controller;
         socket.setSoTimeout(0);
         Thread hearing = new Thread(() -> listen(socket, in), "headworks-controller-hears");
         hearing.setDaemon(true);

@@ -17,6 +17,8 @@ public final class Figures {
     private final AtomicReferenceArray<String> off = new AtomicReferenceArray<>(Stage.COUNT);
     /** Stages whose code calls the scheduler, by bit. */
     private final AtomicInteger installed = new AtomicInteger();
+    /** Why a stage that is not installed is not. */
+    private final AtomicReferenceArray<String> lacks = new AtomicReferenceArray<>(Stage.COUNT);
     /** A stage's permits; 0: its threads take the next request themselves. */
     private final AtomicIntegerArray permits = new AtomicIntegerArray(Stage.COUNT);
     /** Threads beside those of the stage that try requests. */
@@ -36,6 +38,7 @@ public final class Figures {
         this.scheduler = scheduler;
         for (int stage = 0; stage < Stage.COUNT; stage++) {
             off.set(stage, "");
+            lacks.set(stage, "no agent, or this server has no such stage");
         }
     }
 
@@ -51,6 +54,11 @@ public final class Figures {
     public void install(Stage stage) {
         installed.getAndUpdate(bits -> bits | 1 << stage.ordinal());
         tell();
+    }
+
+    /** The stage cannot be installed in this server, and why. Where another part of its code can be, it is. */
+    public void lacks(Stage stage, String reason) {
+        lacks.set(stage.ordinal(), reason);
     }
 
     /** The stage orders its requests, where it is installed. */
@@ -115,7 +123,7 @@ public final class Figures {
     /** Why a stage orders nothing; the empty text: it does. */
     public String why(Stage stage) {
         boolean there = (installed.get() >> stage.ordinal() & 1) != 0;
-        return there ? off.get(stage.ordinal()) : "no agent, or this server has no such stage";
+        return (there ? off : lacks).get(stage.ordinal());
     }
 
     public void served(Stage stage, Tenants.Tenant tenant) {

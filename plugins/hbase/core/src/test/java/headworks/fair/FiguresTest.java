@@ -1,6 +1,7 @@
 package headworks.fair;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -34,6 +35,18 @@ class FiguresTest {
         assertEquals(2, last(told).split("RPC Handle", -1).length - 1, "threads of two names: " + last(told));
         figures.release(Stage.HANDLE, "switched off");
         assertEquals("[]", last(told));
+    }
+
+    @Test
+    void aStageThatCannotBeInstalledSaysWhyUnlessAnotherPartOfItCanBe() {
+        Figures figures = new Scheduler(1).figures();
+        assertTrue(figures.why(Stage.READ).startsWith("no agent"), figures.why(Stage.READ));
+        figures.lacks(Stage.READ, "no such method");
+        assertEquals("no such method", figures.why(Stage.READ));
+        figures.install(Stage.READ);
+        assertEquals("", figures.why(Stage.READ));
+        figures.lacks(Stage.READ, "no such method");
+        assertEquals("", figures.why(Stage.READ));
     }
 
     private static String last(List<String> told) {

@@ -2,12 +2,18 @@ package headworks.hbase;
 
 import headworks.fair.Tenants;
 import headworks.fair.Tier;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.hbase.ipc.RpcCall;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /** For whom a call is made. */
 final class Caller {
     private static final int LONGEST_NAME = 256;
+    private static final String OWN_USER = ownUser();
+    /** HBase's attribute of a write with the clusters that have it: {@code Mutation.setClusterIds}. */
+    private static final String CLUSTERS = "_cs.id";
 
     private Caller() {}
 
@@ -20,6 +26,9 @@ final class Caller {
             return tenants.others();
         }
         try {
+            if (replicates(call)) {
+                return tenants.of(Tier.REPLICATION);
+            }
             byte[] name = settings.attribute == null ? null : attribute(call, settings.attribute);
             if (name != null && name.length > 0) {
                 return tenants.of(new String(name, 0, Math.min(name.length, LONGEST_NAME), StandardCharsets.UTF_8));
@@ -31,17 +40,35 @@ final class Caller {
     }
 
     private static byte[] attribute(RpcCall call, String key) {
+        byte[] value = call.getRequestAttribute(key);
+        return value != null ? value : call.getConnectionAttributes().get(key);
+    }
+
+    /**
+     * Whether a sink of replication writes what came from another cluster: a batch as a client's, by the server's own user, and
+     * each write names clusters that have it. Such a name alone would let any client pass for replication.
+     */
+    private static boolean replicates(RpcCall call) {
+        if (!(call.getParam() instanceof ClientProtos.MultiRequest batch) || batch.getRegionActionCount() == 0
+            || batch.getRegionAction(0).getActionCount() == 0) {
+            return false;
+        }
+        return batch.getRegionAction(0).getAction(0).getMutation().getAttributeList().stream()
+            .anyMatch(each -> each.getName().equals(CLUSTERS))
+            && call.getRequestUser().map(user -> user.getShortName()).filter(OWN_USER::equals).isPresent();
+    }
+
+    private static String ownUser() {
         try {
-            byte[] value = call.getRequestAttribute(key);
-            return value != null ? value : call.getConnectionAttributes().get(key);
-        } catch (LinkageError older) {
-            // HBase 2.5 has no attributes of requests and connections.
-            return null;
+            return UserGroupInformation.getLoginUser().getShortUserName();
+        } catch (IOException unknown) {
+            return "";
         }
     }
 
-    /** Bulk loads are housekeeping; reads and writes of clients are not. */
-    static Tier tier(RpcCall call, Settings settings) {
-        return settings.enabled && call.getMethod() != null && call.getMethod().getName().equals("BulkLoadHFile") ? Tier.BACKGROUND : Tier.USERS;
+    /** Bulk loads and replication are housekeeping; reads and writes of clients are not. */
+    static Tier tier(RpcCall call, Settings settings, Tenants.Tenant tenant) {
+        boolean load = settings.enabled && call.getMethod() != null && call.getMethod().getName().equals("BulkLoadHFile");
+        return load ? Tier.BACKGROUND : Tier.of(tenant.name);
     }
 }

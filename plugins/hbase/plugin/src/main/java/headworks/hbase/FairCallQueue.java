@@ -86,7 +86,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         int limit = Math.min(maxQueueLength, now.queueLength);
         Tenants.Tenant tenant = Caller.of(call.getRpcCall(), now, TENANTS);
         boolean worthIt = attempts.areWorthIt() && attempts.isWorthIt(call, tenant);
-        return stages.add(HANDLE, Caller.tier(call.getRpcCall(), now), tenant.number, tenant.weight(), call, limit, worthIt);
+        return stages.add(HANDLE, Caller.tier(call.getRpcCall(), now, tenant), tenant.number, tenant.weight(), call, limit, worthIt);
     }
 
     @Override
@@ -144,9 +144,11 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
             if (!Parts.NETWORK.paced()) {
                 cost[Resource.NETWORK.ordinal()] = time(over.call.getResponseCellSize(), now.networkBytesPerSecond);
             }
-            cost[Resource.DISK.ordinal()] = time(over.call.getBlockBytesScanned(), now.diskBytesPerSecond);
+            if (now.diskBytesPerSecond > 0) {
+                cost[Resource.DISK.ordinal()] = time(over.call.getBlockBytesScanned(), now.diskBytesPerSecond);
+            }
         } catch (RuntimeException | LinkageError unknown) {
-            // HBase 2.5 does not count the blocks. The time of the handler and the CPU are charged.
+            // The time of the handler and the CPU are charged.
         }
         stages.done(over.taken, cost);
         SCHEDULER.figures().used(TENANTS.of(over.taken.tenant()), cost);

@@ -3,6 +3,7 @@ package headworks.hbase;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.ipc.RpcCall;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -24,6 +25,9 @@ final class Settings {
     static final String TLS = "headworks.controller.tls";
 
     private static final Logger LOG = LoggerFactory.getLogger(Settings.class);
+    /** HBase 2.5 has neither. */
+    private static final boolean HAS_ATTRIBUTES = has("getRequestAttribute", String.class);
+    private static final boolean COUNTS_BLOCKS = has("getBlockBytesScanned");
     private static final double MOST_WEIGHT = 1_000_000;
     private static final int FEW_HANDLERS = 5;
 
@@ -55,10 +59,17 @@ final class Settings {
     Settings(Configuration conf) {
         enabled = conf.getBoolean(ENABLED, true);
         String key = conf.getTrimmed(ATTRIBUTE, conf.getTrimmed(HBASE_ATTRIBUTE, ""));
-        attribute = key.isEmpty() ? null : key;
+        attribute = key.isEmpty() || !HAS_ATTRIBUTES ? null : key;
+        if (!key.isEmpty() && !HAS_ATTRIBUTES) {
+            LOG.warn("{}: requests have no attributes in this version of HBase: the user is the tenant", ATTRIBUTE);
+        }
         weights = weights(conf.get(WEIGHTS, ""));
         networkBytesPerSecond = enabled ? number(conf, NETWORK, 0) : 0;
-        diskBytesPerSecond = number(conf, DISK, 0);
+        long disk = number(conf, DISK, 0);
+        diskBytesPerSecond = COUNTS_BLOCKS ? disk : 0;
+        if (disk > 0 && !COUNTS_BLOCKS) {
+            LOG.warn("{}: this version of HBase does not count the blocks that a call reads: the disk is not divided", DISK);
+        }
         outstanding = enabled ? (int) Math.min(10_000, number(conf, OUTSTANDING, 0)) : 0;
         unreadBytes = enabled ? number(conf, UNREAD, 0) : 0;
         speculate = enabled && conf.getBoolean(SPECULATE, false);
@@ -70,6 +81,16 @@ final class Settings {
         kept = real(conf, KEPT, 0.1);
         mostHandlers = enabled ? mostHandlers(handlers / queues, kept) : 0;
         queueLength = Math.max(1, conf.getInt("hbase.ipc.server.max.callqueue.length", 10 * handlers));
+    }
+
+    /** Whether calls of this version of HBase have such a method. */
+    private static boolean has(String method, Class<?>... arguments) {
+        try {
+            RpcCall.class.getMethod(method, arguments);
+            return true;
+        } catch (NoSuchMethodException older) {
+            return false;
+        }
     }
 
     /** Reads {@code "alice=4, batch=0.5"}. */

@@ -38,7 +38,12 @@ public final class HeadworksCalls {
             long bytes = answer.getResponse().size();
             Tenants.Tenant tenant = Scheduler.here().tenants().of(name);
             Parts.UNREAD.add(answer, tenant, bytes);
-            return Parts.NETWORK.later(Stage.RESPOND, Tier.of(name), new Response((ServerRpcConnection) connection, answer, tenant, bytes));
+            boolean later = Parts.NETWORK.later(Stage.RESPOND, Tier.of(name), new Response((ServerRpcConnection) connection, answer, tenant, bytes));
+            if (later && answer instanceof ServerCall<?> call) {
+                // As HBase does once a call is answered: its request may be large.
+                call.param = null;
+            }
+            return later;
         } catch (RuntimeException | LinkageError unknown) {
             return false;
         }
