@@ -1,11 +1,11 @@
-//! Stages that send only some of their answers to clients themselves, and hand the others to a stage
-//! that sends them. Their queue cannot tell which of its requests will use the network.
+//! Stages that send only some of their answers to clients themselves, and hand the others to a
+//! stage that sends them. Their queue cannot tell which of its requests will use the network.
 
 use crate::infer::Architecture;
 use crate::infer::arrows::{End, Meaning, SHARE_MIN};
 use headworks_tad::model::Confidence;
 
-/// Whether a stage does so. One that receives requests of clients uses the network for each of them.
+/// Whether a stage does so. One that receives clients' requests uses the network for each of them.
 pub(super) fn only_some(found: &Architecture, stage: usize) -> bool {
     let receives = |stage: usize| found.requests.iter().any(|(at, _)| *at == stage);
     let sent = |stage: usize| -> u64 {

@@ -1,9 +1,10 @@
 //! Stages that may have to keep the order in which requests come: those that append to a log.
 //!
-//! That an order must be kept is not to be seen. Most queues are served in order, and few have to be.
+//! That an order must be kept is not seen. Most queues are served in order, and few have to be.
 //! A log shows itself by three signs:
 //! * one thread takes what threads of other stages hand to it;
-//! * these are several, and wait until it is done, or a stage to which the way leads through it alone;
+//! * these are several, and wait until it is done, or a stage to which the way leads through it
+//!   alone;
 //! * what it leads to writes to files, at least a byte for each of its requests.
 //!
 //! A pool of one thread that writes has the same signs, so it is a guess.

@@ -87,7 +87,7 @@ fn a_control_group_may_be_empty_and_may_go_meanwhile() {
     assert!(gone.contains("cannot read the control group"), "{gone}");
 }
 
-/// Two servers are in the group, one of them in a group below. A third one, which is as busy, is not.
+/// Two servers are in the group, one of them in a group below. A third one is not.
 #[test]
 fn a_control_group_is_recorded_with_those_below_it_and_no_other_process() {
     if !can_record() {
