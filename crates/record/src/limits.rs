@@ -77,8 +77,8 @@ enum Part {
     Pauses,
 }
 
-/// Finds them. `paused` says what of a recorded diagram's processor time is that of pauses; `progress`
-/// gets the finished fraction.
+/// Finds them. `paused` says what of a recorded diagram's processor time is that of pauses;
+/// `progress` gets the finished fraction.
 pub fn limits(
     tad: &Tad,
     scenario: &Scenario,

@@ -1,5 +1,5 @@
-//! A change of HBase, predicted from a recording before it is made: `headworks tad limits` says what
-//! twice as much of one part gains. Then a cluster is started that has it.
+//! A change of HBase, predicted from a recording before it is made: `headworks tad limits` says
+//! what twice as much of one part gains. Then a cluster is started that has it.
 
 use std::path::Path;
 use std::time::Duration;

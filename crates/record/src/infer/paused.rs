@@ -1,8 +1,8 @@
 //! For how long a Java virtual machine stopped its program's threads: mostly to collect garbage.
 //!
 //! One thread of the machine stops them, and ends their waits. It sleeps until there is something
-//! to do. What it does then, with what it waits for other threads of the machine, is the time in which
-//! the program stands still.
+//! to do. What it does then, with what it waits for other threads of the machine, is the time in
+//! which the program stands still.
 
 use super::arrows::EVENTS_MIN;
 use super::stages::{MACHINE, Stages};

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const PROGRAM: &str = include_str!("Small.java");
-/// Of these, 34 MB are in use all the time, and 4 MB are for what is young. The larger one has room for
-/// twice as much garbage.
+/// Of these, 34 MB are in use all the time, and 4 MB are for what is young. The larger one has
+/// room for twice as much garbage.
 const HEAP: &str = "-Xmx48m";
 const LARGER_HEAP: &str = "-Xmx58m";
 

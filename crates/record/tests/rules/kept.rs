@@ -90,8 +90,8 @@ fn hbase_has_the_write_path_of_the_dissertation() {
     round_trip(&trace, &found);
 }
 
-/// Of the five problems those that show in half a minute: its DataNode made no threads meanwhile. HDFS
-/// takes the log's packets in order, too.
+/// Of the five problems those that show in half a minute: its DataNode made no threads meanwhile.
+/// HDFS takes the log's packets in order, too.
 #[test]
 fn hbase_has_the_problems_of_the_dissertation_and_one_of_them_is_a_guess() {
     let trace = kept("hbase.ndjson");

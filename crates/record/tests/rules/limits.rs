@@ -188,8 +188,8 @@ uses = ["time 1500 op"]
     assert_eq!(gains, [("second", 60), ("first", 14)], "{found:?}");
 }
 
-/// A request takes a millisecond of a processor, half of which passes in pauses: half of these gains a
-/// third. A second processor does not make them shorter, and gains as much.
+/// A request takes a millisecond of a processor, half of which passes in pauses: half of these
+/// gains a third. A second processor does not make them shorter, and gains as much.
 #[test]
 fn half_as_much_garbage_collection_is_a_change_and_processors_do_not_shorten_pauses() {
     let paused = [Paused { request: 0, step: 0, ns: 500_000 }];

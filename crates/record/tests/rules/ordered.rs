@@ -7,8 +7,8 @@ use headworks_tad::check::{self, Finding};
 use headworks_tad::model::Confidence;
 use headworks_tad::remedy::Problem;
 
-/// Two handlers hand entries to a thread that appends them. It hands them to one that writes them to
-/// a file and answers the handlers.
+/// Two handlers hand entries to a thread that appends them. It hands them to one that writes them
+/// to a file and answers the handlers.
 fn log() -> Trace {
     let mut trace = named(&["reader", "handler-1", "handler-2", "append", "sync"]);
     requests(&mut trace, 2, 500);

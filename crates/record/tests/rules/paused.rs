@@ -6,8 +6,8 @@ use headworks_record::trace::{How, Trace, Wait};
 
 const WAIT_PRIVATE: u16 = 128;
 
-/// A stage of one thread, and the machine's thread, which stops it a hundred times in a second and is
-/// at work for 0.4 s.
+/// A stage of one thread, and the machine's thread, which stops it a hundred times in a second and
+/// is at work for 0.4 s.
 fn machine() -> Trace {
     let mut trace = named(&["reader", "VM Thread"]);
     trace.processes.get_mut(&1).expect("a process").java = true;
