@@ -3,9 +3,11 @@
 //! A stage that no request reaches is left out if it did no work; the report names it. If it did
 //! work, it has an arrow from the clients that is a guess, since its sender was not seen.
 
+mod answers;
 mod batch;
 mod calibrate;
 mod fit;
+mod ordered;
 mod pace;
 mod requests;
 mod scheduled;
@@ -17,13 +19,14 @@ use crate::infer::waits::Kind;
 use crate::trace::{Head, OUTSIDE, Trace, Unit};
 use fit::Fit;
 use headworks_tad::model::{
-    self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Policy, Process, Queue,
-    Resource, ResourceKind, Tad, Threads, UNLIMITED, Use,
+    self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Process, Queue, Resource,
+    ResourceKind, Tad, Threads, UNLIMITED, Use,
 };
 use headworks_tad::scenario::Scenario;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use calibrate::Match;
+pub use requests::Paused;
 
 /// A diagram, and a load like the recorded one.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub struct Drawn {
     pub scheduled: Vec<String>,
     /// What was measured of each load of the scenario, and how a simulation of it compares.
     pub loads: Vec<Match>,
+    /// What of the steps' processor time is that of pauses of a virtual machine.
+    pub paused: Vec<Paused>,
     /// From wake-ups until threads run, by request and step.
     wakes: Vec<Wakes>,
 }
@@ -112,7 +117,7 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
         held: BTreeMap::new(),
     };
     machines(trace, found, &fit, &kept, &mut tad, &mut ids);
-    stages(found, &fit, &kept, &mut tad, &mut ids);
+    stages((trace, found), &fit, &kept, &mut tad, &mut ids);
     held(&fit, &mut tad, &mut ids);
     flows(found, &mut tad, &ids);
     let drawn = Drawn {
@@ -121,6 +126,7 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
         left_out,
         scheduled: Vec::new(),
         loads: Vec::new(),
+        paused: Vec::new(),
         wakes: Vec::new(),
     };
     let mut drawn = requests::add(trace, found, &fit, &ids, drawn);
@@ -287,7 +293,13 @@ pub(crate) fn disk(found: &Architecture, stage: usize) -> u64 {
     facts.bios.max(if facts.bios > 0 || facts.sleeps[at] >= 10 { facts.sleeps[at] } else { 0 })
 }
 
-fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad, ids: &mut Ids) {
+fn stages(
+    (trace, found): (&Trace, &Architecture),
+    fit: &Fit,
+    kept: &BTreeSet<usize>,
+    tad: &mut Tad,
+    ids: &mut Ids,
+) {
     for &id in kept {
         let stage = &found.stages.stages[id];
         let node = tad.processes[stage.place].node;
@@ -307,12 +319,13 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
         }
         if let (true, Some(&network)) = (found.facts[id].outside_bytes > 0, ids.network.get(&node))
         {
-            uses.push(Use { resource: network, may: false });
+            uses.push(Use { resource: network, may: answers::only_some(found, id) });
         }
         uses.push(Use { resource: ids.time[&node], may: false });
         if let (true, Some(&asked)) = (fit.stages[id].asked_ns > 0, ids.asked.get(&node)) {
             uses.push(Use { resource: asked, may: false });
         }
+        let ordered = !on_demand && ordered::may_be(trace, found, id);
         let once = [ids.io.get(&node), ids.time.get(&node)];
         let once = once.into_iter().flatten().copied().collect();
         let batch = fit.batches[id].map(|_| model::Batch { most: batch::MOST, once });
@@ -325,10 +338,9 @@ fn stages(found: &Architecture, fit: &Fit, kept: &BTreeSet<usize>, tad: &mut Tad
             threads_label: None,
             queue: Queue {
                 explicit: queued && !on_demand,
-                pluggable: false,
-                ordered: false,
-                ordered_per_client: false,
-                policy: Policy::Fifo,
+                ordered,
+                order_confidence: if ordered { Confidence::Guess } else { Confidence::Certain },
+                ..Queue::IMPLICIT
             },
             uses,
             instances: 1,

@@ -21,6 +21,7 @@ mod frames;
 pub mod locks;
 pub mod names;
 mod newborn;
+mod paused;
 mod renames;
 pub mod sockets;
 pub mod stages;
@@ -58,6 +59,8 @@ pub struct Architecture {
     pub paces: std::collections::BTreeMap<usize, Pace>,
     /// Answers of servers that are not recorded, by the stage that waits for them: number and time.
     pub asked: std::collections::BTreeMap<usize, (u64, u64)>,
+    /// Part of the time for which a virtual machine stopped its program's threads, by place.
+    pub paused: std::collections::BTreeMap<usize, f64>,
     /// What could not be seen, in words.
     pub unseen: Vec<String>,
 }
@@ -166,6 +169,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         connections: sockets.clients.clone(),
         paces: sockets.paces.clone(),
         asked: sockets.asked.clone(),
+        paused: paused::find(trace, &stages),
         stages,
         arrows,
         locks,

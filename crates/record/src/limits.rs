@@ -8,7 +8,10 @@
 
 pub mod knots;
 
-use headworks_tad::model::{Quantity, ResourceId, ResourceKind, StageId, Tad, Threads};
+use crate::draw::Paused;
+use headworks_tad::model::{
+    Consumption, Quantity, ResourceId, ResourceKind, StageId, Tad, Threads,
+};
 use headworks_tad::scenario::Scenario;
 use headworks_tad::sim::{self, Outcome, SimError};
 use serde::Serialize;
@@ -25,6 +28,8 @@ pub enum Kind {
     Server,
     /// The network.
     Network,
+    /// Pauses of a virtual machine.
+    Collector,
     /// Processors.
     Processors,
     /// Threads of a stage.
@@ -69,21 +74,25 @@ enum Part {
     Stage(StageId),
     Resource(ResourceId),
     Time(StageId),
+    Pauses,
 }
 
-/// Finds them. `progress` gets the finished fraction.
+/// Finds them. `paused` says what of a recorded diagram's processor time is that of pauses;
+/// `progress` gets the finished fraction.
 pub fn limits(
     tad: &Tad,
     scenario: &Scenario,
+    paused: &[Paused],
     progress: &mut dyn FnMut(f64),
 ) -> Result<Limits, SimError> {
     let base = sim::run(tad, scenario, SEED, &mut |_| {})?;
     let base_per_s = all_per_s(&base);
-    let parts = parts(tad);
+    let mut parts = parts(tad);
+    parts.extend((!paused.is_empty()).then_some(Part::Pauses));
     let mut limits = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         progress(at as f64 / parts.len() as f64);
-        let (changed, kind, name, change) = twice(tad, part);
+        let (changed, kind, name, change) = twice(tad, part, paused);
         let outcome = sim::run(&changed, scenario, SEED, &mut |_| {})?;
         let per_s = all_per_s(&outcome);
         let gain = per_s / base_per_s.max(1e-9) - 1.0;
@@ -156,9 +165,14 @@ fn parts(tad: &Tad) -> Vec<Part> {
 }
 
 /// The system with a part of it twice as good, and what was done.
-fn twice(tad: &Tad, part: &Part) -> (Tad, Kind, String, String) {
+fn twice(tad: &Tad, part: &Part, paused: &[Paused]) -> (Tad, Kind, String, String) {
     let mut tad = tad.clone();
     match *part {
+        Part::Pauses => {
+            pauses(&mut tad, paused, |ns, pause| ns.saturating_sub(pause / 2));
+            let change = "half as much of it, by a larger heap".to_owned();
+            (tad, Kind::Collector, "garbage collection".to_owned(), change)
+        }
         Part::Stage(id) => {
             let stage = &mut tad.stages[id];
             let Threads::Bounded(threads) = &mut stage.threads else { unreachable!("see parts") };
@@ -195,12 +209,28 @@ fn twice(tad: &Tad, part: &Part) -> (Tad, Kind, String, String) {
                 ResourceKind::Custom => (Kind::Server, "twice as fast"),
                 ResourceKind::Delay => (Kind::Time, "half as long"),
             };
+            let processors = resource.kind == ResourceKind::Cpu;
             match resource.kind {
                 ResourceKind::Cpu | ResourceKind::Lock => resource.parallelism *= 2,
                 _ => resource.rate_per_s *= 2.0,
             }
             let name = resource.name.clone();
+            if processors {
+                // A pause stops threads on all of them, and is not shorter.
+                pauses(&mut tad, paused, |ns, pause| ns + pause);
+            }
             (tad, kind, name, change.to_owned())
+        }
+    }
+}
+
+/// Changes the processor time of steps that are stopped for some of it.
+fn pauses(tad: &mut Tad, paused: &[Paused], change: impl Fn(u64, u64) -> u64) {
+    for each in paused {
+        let uses = &mut tad.requests[each.request].steps[each.step].uses;
+        let cpu = |used: &&mut Consumption| tad.resources[used.resource].kind == ResourceKind::Cpu;
+        if let Some(Consumption { amount: Quantity::Fixed(ns), .. }) = uses.iter_mut().find(cpu) {
+            *ns = change(*ns, each.ns).max(1);
         }
     }
 }
@@ -220,7 +250,7 @@ fn busy(tad: &Tad, base: &Outcome, part: &Part) -> f64 {
                 base.stage(&stage.name).map_or(0.0, |found| found.serving.iter().sum());
             serving / all.max(1.0)
         }
-        Part::Time(_) => 0.0,
+        Part::Time(_) | Part::Pauses => 0.0,
     }
 }
 

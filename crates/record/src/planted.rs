@@ -3,6 +3,7 @@
 //! [`serve`] is such a server, as a program. [`find`] records it under load, asks which limit is
 //! first, and compares the gain that is predicted with that of the real mend.
 
+mod java;
 mod program;
 
 pub use program::serve;
@@ -49,7 +50,7 @@ const fn planted(
 pub const WAITS: &str = "waits";
 
 /// All of them.
-pub const ALL: [Planted; 12] = [
+pub const ALL: [Planted; 13] = [
     planted("lock", "one lock, held 300 us", (Kind::Lock, "narrow"), 16),
     planted("locks", "the same beside a lock that is taken more often", (Kind::Lock, "narrow"), 16),
     planted(WAITS, "one lock of two threads, beside a long sleeper", (Kind::Lock, "narrow"), 2),
@@ -62,6 +63,7 @@ pub const ALL: [Planted; 12] = [
     planted("disk", "writes with a sync to disk", (Kind::Disk, "io"), 16),
     planted("peer", "another server that does two at a time", (Kind::Server, "other-servers"), 16),
     planted("cpu", "processors", (Kind::Processors, "cpu"), 16),
+    planted("heap", "a Java virtual machine with a small heap", (Kind::Collector, ""), 16),
 ];
 
 impl Planted {
@@ -167,7 +169,7 @@ fn limits_of(planted: &Planted, trace: &Trace) -> Result<Found> {
     let mut scenario = drawn.scenario.context("no request was seen")?;
     scenario.duration_ns = 3_000_000_000;
     scenario.warmup_ns = 500_000_000;
-    let limits = limits::limits(&drawn.tad, &scenario, &mut |_| {})?;
+    let limits = limits::limits(&drawn.tad, &scenario, &drawn.paused, &mut |_| {})?;
     let simulated_per_s = limits.per_s;
     Ok(Found { limits: limits.limits, simulated_per_s, waits, ..Found::default() })
 }
@@ -182,6 +184,8 @@ struct Server {
     child: Child,
     port: u16,
     clients: usize,
+    /// Its program, if that was made for it.
+    _classes: Option<java::Classes>,
 }
 
 impl Server {
@@ -195,9 +199,14 @@ impl Server {
         if planted.limit.0 == Kind::Server {
             words.push(peer(if mended { 4 } else { 2 })?.to_string());
         }
-        let mut command = command(&words);
+        let classes =
+            (planted.limit.0 == Kind::Collector).then(java::Classes::compile).transpose()?;
+        let mut command = match &classes {
+            Some(classes) => classes.command(mended),
+            None => command(&words),
+        };
         let child = command.stdout(Stdio::piped()).spawn().context("cannot start the server")?;
-        let mut server = Server { child, port: 0, clients: planted.clients };
+        let mut server = Server { child, port: 0, clients: planted.clients, _classes: classes };
         let mut line = String::new();
         let out = server.child.stdout.take().context("no pipe")?;
         BufReader::new(out).read_line(&mut line)?;

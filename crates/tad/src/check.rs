@@ -187,7 +187,11 @@ fn unsure(tad: &Tad, problem: Problem, stages: &[StageId]) -> (Confidence, Vec<S
         }
     };
     for &stage in stages {
-        add(tad.stages[stage].confidence, format!("stage {}", tad.stages[stage].name));
+        let stage = &tad.stages[stage];
+        add(stage.confidence, format!("stage {}", stage.name));
+        if problem == Problem::OrderingConstraint {
+            add(stage.queue.order_confidence, format!("order of {}", stage.name));
+        }
     }
     for flow in &tad.flows {
         let at = |end: End| matches!(end, End::Stage(stage) if stages.contains(&stage));

@@ -232,11 +232,23 @@ pub struct Queue {
     pub ordered: bool,
     /// An ordered queue that keeps the order only within each client's requests.
     pub ordered_per_client: bool,
+    /// How sure it is that the order must be kept, where it must.
+    pub order_confidence: Confidence,
     /// Its policy. Simulations may replace it in a pluggable queue.
     pub policy: Policy,
 }
 
 impl Queue {
+    /// The queue of a thread pool.
+    pub const IMPLICIT: Queue = Queue {
+        explicit: false,
+        pluggable: false,
+        ordered: false,
+        ordered_per_client: false,
+        order_confidence: Confidence::Certain,
+        policy: Policy::Fifo,
+    };
+
     /// Its policy when a scenario sets this one in every pluggable queue. An ordered queue stays
     /// ordered.
     pub fn policy_with(&self, wanted: Option<Policy>) -> Policy {

@@ -9,6 +9,8 @@ pub(super) struct Expected {
     pub(super) arrows: &'static [Arrow],
     /// What is not there, and why.
     pub(super) absent: &'static [(&'static str, &'static str)],
+    /// Letters of its problems in the dissertation's Table 4.5, if it is there.
+    pub(super) letters: Option<&'static str>,
 }
 
 /// A stage.
@@ -74,6 +76,7 @@ pub(super) const MARIADB: Expected = Expected {
     stages: &[stage("connections", "", ""), stage("tasks of InnoDB", "", "tpool")],
     arrows: &[data("clients", "connections", ""), data("connections", "clients", "")],
     absent: &[],
+    letters: None,
 };
 
 /// PostgreSQL 15: a process for each connection.
@@ -87,6 +90,7 @@ pub(super) const POSTGRES: Expected = Expected {
     ],
     arrows: &[data("clients", "backends", ""), data("backends", "clients", "")],
     absent: &[],
+    letters: None,
 };
 
 /// Redis 7 with an append-only file that is made durable each second.
@@ -103,6 +107,7 @@ pub(super) const REDIS: Expected = Expected {
         data("event loop", "fsync of the log", ""),
     ],
     absent: &[],
+    letters: None,
 };
 
 const REGION: &str = "regionserver";
@@ -166,6 +171,7 @@ pub(super) const CLASSIC: Expected = Expected {
         ONE_DATANODE[1],
         ONE_DATANODE[2],
     ],
+    letters: Some("NUCBO"),
 };
 
 /// HBase 2.6 as it comes: Netty's event loops read and answer, and the log is written by
@@ -214,6 +220,7 @@ pub(super) const DEFAULT: Expected = Expected {
         ONE_DATANODE[1],
         ONE_DATANODE[2],
     ],
+    letters: None,
 };
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = super::experiment(
     &Steps { collect, report },
 );
 
-const CLASSIC: &str = "classic";
+pub(super) const CLASSIC: &str = "classic";
 const DEFAULT: &str = "default";
 const CONFIGURATIONS: [&str; 2] = [CLASSIC, DEFAULT];
 
@@ -55,11 +55,11 @@ const COMPARED_CLASSIC: &[&str] = &[ARMS[3]];
 const COMPARED_DEFAULT: &[&str] = &[ARMS[7]];
 
 /// A cluster starts, and ends.
-const AROUND: Duration = Duration::from_secs(90);
+pub(super) const AROUND: Duration = Duration::from_secs(90);
 /// Until a step begins, on a machine that is busy otherwise.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The virtual machines compile what is used much.
-const WARM_UP_S: u64 = 15;
+pub(super) const WARM_UP_S: u64 = 15;
 
 fn of(configuration: &str) -> &'static Expected {
     if configuration == CLASSIC { &expected::CLASSIC } else { &expected::DEFAULT }
@@ -70,12 +70,12 @@ fn arm(configuration: &str, load: &str) -> &'static str {
     ARMS.iter().find(|arm| **arm == name).expect("each has an arm")
 }
 
-/// A step of the load.
-struct Step {
-    load: &'static str,
-    clients: f64,
-    seconds: u64,
-    recorded: bool,
+/// A step of the load. Of several, the first is for warming up.
+pub(super) struct Step {
+    pub(super) load: &'static str,
+    pub(super) clients: f64,
+    pub(super) seconds: u64,
+    pub(super) recorded: bool,
 }
 
 fn steps(window_s: u64, recording_s: u64) -> Vec<Step> {
@@ -113,8 +113,9 @@ fn collect(options: &RunOptions) -> Result<Record> {
     let mut arms = Vec::new();
     for configuration in configurations {
         progress.step(configuration, one);
-        let mut cluster = Cluster::start(configuration, &plan, &work)?;
-        let seen = cluster.drive(&plan, recording_s, options, &progress)?;
+        let mut cluster = Cluster::start(configuration, "", &plan, &work)?;
+        let place = (&*options.out.join(ID), recording_s);
+        let seen = seen(&plan, cluster.drive(&plan, place, options, &progress)?);
         cluster.end(&progress)?;
         for load in LOADS {
             let (measured, recorded) = &seen[load];
@@ -142,17 +143,43 @@ fn collect(options: &RunOptions) -> Result<Record> {
 /// Requests a second by clients, and the recording.
 type Seen = BTreeMap<&'static str, (BTreeMap<u32, f64>, Option<Recorded>)>;
 
+fn seen(plan: &[Step], given: Vec<Given>) -> Seen {
+    let mut seen = Seen::new();
+    for (step, (per_s, recorded)) in plan.iter().skip(1).zip(given) {
+        let (measured, kept) = seen.entry(step.load).or_default();
+        if let Some(mut recorded) = recorded {
+            // They share one connection, so the recording does not tell how many they are.
+            recorded.drawn.know_clients(step.clients as u32);
+            *kept = Some(recorded);
+        } else {
+            measured.insert(step.clients as u32, per_s);
+        }
+    }
+    seen
+}
+
+/// What a step gave: requests a second, and the recording.
+pub(super) type Given = (f64, Option<Recorded>);
+
 /// A cluster under load.
-struct Cluster {
+pub(super) struct Cluster {
     configuration: String,
     running: Running,
     figures: PathBuf,
-    processes: BTreeMap<String, u32>,
+    pub(super) processes: BTreeMap<String, u32>,
 }
 
 impl Cluster {
-    fn start(configuration: &str, plan: &[Step], work: &Work) -> Result<Self> {
+    /// Starts it, with more settings: `KEY=VALUE`, with commas.
+    pub(super) fn start(
+        configuration: &str,
+        settings: &str,
+        plan: &[Step],
+        work: &Work,
+    ) -> Result<Self> {
         let figures = work.path().join(format!("{configuration}.figures"));
+        // Another cluster may have been here.
+        let _ = std::fs::remove_file(&figures);
         let steps: Vec<String> = plan
             .iter()
             .map(|step| format!("{}:{}:{}", step.load, step.clients, step.seconds))
@@ -161,6 +188,7 @@ impl Cluster {
         command
             .args(["-Dtest=Recorded#steps", "-Dsurefire.failIfNoSpecifiedTests=false"])
             .env("HEADWORKS_ARM", configuration)
+            .env("HEADWORKS_SETTINGS", settings)
             .env("HEADWORKS_STEPS", steps.join(","))
             .env("HEADWORKS_FIGURES", &figures);
         let log = work.path().join(format!("{configuration}.log"));
@@ -194,48 +222,42 @@ impl Cluster {
         }
     }
 
-    fn drive(
+    /// Waits until it is warm, then for each further step. Recordings last so many seconds, and go
+    /// into a folder.
+    pub(super) fn drive(
         &mut self,
         plan: &[Step],
-        recording_s: u64,
+        (folder, recording_s): (&Path, u64),
         options: &RunOptions,
         progress: &Progress,
-    ) -> Result<Seen> {
-        let mut seen = Seen::new();
-        for (number, step) in plan.iter().enumerate() {
+    ) -> Result<Vec<Given>> {
+        self.wait("begin", 0, PATIENCE)?;
+        let lines = self.said().into_iter().filter(|line| line[0] == "process");
+        let own = numbers(self.running.id());
+        let process = |line: Vec<String>| {
+            let inner: u32 = line[2].parse().ok()?;
+            Some((line[1].clone(), *own.get(&inner)?))
+        };
+        self.processes = lines.filter_map(process).collect();
+        ensure!(self.processes.len() == 4, "not all processes: {:?}", self.processes);
+        let mut given = Vec::new();
+        for (number, step) in plan.iter().enumerate().skip(1) {
             self.wait("begin", number, PATIENCE)?;
-            if number == 0 {
-                let lines = self.said().into_iter().filter(|line| line[0] == "process");
-                let own = numbers(self.running.id());
-                let process = |line: Vec<String>| {
-                    let inner: u32 = line[2].parse().ok()?;
-                    Some((line[1].clone(), *own.get(&inner)?))
-                };
-                self.processes = lines.filter_map(process).collect();
-                ensure!(self.processes.len() == 4, "not all processes: {:?}", self.processes);
-                continue;
-            }
-            let (measured, recorded) = seen.entry(step.load).or_default();
+            let mut recorded = None;
             if step.recorded {
                 let pids: Vec<u32> = self.processes.values().copied().collect();
                 let name = format!("{}-{}", self.configuration, step.load);
                 let length = Duration::from_secs(recording_s);
-                let place = (&*options.out.join(ID), &*name);
-                let mut seen = record(options, &pids, length, place, progress)?;
-                // They share one connection, so the recording does not tell how many they are.
-                seen.drawn.know_clients(step.clients as u32);
-                *recorded = Some(seen);
+                recorded = Some(record(options, &pids, length, (folder, &name), progress)?);
             }
             let per_s = self.wait("end", number, PATIENCE)?;
             let per_s = per_s.and_then(|text| text.parse().ok()).context("a step has no rate")?;
-            if !step.recorded {
-                measured.insert(step.clients as u32, per_s);
-            }
+            given.push((per_s, recorded));
         }
-        Ok(seen)
+        Ok(given)
     }
 
-    fn end(&mut self, progress: &Progress) -> Result<()> {
+    pub(super) fn end(&mut self, progress: &Progress) -> Result<()> {
         self.running.wait(AROUND, progress)
     }
 }
@@ -267,6 +289,9 @@ const CLAIMS: &[Claim] = &[
     }),
     points::all_found("classic: the arrows of Figure 3.2 are found", |seed| {
         points::found(seed, COMPARED_CLASSIC, "arrows")
+    }),
+    points::all_found("classic: the five checks give the letters of Table 4.5", |seed| {
+        points::found(seed, COMPARED_CLASSIC, "letters")
     }),
     points::all_found("default: the stages are found", |seed| {
         points::found(seed, COMPARED_DEFAULT, "stages")
@@ -330,10 +355,10 @@ mod tests {
         let plan = [step(10, false), step(25, true)];
         let work = Work::new(&options, 1 << 30)?;
         let progress = Progress::new(configuration, AROUND);
-        let mut cluster = Cluster::start(configuration, &plan, &work)?;
-        let mut seen = cluster.drive(&plan, 15, &options, &progress)?;
+        let mut cluster = Cluster::start(configuration, "", &plan, &work)?;
+        let mut given = cluster.drive(&plan, (out, 15), &options, &progress)?;
         cluster.end(&progress)?;
-        let recorded = seen.remove("all").and_then(|(_, recorded)| recorded);
+        let recorded = given.pop().and_then(|(_, recorded)| recorded);
         Ok((recorded.context("nothing was recorded")?, cluster.processes["regionserver"]))
     }
 

@@ -8,6 +8,7 @@ mod interval;
 mod limits;
 mod overhead;
 mod points;
+mod predict;
 mod recorded;
 mod servers;
 mod site;
@@ -25,6 +26,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     servers::POSTGRES,
     servers::REDIS,
     hbase::EXPERIMENT,
+    predict::EXPERIMENT,
     overhead::EXPERIMENT,
 ];
 

@@ -132,6 +132,8 @@ pub(super) fn report(page: &Page<'_>, directory: &Path, fresh: bool) -> Result<O
             ("of", "stages_expected"),
             ("arrows", "arrows_found"),
             ("of", "arrows_expected"),
+            ("letters", "letters_found"),
+            ("of", "letters_expected"),
             ("kernel %", "kernel_percent"),
             ("recorder %", "recorder_percent"),
             ("counted %", "counted_percent"),

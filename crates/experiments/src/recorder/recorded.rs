@@ -11,6 +11,8 @@ use headworks_record::hints::Hints;
 use headworks_record::infer::arrows::{By, End, Meaning};
 use headworks_record::infer::{Architecture, infer};
 use headworks_record::trace::Trace;
+use headworks_tad::check::{Finding, check};
+use headworks_tad::remedy::Problem;
 
 use super::expected::{Expected, Stage};
 use crate::experiment::RunOptions;
@@ -112,6 +114,7 @@ impl Recorded {
             let n = self.events(&from, &to, arrow.meaning());
             judged.arrow(arrow.words(), n);
         }
+        judged.letters(&check(&self.drawn.tad), expected.letters);
         judged.beyond = self.beyond(expected, &of);
         judged.unseen.clone_from(&self.found.unseen);
         judged
@@ -218,11 +221,56 @@ impl Judged {
         self.lines.push(format!("{words}: {text}"));
     }
 
+    /// The five problems of the dissertation: where each was found, and whether its letter is as
+    /// expected. Clients on this machine are no part of the system.
+    fn letters(&mut self, findings: &[Finding], expected: Option<&str>) {
+        for problem in &Problem::ALL[..Problem::OF_THE_PAPER] {
+            let open = findings.iter().filter(|one| {
+                one.problem == *problem && !one.mitigated() && one.stages != ["clients-here"]
+            });
+            let places: Vec<String> = open
+                .map(|one| format!("{} ({})", one.stages.join(" + "), one.confidence.name()))
+                .collect();
+            let (letter, title) = (problem.letter(), problem.title());
+            let right = expected.map(|letters| letters.contains(letter) != places.is_empty());
+            let wrong = if right == Some(false) { ", UNEXPECTED" } else { "" };
+            let places = if places.is_empty() { "not found".to_owned() } else { places.join("; ") };
+            self.lines.push(format!("{letter}, {title}{wrong}: {places}"));
+            if let Some(right) = right {
+                self.count("letters", right);
+            }
+        }
+    }
+
     /// All of it, for people.
     pub(super) fn text(&self) -> String {
         let mut lines = self.lines.clone();
         lines.extend(self.beyond.iter().map(|what| format!("also drawn: {what}")));
         lines.extend(self.unseen.iter().map(|what| format!("not seen: {what}")));
         lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_tad::{file::read_tad, systems};
+
+    #[test]
+    fn letters_are_right_if_each_of_the_five_is_there_or_not_as_expected() {
+        let text = systems::text("hbase").expect("it comes along");
+        let tad = read_tad("hbase", text).unwrap_or_else(|errors| panic!("{errors}")).value;
+        for (expected, right) in [("NUCBO", 5.0), ("UCB", 3.0)] {
+            let mut judged = Judged::default();
+            judged.letters(&check(&tad), Some(expected));
+            let numbers = ["letters_found", "letters_expected"].map(|key| judged.numbers[key]);
+            assert_eq!(numbers, [right, 5.0], "{:#?}", judged.lines);
+        }
+        let mut untold = Judged::default();
+        untold.letters(&[], None);
+        assert!(
+            untold.numbers.is_empty()
+                && untold.text().contains("O, ordering constraint: not found")
+        );
     }
 }

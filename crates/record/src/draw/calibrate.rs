@@ -279,6 +279,7 @@ think = "100 us"
             left_out: Vec::new(),
             scheduled: Vec::new(),
             loads: vec![load_of],
+            paused: Vec::new(),
             wakes: vec![Wakes { request: 0, step: 0, free_ns: 0, busy_ns: 200_000 }],
         }
     }

@@ -7,6 +7,7 @@
 
 use super::batch::{self, Batches};
 use crate::infer::Architecture;
+use crate::infer::stages::MACHINE;
 use crate::infer::waits::Kind;
 use crate::trace::Trace;
 
@@ -17,6 +18,8 @@ pub struct Totals {
     pub cpu_ns: u64,
     /// Time of a device, without its queue.
     pub device_ns: u64,
+    /// Processor time that passes while a virtual machine stops its threads.
+    pub paused_ns: u64,
     /// Bytes to and from what is not recorded.
     pub network_bytes: u64,
     /// Time for which servers that are not recorded were waited for.
@@ -96,6 +99,7 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
             let timed_ns = if polls { 0 } else { facts.asleep_ns[kind(Kind::Timer)] };
             Totals {
                 cpu_ns: facts.cpu_ns,
+                paused_ns: paused_ns(trace, found, id, counted_ns),
                 device_ns: (super::disk(found, id) as f64 * alone[id]) as u64,
                 network_bytes: facts.outside_bytes,
                 asked_ns: found.asked.get(&id).map_or(0, |(_, ns)| *ns),
@@ -123,6 +127,23 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
     }
     let batches = (0..stages.len()).map(|id| batch::find(found, id)).collect();
     Fit { stages, held, disk, batches }
+}
+
+/// A stage's part of the time for which no thread of its program ran on any processor, by its part
+/// of their time otherwise.
+fn paused_ns(trace: &Trace, found: &Architecture, id: usize, counted_ns: f64) -> u64 {
+    let stages = &found.stages.stages;
+    let Some(part) = found.paused.get(&stages[id].place) else { return 0 };
+    let cpu_ns = |id: usize| match stages[id].title == MACHINE {
+        true => 0.0,
+        false => found.facts[id].cpu_ns as f64,
+    };
+    let all_ns: f64 = (0..stages.len())
+        .filter(|other| stages[*other].place == stages[id].place)
+        .map(cpu_ns)
+        .sum();
+    let stopped_ns = part * f64::from(trace.head.processors.max(1)) * counted_ns;
+    (stopped_ns * cpu_ns(id) / all_ns.max(1.0)) as u64
 }
 
 /// All devices as one, and the time of an access of each stage.

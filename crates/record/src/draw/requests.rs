@@ -15,8 +15,8 @@ use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::{Architecture, Pace};
 use crate::trace::Trace;
 use headworks_tad::model::{
-    self, Confidence, Consumption, Flow, FlowKind, Place, Policy, Process, Quantity, Queue,
-    RequestType, ResourceKind, Stage, Step, Tad, Threads, Use,
+    self, Confidence, Consumption, Flow, FlowKind, Place, Process, Quantity, Queue, RequestType,
+    ResourceKind, Stage, Step, Tad, Threads, Use,
 };
 use headworks_tad::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,17 @@ struct Kind {
     suffix: &'static str,
 }
 
+/// Processor time of a step that passes while a virtual machine stops its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// Request.
+    pub request: usize,
+    /// Its step.
+    pub step: usize,
+    /// Time.
+    pub ns: u64,
+}
+
 /// Adds requests to the diagram, and a load like the recorded one.
 pub fn add(trace: &Trace, found: &Architecture, fit: &Fit, ids: &Ids, mut drawn: Drawn) -> Drawn {
     let kinds = kinds(trace, found, &drawn.tad, ids);
@@ -55,6 +66,10 @@ pub fn add(trace: &Trace, found: &Architecture, fit: &Fit, ids: &Ids, mut drawn:
         let request = request(found, fit, &drawn.tad, ids, kind, &reached);
         let id = drawn.tad.requests.len();
         for (step, at) in stages_of(kind).into_iter().enumerate() {
+            let paused_ns = (fit.stages[at].paused_ns as f64 / reached(at)) as u64;
+            if paused_ns > 0 {
+                drawn.paused.push(Paused { request: id, step, ns: paused_ns });
+            }
             let (n, ns) = fit.stages[at].wakes;
             // The time until the entry's thread runs is part of the clients' time.
             let first = if at == kind.entry { reached(at) } else { 0.0 };
@@ -304,8 +319,9 @@ fn uses(
     let mut uses = Vec::new();
     let mut add = |resource: Option<&usize>, total: f64, least: f64| {
         let Some(used) = resource.and_then(|&resource| declared(resource)) else { return };
-        // Only some requests use it: then these use all of it.
-        let amount = match (used.may, kind.disk) {
+        // Only some requests need the disk: then these use all of it.
+        let some = used.may && Some(&used.resource) == ids.io.get(&node);
+        let amount = match (some, kind.disk) {
             (true, false) => 0.0,
             (true, true) => (total / requests / kind.part).max(1.0),
             (false, _) => (total / requests).max(least),
@@ -320,7 +336,8 @@ fn uses(
     let once = |total: f64| batches.map_or(total, |batches| total / batches.syncs * requests);
     let least = f64::from(u8::from(batches.is_some()));
     let device_bytes = once(totals.device_ns as f64 / 1e9 * fit.disk.rate_per_s);
-    add(ids.cpu.get(&node), totals.cpu_ns as f64, CPU_NS_MIN as f64);
+    let cpu_ns = totals.cpu_ns + totals.paused_ns;
+    add(ids.cpu.get(&node), cpu_ns as f64, CPU_NS_MIN as f64);
     for &(held, ns) in &totals.held_ns {
         add(ids.held.get(&held), ns as f64, 0.0);
     }
@@ -350,13 +367,7 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
         process,
         threads: Threads::OnDemand,
         threads_label: None,
-        queue: Queue {
-            explicit: false,
-            pluggable: false,
-            ordered: false,
-            ordered_per_client: false,
-            policy: Policy::Fifo,
-        },
+        queue: Queue::IMPLICIT,
         uses: vec![Use { resource: cpu, may: false }],
         batch: None,
         instances: 1,

@@ -70,13 +70,7 @@ fn order(tad: &mut Tad, id: StageId, said: &Scheduled, most: u32) {
         // It has a queue, and what is below it is bounded.
         (Threads::Bounded(_), _) => return,
     }
-    stage.queue = Queue {
-        explicit: true,
-        pluggable: true,
-        ordered: false,
-        ordered_per_client: false,
-        policy: Policy::Drf,
-    };
+    stage.queue = Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT };
     let stage = stage.name.clone();
     if said.tries > 0
         && let Some(idle) = cpu(tad, id)

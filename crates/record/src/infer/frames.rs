@@ -132,6 +132,8 @@ const INTERPRETER: [&str; 4] =
     ["PyEval_RestoreThread", "PyEval_AcquireThread", "PyGILState_Ensure", "take_gil"];
 /// Frames that decide. What is further out is the application's purpose, not the wait.
 const DEPTH: usize = 14;
+/// Frames from a condition to the sleep that is built on it.
+const SLEEP_DEPTH: usize = 3;
 
 /// See [`Site`].
 pub fn site(frames: &[String]) -> Option<Site> {
@@ -140,7 +142,7 @@ pub fn site(frames: &[String]) -> Option<Site> {
         return Some(Site::Lock);
     }
     let mut found = None;
-    for frame in frames.iter().take(DEPTH) {
+    for (at, frame) in frames.iter().enumerate().take(DEPTH) {
         if has(frame, &LOCKS) {
             // A lock's own queue is built on a park or a semaphore.
             return Some(Site::Lock);
@@ -153,7 +155,10 @@ pub fn site(frames: &[String]) -> Option<Site> {
             // What waits for a plain condition looks for no lock further out, except where a
             // lock is built on it.
             if !frame.contains("park") && !frame.contains("sem_") {
-                return found;
+                // A sleep of a virtual machine is built on one, too.
+                let mut around = frames.iter().skip(at + 1).take(SLEEP_DEPTH);
+                let sleeps = around.any(|frame| has(frame, &TIMES));
+                return if sleeps { Some(Site::Time) } else { found };
             }
         }
     }
@@ -227,6 +232,14 @@ mod tests {
         assert_eq!(waiting(&python), Some("PyEval_RestoreThread"));
         let condition = frames(&["libc.so.6!8a0", "pthread_cond_wait", "pop", "stage"]);
         assert_eq!(site(&condition), Some(Site::Condition));
+        let sleep = [
+            "libc.so.6!pthread_cond_timedwait",
+            "os::PlatformEvent::park(long)",
+            "JavaThread::sleep(long)",
+            "JVM_Sleep",
+        ];
+        assert_eq!(site(&frames(&sleep)), Some(Site::Time));
+        assert_eq!(site(&frames(&sleep[..2])), Some(Site::Condition));
         let postgres = frames(&["libc.so.6!8a0", "sem_wait", "PGSemaphoreLock", "LWLockAcquire"]);
         assert_eq!(site(&postgres), Some(Site::Lock));
         assert_eq!(site(&frames(&["libc.so.6!1", "main"])), None);

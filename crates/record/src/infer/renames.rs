@@ -32,12 +32,18 @@ impl Renames {
     /// Finds them.
     pub fn of(trace: &Trace) -> Renames {
         let mut found = Renames::default();
+        let mut whole: BTreeMap<(u32, String), BTreeSet<String>> = BTreeMap::new();
         for thread in trace.threads.values() {
-            if let Some(whole) = thread.names.first().filter(|name| name.chars().count() > CUT) {
-                let cut = whole.chars().take(CUT).collect();
-                found.whole.insert((thread.pid, cut), whole.clone());
+            if let Some(name) = thread.names.first().filter(|name| name.chars().count() > CUT) {
+                let cut = name.chars().take(CUT).collect();
+                whole.entry((thread.pid, cut)).or_default().insert(normalised(name));
             }
         }
+        // What several names have in common tells none of them.
+        let one = |(of, mut names): (_, BTreeSet<String>)| {
+            (names.len() == 1).then(|| names.pop_first().map(|name| (of, name))).flatten()
+        };
+        found.whole = whole.into_iter().filter_map(one).collect();
         let mut pairs: BTreeMap<(u32, String, String), usize> = BTreeMap::new();
         for thread in trace.threads.values() {
             let Some(process) = trace.processes.get(&thread.pid) else { continue };
@@ -88,7 +94,13 @@ impl Renames {
             let known = self.whole.get(&(thread.pid, name.clone()));
             normalised(known.unwrap_or(name))
         };
-        thread.names.iter().map(whole).filter(|name| *name != own && !name.is_empty()).collect()
+        // Its own whole name tells what the kernel keeps of it.
+        let cut = |name: &String| {
+            let longer = |other: &String| other.len() > name.len() && other.starts_with(name);
+            name.chars().count() == CUT && thread.names.iter().any(longer)
+        };
+        let names = thread.names.iter().filter(|name| !cut(name));
+        names.map(whole).filter(|name| *name != own && !name.is_empty()).collect()
     }
 
     /// The name of the stage of a thread that works for several pools.

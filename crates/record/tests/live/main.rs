@@ -1,6 +1,7 @@
 //! The recorder on real programs. It takes the right to load eBPF: without, the tests skip.
 
 mod agent;
+mod cgroup;
 mod conserve;
 mod copied;
 mod hosts;
@@ -12,3 +13,4 @@ mod random;
 mod refused;
 mod server;
 mod simulated;
+mod watch;

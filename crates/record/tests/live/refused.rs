@@ -1,34 +1,20 @@
 //! What cannot be recorded or written: it is said what happened, why, and what mends it.
 
-use crate::conserve::{Wakers, example};
+use crate::conserve::Wakers;
 use crate::leaves::{recorder, said, scratch};
 use crate::random::can_record;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A user without rights.
 const OTHER: u32 = 65_534;
 
-fn record(words: &[&str], file: &Path) -> Output {
+pub fn record(words: &[&str], file: &Path) -> Output {
     recorder().arg("record").args(words).arg("-o").arg(file).output().expect("the recorder")
-}
-
-/// A mounted hierarchy of control groups in which one can be made.
-fn group(name: &str) -> Option<PathBuf> {
-    let roots = ["", "/unified", "/pids", "/freezer", "/cpuacct"];
-    let paths = roots.map(|root| PathBuf::from(format!("/sys/fs/cgroup{root}/{name}")));
-    let found = paths.into_iter().find(|path| {
-        let made = std::fs::create_dir(path).is_ok();
-        made && path.join("cgroup.procs").exists()
-    });
-    if found.is_none() {
-        println!("skipped: no control group can be made here");
-    }
-    found
 }
 
 #[test]
@@ -51,43 +37,6 @@ fn what_is_no_process_is_named_with_what_can_be_recorded() {
     assert!(said(&output).contains("there is no process"), "{}", said(&output));
     ended.wait().expect("it ended");
     assert!(!file.exists());
-}
-
-#[test]
-fn a_control_group_may_be_empty_and_may_go_meanwhile() {
-    let Some(group) = group(&format!("headworks-test-{}", std::process::id())) else { return };
-    let (file, shown) = (scratch("group.toml"), group.display().to_string());
-    let empty = said(&record(&["--cgroup", &shown, "--for", "1s"], &file));
-    let mut wakers = Command::new(example("wakers"))
-        .arg("4")
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the example");
-    let joined = std::fs::write(group.join("cgroup.procs"), wakers.id().to_string());
-    let begun = Instant::now();
-    let recording = recorder()
-        .args(["record", "--cgroup", &shown, "--for", "60s", "--budget", "50%", "-o"])
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the recorder");
-    std::thread::sleep(Duration::from_secs(3));
-    wakers.kill().expect("it runs");
-    wakers.wait().expect("it ends");
-    let mut gone = std::fs::remove_dir(&group);
-    while gone.is_err() && begun.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(20));
-        gone = std::fs::remove_dir(&group);
-    }
-    let output = recording.wait_with_output().expect("it ends");
-    gone.expect("the group goes");
-    joined.expect("it joins the group");
-    assert!(empty.contains("has no process"), "{empty}");
-    assert!(begun.elapsed() < Duration::from_secs(40), "{}", said(&output));
-    assert!(output.status.success() && said(&output).contains("ended"), "{}", said(&output));
-    let gone = said(&record(&["--cgroup", &shown, "--for", "1s"], &scratch("gone.toml")));
-    assert!(gone.contains("cannot read the control group"), "{gone}");
 }
 
 /// Its first process stays until the recorder asks for its end.

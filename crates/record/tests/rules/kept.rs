@@ -90,6 +90,23 @@ fn hbase_has_the_write_path_of_the_dissertation() {
     round_trip(&trace, &found);
 }
 
+/// Of the five problems those that show in half a minute: its DataNode made no threads meanwhile.
+/// HDFS takes the log's packets in order, too.
+#[test]
+fn hbase_has_the_problems_of_the_dissertation_and_one_of_them_is_a_guess() {
+    let trace = kept("hbase.ndjson");
+    let drawn = draw::draw(&trace, &infer(&trace, &Hints::default()), "kept");
+    let report = check::report(&drawn.tad);
+    let ordered = report.findings.iter().filter(|one| one.problem == Problem::OrderingConstraint);
+    let ordered: Vec<&str> = ordered.map(|finding| &*finding.stages[0]).collect();
+    let [stream, append] = ordered[..] else { panic!("{ordered:?}") };
+    assert!(append.contains("append-pool") && stream == "datastreamer", "{ordered:?}");
+    assert!(report.unsure.contains('O'));
+    for problem in ['U', 'C', 'B'] {
+        assert!(report.problems.contains(problem), "{}", report.problems);
+    }
+}
+
 #[test]
 fn mariadb_has_a_thread_for_each_connection() {
     let trace = kept("mariadb.ndjson");

@@ -1,5 +1,6 @@
 //! What a change gains, on diagrams with one limit each.
 
+use headworks_record::draw::Paused;
 use headworks_record::limits::{Kind, Limits, limits};
 use headworks_tad::file::{read_scenario, read_tad};
 
@@ -10,13 +11,17 @@ fn of(threads: &str, resource: &str, uses: &str) -> Limits {
 
 /// The same of several things.
 fn of_all(threads: &str, all: &[(&str, &str)]) -> Limits {
+    simulated(&made(threads, all))
+}
+
+fn made(threads: &str, all: &[(&str, &str)]) -> String {
     let name = |uses: &str| uses.split(' ').next().expect("a name").to_owned();
     let each =
         |(resource, uses): &(&str, &str)| format!("{{ name = \"{}\", {resource} }}", name(uses));
     let resources = all.iter().map(each).collect::<Vec<_>>().join(", ");
     let names: Vec<String> = all.iter().map(|(_, uses)| name(uses)).collect();
     let uses: Vec<&str> = all.iter().map(|(_, uses)| *uses).collect();
-    let diagram = format!(
+    format!(
         r#"
 name = "made"
 node = [{{ name = "node", resource = [{resources}] }}]
@@ -29,11 +34,14 @@ name = "request"
 answered-by = ["serve"]
 step = [{{ name = "serve", stage = "serve", uses = {uses:?} }}]
 "#
-    );
-    simulated(&diagram)
+    )
 }
 
 fn simulated(diagram: &str) -> Limits {
+    with_pauses(diagram, &[])
+}
+
+fn with_pauses(diagram: &str, paused: &[Paused]) -> Limits {
     let tad = read_tad("made", diagram).unwrap_or_else(|error| panic!("{error}")).value;
     let load = r#"
 name = "load"
@@ -42,7 +50,7 @@ warmup = "200 ms"
 client = [{ name = "C1", load = [{ request = "request", threads = 8 }] }]
 "#;
     let load = read_scenario("load", load, &tad).unwrap_or_else(|error| panic!("{error}")).value;
-    limits(&tad, &load, &mut |_| {}).expect("a simulation")
+    limits(&tad, &load, paused, &mut |_| {}).expect("a simulation")
 }
 
 /// Each takes a millisecond, so that half of it, or two at a time, gains 100 %.
@@ -178,4 +186,25 @@ uses = ["time 1500 op"]
         .collect();
     // 2 ms become 1.25 ms, and 1.75 ms.
     assert_eq!(gains, [("second", 60), ("first", 14)], "{found:?}");
+}
+
+/// A request takes a millisecond of a processor, half of which passes in pauses: half of these
+/// gains a third. A second processor does not make them shorter, and gains as much.
+#[test]
+fn half_as_much_garbage_collection_is_a_change_and_processors_do_not_shorten_pauses() {
+    let paused = [Paused { request: 0, step: 0, ns: 500_000 }];
+    let cpu = [("rate = \"1 GHz\"", "cpu 1000 us")];
+    let found = with_pauses(&made("\"on-demand\"", &cpu), &paused);
+    let gain =
+        |kind: Kind| found.limits.iter().find(|each| each.kind == kind).map(|each| each.gain);
+    for kind in [Kind::Collector, Kind::Processors] {
+        let gain = gain(kind).expect("a limit");
+        assert!((gain - 1.0 / 3.0).abs() < 0.05, "{kind:?}: {gain}");
+    }
+    assert!(
+        !with_pauses(&made("\"on-demand\"", &cpu), &[])
+            .limits
+            .iter()
+            .any(|each| each.kind == Kind::Collector)
+    );
 }

@@ -382,7 +382,7 @@ fn a_lock_for_which_all_wait_limits_and_splitting_it_gains() {
     // 2,400 requests in one counted second.
     assert!((simulated / load.per_s - 1.0).abs() < 0.15, "{load:?}");
     let scenario = drawn.scenario.expect("a load");
-    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &mut |_| {});
+    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &[], &mut |_| {});
     let limits = limits.expect("a simulation");
     let first = limits.limits.first().expect("a limit");
     assert_eq!(first.kind, headworks_record::limits::Kind::Lock, "{limits:?}");

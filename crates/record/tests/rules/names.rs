@@ -185,3 +185,23 @@ fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
     assert_eq!(found.stages.stages[0].sure, Confidence::Likely);
     assert!(found.unseen.iter().any(|what| what.starts_with("goroutines of server")));
 }
+
+/// The kernel keeps fifteen characters of a name, which those of several pools may have in common.
+#[test]
+fn what_the_kernel_keeps_of_several_names_makes_them_no_stage() {
+    let pools = ["regionserver/a.append-pool", "regionserver/a.logRoller", "regionserver/a.Chore"];
+    let mut trace = named(&[pools, pools].concat());
+    trace.processes.get_mut(&1).expect("a process").java = true;
+    for thread in trace.threads.values_mut() {
+        thread.names.push("regionserver/a.".to_owned());
+    }
+    for unit in 2..8 {
+        requests(&mut trace, unit, 100);
+    }
+    let found = found(&trace);
+    for (unit, name) in (2..8).zip([pools, pools].concat()) {
+        let stage = &found.stages.stages[found.stages.of[&unit]];
+        assert_eq!((&*stage.title, stage.threads.len()), (name, 2));
+        assert_eq!(stage.sure, Confidence::Certain);
+    }
+}

@@ -69,7 +69,7 @@ fn short_waits_for_a_lock_limit_and_a_long_sleep_does_not() {
     let mut drawn = draw::draw(&trace, &found, "made");
     drawn.calibrate();
     let scenario = drawn.scenario.expect("a load");
-    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &mut |_| {});
+    let limits = headworks_record::limits::limits(&drawn.tad, &scenario, &[], &mut |_| {});
     let limits = limits.expect("a simulation").limits;
     assert_eq!(limits[0].kind, headworks_record::limits::Kind::Lock, "{limits:?}");
     assert!(limits.iter().all(|limit| limit.name != "sleeper"), "{limits:?}");

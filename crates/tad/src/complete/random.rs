@@ -148,9 +148,8 @@ fn stages(dice: &mut Dice, tad: &mut Tad) {
             queue: Queue {
                 explicit: !on_demand,
                 pluggable: !on_demand,
-                ordered: false,
-                ordered_per_client: false,
                 policy: if on_demand { Policy::Fifo } else { Policy::Drf },
+                ..Queue::IMPLICIT
             },
             uses,
             instances: 1,

@@ -244,13 +244,7 @@ fn read_threads(section: &mut Section, report: &mut Report, name: &Text) -> Thre
 }
 
 fn read_queue(section: &mut Section, report: &mut Report) -> Queue {
-    let mut queue = Queue {
-        explicit: false,
-        pluggable: false,
-        ordered: false,
-        ordered_per_client: false,
-        policy: Policy::Fifo,
-    };
+    let mut queue = Queue::IMPLICIT;
     let Some(mut section) = section.tables(report, "queue", "`queue`").into_iter().next() else {
         return queue;
     };
@@ -265,6 +259,14 @@ fn read_queue(section: &mut Section, report: &mut Report) -> Queue {
             }
             _ => section.mistyped(report, "ordered", value, "true, false or \"per-client\""),
         }
+    }
+    queue.order_confidence = read_confidence(&mut section, report);
+    if queue.order_confidence != Confidence::Certain && !queue.ordered {
+        report.error(
+            &section.at,
+            "`confidence` of a queue says how sure its order is, and it has none",
+            "Remove `confidence`, or write `ordered = true`.",
+        );
     }
     if let Some(policy) = read_policy(&mut section, report) {
         queue.policy = policy;

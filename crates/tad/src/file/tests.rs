@@ -3,7 +3,7 @@ mod bad_scenarios;
 mod bad_systems;
 
 use super::*;
-use crate::model::{Place, Policy, Quantity, Threads};
+use crate::model::{Confidence, Place, Policy, Quantity, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 use crate::scenario::{Arrivals, Change, Entry, Keys};
 use crate::systems;
@@ -143,4 +143,18 @@ fn a_scenario_says_who_does_what_and_what_changes() {
     };
     assert_eq!((*at, *later), (10_000_000_000, 30_000_000_000));
     assert_eq!((*rate_per_s, loads.len()), (1e6, 1));
+}
+
+#[test]
+fn an_order_may_be_a_guess_and_only_an_order() {
+    let text = GOOD.replace("ordered = true", "ordered = true, confidence = \"guess\"");
+    let tad = read_tad("good.toml", &text).unwrap_or_else(|errors| panic!("{errors}")).value;
+    let guess = |tad: &Tad| {
+        let ordered = tad.stages.iter().find(|stage| stage.queue.ordered);
+        ordered.map(|stage| stage.queue.order_confidence)
+    };
+    assert_eq!(guess(&tad), Some(Confidence::Guess));
+    assert_eq!(read_tad("again", &write_tad(&tad)).unwrap().value, tad);
+    let errors = errors_after("ordered = true", "confidence = \"guess\"");
+    assert!(errors.contains("how sure its order is"), "{errors}");
 }

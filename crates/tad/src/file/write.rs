@@ -145,6 +145,9 @@ fn write_stage(out: &mut Out, tad: &Tad, id: usize) {
         if queue.ordered {
             let per_client = if queue.ordered_per_client { "\"per-client\"" } else { "true" };
             keys.push(format!("ordered = {per_client}"));
+            if queue.order_confidence != Confidence::Certain {
+                keys.push(format!("confidence = {}", quoted(queue.order_confidence.name())));
+            }
         }
         if queue.policy != Policy::Fifo {
             keys.push(format!("policy = {}", quoted(queue.policy.name())));

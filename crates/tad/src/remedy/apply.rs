@@ -31,13 +31,8 @@ pub enum RemedyError {
 }
 
 /// A pluggable queue with dominant resource fairness.
-const SCHEDULED: Queue = Queue {
-    explicit: true,
-    pluggable: true,
-    ordered: false,
-    ordered_per_client: false,
-    policy: Policy::Drf,
-};
+const SCHEDULED: Queue =
+    Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT };
 
 /// Applies a remedy. Control logic is only noted ([`Tad::controls`]); the simulator executes it.
 pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {

@@ -8,7 +8,7 @@ use super::stages;
 use super::svg::{Align, Point, Rect, Svg};
 use super::symbols;
 use super::text::width;
-use crate::model::{Policy, Queue, ResourceKind, Threads};
+use crate::model::{Queue, ResourceKind, Threads};
 use crate::remedy::Problem;
 use std::collections::BTreeSet;
 
@@ -150,13 +150,7 @@ fn draw(svg: &mut Svg, entry: Entry, at: Rect) {
     let centred = |w: f64, h: f64| Point::new(at.x + (at.w - w) / 2.0, at.y + (at.h - h) / 2.0);
     let square = centred(SQUARE, SQUARE);
     let frame = Rect { x: at.x + 2.0, y: at.y + 3.0, w: at.w - 4.0, h: at.h - 6.0 };
-    let queue = |explicit| Queue {
-        explicit,
-        pluggable: false,
-        ordered: false,
-        ordered_per_client: false,
-        policy: Policy::Fifo,
-    };
+    let queue = |explicit| Queue { explicit, ..Queue::IMPLICIT };
     match entry {
         Entry::Bounded => stages::body(svg, true, false, frame),
         Entry::OnDemand => stages::body(svg, false, false, frame),

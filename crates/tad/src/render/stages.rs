@@ -7,7 +7,7 @@ use super::shape::{
 use super::svg::{Align, Point, Rect, Svg, number};
 use super::symbols;
 use super::text::width;
-use crate::model::{Queue, ResourceKind, Stage, Threads};
+use crate::model::{Confidence, Queue, ResourceKind, Stage, Threads};
 use crate::remedy::Problem;
 
 /// Size of the plug and of the lock at a queue.
@@ -98,7 +98,11 @@ pub(super) fn queue(svg: &mut Svg, queue: &Queue, at: Point) {
         } else {
             ("symbol order", "ordered: served as they came", symbols::LOCK)
         };
-        svg.symbol(class, title, Point::new(at.x + QUEUE_W - SIGN - 2.0, at.y + 1.0), SIGN, data);
+        let title = match queue.order_confidence {
+            Confidence::Certain => title.to_owned(),
+            unsure => format!("{title} ({})", unsure.name()),
+        };
+        svg.symbol(class, &title, Point::new(at.x + QUEUE_W - SIGN - 2.0, at.y + 1.0), SIGN, data);
     }
 }
 

@@ -99,8 +99,8 @@ fn system(
             explicit: true,
             pluggable: true,
             ordered: spec.ordered,
-            ordered_per_client: false,
             policy: spec.policy,
+            ..Queue::IMPLICIT
         },
         uses: vec![Use { resource: 0, may: false }, Use { resource: 1, may: true }],
         instances: spec.instances,

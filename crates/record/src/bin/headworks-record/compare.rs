@@ -28,25 +28,28 @@ pub fn recording(path: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// A diagram and its load: of a recording, or from files.
-fn diagram(path: &Path, scenario: Option<&Path>) -> Result<(Tad, Option<Scenario>)> {
+/// A diagram, its load, and what of it is pauses.
+type Loaded = (Tad, Option<Scenario>, Vec<draw::Paused>);
+
+/// Of a recording, or from files.
+fn diagram(path: &Path, scenario: Option<&Path>) -> Result<Loaded> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     if path.extension().is_none_or(|extension| extension != "toml") {
         let trace = recording(path)?;
         let found = infer::infer(&trace, &Hints::default());
         let mut drawn = draw::draw(&trace, &found, &name);
         drawn.calibrate();
-        return Ok((drawn.tad, drawn.scenario));
+        return Ok((drawn.tad, drawn.scenario, drawn.paused));
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the diagram {}", path.display()))?;
     let tad = read_tad(&name, &text).map_err(|errors| anyhow::anyhow!("{errors}"))?.value;
-    let Some(scenario) = scenario else { return Ok((tad, None)) };
+    let Some(scenario) = scenario else { return Ok((tad, None, Vec::new())) };
     let text = std::fs::read_to_string(scenario)
         .with_context(|| format!("cannot read the load {}", scenario.display()))?;
     let name = scenario.display().to_string();
     let read = read_scenario(&name, &text, &tad).map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    Ok((tad, Some(read.value)))
+    Ok((tad, Some(read.value), Vec::new()))
 }
 
 /// Where waits end, of a recording.
@@ -73,7 +76,7 @@ fn print_knots(knots: &[Knot]) {
 
 /// `headworks tad limits`
 pub fn limits(args: &Limits) -> Result<ExitCode> {
-    let (tad, scenario) = diagram(&args.file, args.scenario.as_deref())?;
+    let (tad, scenario, paused) = diagram(&args.file, args.scenario.as_deref())?;
     let knots = knots(&args.file)?;
     let Some(scenario) = scenario else {
         if args.file.extension().is_some_and(|extension| extension == "toml") {
@@ -89,7 +92,7 @@ pub fn limits(args: &Limits) -> Result<ExitCode> {
         );
     };
     let shows = stderr().is_terminal();
-    let found = limits::limits(&tad, &scenario, &mut |part| {
+    let found = limits::limits(&tad, &scenario, &paused, &mut |part| {
         if shows {
             eprint!("\r\x1b[Kheadworks: {:.0} % of the changes are simulated", part * 100.0);
         }
@@ -135,8 +138,8 @@ pub fn limits(args: &Limits) -> Result<ExitCode> {
 
 /// `headworks tad diff`
 pub fn diff(args: &Diff) -> Result<ExitCode> {
-    let (a, _) = diagram(&args.a, None)?;
-    let (b, _) = diagram(&args.b, None)?;
+    let (a, ..) = diagram(&args.a, None)?;
+    let (b, ..) = diagram(&args.b, None)?;
     let changes = diff::diff(&a, &b);
     let common = a.stages.iter().any(|stage| b.stages.iter().any(|other| other.name == stage.name));
     if !common && !a.stages.is_empty() && !b.stages.is_empty() {

@@ -22,7 +22,8 @@ import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.junit.jupiter.api.Test;
 
 /**
- * The load of the experiment {@code record-hbase}: a cluster, stock or with the plug-in, and steps of load one after the other.
+ * The load of the experiments {@code record-hbase} and {@code record-predict}: a cluster, stock or with the plug-in, and steps
+ * of load one after the other. {@code HEADWORKS_SETTINGS} sets more, as {@code KEY=VALUE} with commas.
  * {@code headworks bench run} starts it and reads what it says in the file of {@code HEADWORKS_FIGURES}:
  * {@code process NAME PID}, {@code begin STEP} and {@code end STEP REQUESTS_A_SECOND}.
  */
@@ -56,6 +57,12 @@ class Recorded {
                 "hbase.ipc.server.callqueue.pluggable.queue.class.name", Measured.OUR_QUEUE,
                 "headworks.log.outstanding", "4", "headworks.network.bytes-per-second", "2000000", "headworks.speculate", "true",
                 "headworks.enabled", "" + !arm.equals("plug-in, switched off")));
+        }
+        for (String setting : System.getenv().getOrDefault("HEADWORKS_SETTINGS", "").split(",")) {
+            String[] words = setting.split("=", 2);
+            if (words.length == 2) {
+                settings.put(words[0], words[1]);
+            }
         }
         var server = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, plugIn, List.of());
         try (Cluster cluster = new Cluster(settings, true, server)) {
@@ -126,7 +133,24 @@ class Recorded {
         }
     }
 
+    /** A quarter of its gets keeps a handler for 20 ms. It comes by a connection that no other client has. */
+    private static void slow(Random random, AtomicBoolean over, AtomicLong done) {
+        try (Connection connection = Site.connect("alice"); Table cached = connection.getTable(CACHED)) {
+            while (!over.get()) {
+                Get get = new Get(Site.key(random.nextInt(ROWS)));
+                cached.get(random.nextInt(4) == 0 ? get.setFilter(new SlowRows()) : get);
+                done.incrementAndGet();
+            }
+        } catch (Exception failed) {
+            failed.printStackTrace();
+        }
+    }
+
     private static void client(Connection connection, String load, Random random, AtomicBoolean over, AtomicLong done) {
+        if (load.equals("slow")) {
+            slow(random, over, done);
+            return;
+        }
         try (Table cached = connection.getTable(CACHED); Table uncached = connection.getTable(UNCACHED)) {
             while (!over.get()) {
                 int row = random.nextInt(ROWS);

@@ -1,0 +1,36 @@
+//! Stages that send only some answers themselves.
+
+use crate::made::{found, named, requests, wakes};
+use headworks_record::draw;
+use headworks_record::trace::{Socket, Trace};
+use headworks_tad::check;
+use headworks_tad::remedy::Problem;
+
+/// A worker that hands so many of its answers to a responder, and sends the others.
+fn server(handed: u64) -> Trace {
+    let mut trace = named(&["reader", "worker", "responder"]);
+    requests(&mut trace, 2, 500);
+    trace.sockets.retain(|socket| !socket.sends);
+    wakes(&mut trace, 2, 3, 0x1000, 450);
+    wakes(&mut trace, 3, 4, 0x2000, handed);
+    for (unit, n) in [(3, 500 - handed), (4, handed)] {
+        let (local, remote) = ("127.0.0.1:80".to_owned(), "127.0.0.1:40000".to_owned());
+        let sends = true;
+        trace.sockets.push(Socket { unit, sends, local, remote, n, bytes: n, ..Socket::default() });
+    }
+    trace
+}
+
+fn unknown(trace: &Trace) -> Vec<(String, String)> {
+    let drawn = draw::draw(trace, &found(trace), "server");
+    let all = check::check(&drawn.tad).into_iter();
+    let unknown = all.filter(|finding| finding.problem == Problem::UnknownUsage);
+    unknown.map(|finding| (finding.stages[0].clone(), finding.resources[0].clone())).collect()
+}
+
+#[test]
+fn who_sends_only_some_answers_may_use_the_network() {
+    assert_eq!(unknown(&server(100)), [("worker".to_owned(), "network".to_owned())]);
+    assert_eq!(unknown(&server(0)), [], "it sends all of them");
+    assert_eq!(unknown(&server(500)), [], "it sends none");
+}
