@@ -254,7 +254,7 @@ done";
         .current_dir(&dir.0)
         .output()
         .unwrap();
-    if text(&openssl).contains("not found") {
+    if text(&openssl).contains("openssl: not found") {
         eprintln!("skipped: openssl is missing: apt-get install openssl");
         return;
     }

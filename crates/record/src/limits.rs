@@ -169,7 +169,7 @@ fn twice(tad: &Tad, part: &Part, paused: &[Paused]) -> (Tad, Kind, String, Strin
     let mut tad = tad.clone();
     match *part {
         Part::Pauses => {
-            pauses(&mut tad, paused, |ns, pause| ns.saturating_sub(pause / 2));
+            pauses(&mut tad, paused, None, |ns, pause| ns.saturating_sub(pause / 2));
             let change = "half as much of it, by a larger heap".to_owned();
             (tad, Kind::Collector, "garbage collection".to_owned(), change)
         }
@@ -217,18 +217,27 @@ fn twice(tad: &Tad, part: &Part, paused: &[Paused]) -> (Tad, Kind, String, Strin
             let name = resource.name.clone();
             if processors {
                 // A pause stops threads on all of them, and is not shorter.
-                pauses(&mut tad, paused, |ns, pause| ns + pause);
+                pauses(&mut tad, paused, Some(id), |ns, pause| ns + pause);
             }
             (tad, kind, name, change.to_owned())
         }
     }
 }
 
-/// Changes the processor time of steps that are stopped for some of it.
-fn pauses(tad: &mut Tad, paused: &[Paused], change: impl Fn(u64, u64) -> u64) {
+/// Changes the processor time of steps that are stopped for some of it, on these processors or on
+/// all.
+fn pauses(
+    tad: &mut Tad,
+    paused: &[Paused],
+    processors: Option<ResourceId>,
+    change: impl Fn(u64, u64) -> u64,
+) {
     for each in paused {
         let uses = &mut tad.requests[each.request].steps[each.step].uses;
-        let cpu = |used: &&mut Consumption| tad.resources[used.resource].kind == ResourceKind::Cpu;
+        let cpu = |used: &&mut Consumption| match processors {
+            Some(id) => used.resource == id,
+            None => tad.resources[used.resource].kind == ResourceKind::Cpu,
+        };
         if let Some(Consumption { amount: Quantity::Fixed(ns), .. }) = uses.iter_mut().find(cpu) {
             *ns = change(*ns, each.ns).max(1);
         }

@@ -122,7 +122,7 @@ impl Metrics {
         let metrics = Metrics { address, closed: Arc::default() };
         let closed = Arc::clone(&metrics.closed);
         let (text, clients) = (Arc::new(text), Arc::new(AtomicUsize::new(0)));
-        std::thread::Builder::new().name("store-metrics".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(move || {
             loop {
                 let accepted = listener.accept();
                 if closed.load(Ordering::Acquire) {

@@ -249,6 +249,10 @@ impl Queue {
         policy: Policy::Fifo,
     };
 
+    /// A queue whose scheduler knows each client's share of each resource.
+    pub const SCHEDULED: Queue =
+        Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT };
+
     /// Its policy when a scenario sets this one in every pluggable queue. An ordered queue stays
     /// ordered.
     pub fn policy_with(&self, wanted: Option<Policy>) -> Policy {

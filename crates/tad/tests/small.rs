@@ -28,7 +28,7 @@ fn stage(name: &str, threads: Threads, uses: &[(usize, bool)]) -> Stage {
         process: 0,
         threads,
         threads_label: None,
-        queue: Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT },
+        queue: Queue::SCHEDULED,
         uses: uses.iter().map(|&(resource, may)| Use { resource, may }).collect(),
         instances: 1,
         asynchronous: false,

@@ -268,6 +268,7 @@ mod tests {
             ("{\"beans\":[{\"Version\":2,\"Agent\":false}]}", "no agent"),
             ("{\"beans\":[{\"Version\":2,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
             ("<html>", "does not answer by JSON"),
+            ("{\"beans\":[{\"Version\":2,\"Tenants\":\"[7]\"}]}", "Tenants cannot be read"),
         ] {
             let page = page(answer);
             let (_, found) = node(&page);

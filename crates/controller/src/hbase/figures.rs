@@ -2,11 +2,11 @@
 
 use crate::hbase::jmx;
 use crate::hbase::site::Site;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const SCHEDULER: &str = "headworks:type=Scheduler";
@@ -65,7 +65,7 @@ pub struct Stage {
 }
 
 /// A tenant at one node. Counts are since the node's start.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Tenant {
     /// Its name.
@@ -78,6 +78,13 @@ pub struct Tenant {
     pub served: BTreeMap<String, u64>,
     /// Microseconds for which its work would keep all of a resource busy, by resource.
     pub used_us: BTreeMap<String, u64>,
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        let (served, used_us) = Default::default();
+        Tenant { name: String::new(), weight: 1.0, unread: 0, served, used_us }
+    }
 }
 
 /// The pages of all nodes, by the lists and ports of a configuration.
@@ -100,6 +107,9 @@ pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
         let hosts = hosts(&hadoop.join("workers")).into_iter();
         pages.extend(hosts.map(|host| page(host, port, false)));
     }
+    // A host may be in a list twice.
+    let mut seen = BTreeSet::new();
+    pages.retain(|page| seen.insert(page.address.clone()));
     Ok(pages)
 }
 
@@ -112,26 +122,28 @@ fn hosts(path: &Path) -> Vec<String> {
 /// Asks a node. None: it has neither plug-in nor agent.
 ///
 /// # Errors
-/// It does not answer, or not by JSON.
+/// It does not answer, or with what cannot be read.
 pub fn ask(page: &Page) -> Result<Option<Figures>> {
     let bean = jmx::bean(&page.address, SCHEDULER)?;
-    Ok(bean.map(|bean| read(&bean, page.region_server)))
+    bean.map(|bean| read(&bean, page.region_server)).transpose()
 }
 
-fn read(bean: &Value, region_server: bool) -> Figures {
-    let mut stages: Vec<Stage> = list(&bean["Stages"]);
+fn read(bean: &Value, region_server: bool) -> Result<Figures> {
+    let mut stages: Vec<Stage> = list(bean, "Stages")?;
     stages.retain(|stage| (stage.stage != DATA_NODE) == region_server);
-    Figures {
+    Ok(Figures {
         version: bean["Version"].as_u64().unwrap_or(0),
         agent: bean["Agent"] == true,
         several: bean["Several"] == true,
         controller: bean["Controller"].as_str().unwrap_or_default().to_owned(),
         stages,
-        tenants: list(&bean["Tenants"]),
-    }
+        tenants: list(bean, "Tenants")?,
+    })
 }
 
-/// A list that the bean has as a text.
-fn list<T: DeserializeOwned>(text: &Value) -> Vec<T> {
-    text.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+/// A list that the bean has as a text. An old version may have none.
+fn list<T: DeserializeOwned>(bean: &Value, name: &str) -> Result<Vec<T>> {
+    let Some(text) = bean[name].as_str() else { return Ok(Vec::new()) };
+    serde_json::from_str(text)
+        .with_context(|| format!("{name} cannot be read: is the plug-in of another version?"))
 }

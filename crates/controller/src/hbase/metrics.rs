@@ -5,80 +5,72 @@ use crate::hbase::show::Look;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A name, its kind, its help, and its samples: labels behind the node's, and a value.
-type Family<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(&Figures) -> Vec<(String, f64)>);
+/// A name, its kind and its help.
+type Family = (&'static str, &'static str, &'static str);
+/// With where its value is.
+type Of<T> = (Family, fn(&T) -> f64);
 
-/// The text of a scrape. Times are in seconds, sizes in bytes.
-pub fn text(look: &Look) -> String {
-    let stages = |of: fn(&Stage) -> f64| {
-        move |figures: &Figures| -> Vec<(String, f64)> {
-            figures.stages.iter().map(|one| (label("stage", &one.stage), of(one))).collect()
-        }
-    };
-    let tenants = |of: fn(&Tenant) -> f64| {
-        move |figures: &Figures| -> Vec<(String, f64)> {
-            figures.tenants.iter().map(|one| (label("tenant", &one.name), of(one))).collect()
-        }
-    };
-    let families: [Family<'_>; 9] = [
-        (
-            "stage_enforced",
-            "gauge",
-            "1 if the stage orders requests by tenant",
-            &stages(|stage| f64::from(u8::from(stage.why.is_empty()))),
-        ),
-        ("stage_queued", "gauge", "requests that wait", &stages(|stage| stage.queued as f64)),
-        (
-            "stage_requests_total",
-            "counter",
-            "requests that were served",
-            &stages(|stage| stage.served as f64),
-        ),
-        (
-            "stage_waited_total",
-            "counter",
-            "served requests that had waited",
-            &stages(|stage| stage.waited as f64),
-        ),
+const UP: Family = ("up", "gauge", "1 if the node tells its figures");
+const STAGES: [Of<Stage>; 5] = [
+    (("stage_enforced", "gauge", "1 if the stage orders requests by tenant"), |stage| {
+        f64::from(u8::from(stage.why.is_empty()))
+    }),
+    (("stage_queued", "gauge", "requests that wait"), |stage| stage.queued as f64),
+    (("stage_requests_total", "counter", "requests that were served"), |stage| stage.served as f64),
+    (("stage_waited_total", "counter", "served requests that had waited"), |stage| {
+        stage.waited as f64
+    }),
+    (
         (
             "stage_passed_total",
             "counter",
             "requests that went on without a permit, as they had waited for too long",
-            &stages(|stage| stage.passed as f64),
         ),
-        ("tenant_weight", "gauge", "weight of the tenant there", &tenants(|tenant| tenant.weight)),
-        (
-            "tenant_unread_bytes",
-            "gauge",
-            "responses that the tenant's clients have not read",
-            &tenants(|tenant| tenant.unread as f64),
-        ),
-        (
-            "tenant_requests_total",
-            "counter",
-            "requests of the tenant that a stage has served",
-            &|figures| by(figures, "stage", |tenant| &tenant.served, 1.0),
-        ),
-        (
-            "tenant_used_seconds_total",
-            "counter",
-            "time for which the tenant's work would keep all of the resource busy",
-            &|figures| by(figures, "resource", |tenant| &tenant.used_us, 1e-6),
-        ),
-    ];
+        |stage| stage.passed as f64,
+    ),
+];
+const TENANTS: [Of<Tenant>; 2] = [
+    (("tenant_weight", "gauge", "weight of the tenant there"), |tenant| tenant.weight),
+    (
+        ("tenant_unread_bytes", "gauge", "responses that the tenant's clients have not read"),
+        |tenant| tenant.unread as f64,
+    ),
+];
+const REQUESTS: Family =
+    ("tenant_requests_total", "counter", "requests of the tenant that a stage has served");
+const USED: Family = (
+    "tenant_used_seconds_total",
+    "counter",
+    "time for which the tenant's work would keep all of the resource busy",
+);
+
+/// The text of a scrape. Times are in seconds, sizes in bytes.
+pub fn text(look: &Look) -> String {
     let mut text = String::new();
-    head(&mut text, "up", "gauge", "1 if the node tells its figures");
+    head(&mut text, UP);
     for node in &look.nodes {
-        sample(&mut text, "up", &node.page, "", f64::from(u8::from(node.figures.is_some())));
+        sample(&mut text, UP.0, &node.page, "", f64::from(u8::from(node.figures.is_some())));
     }
-    for (name, kind, help, of) in families {
-        head(&mut text, name, kind, help);
+    let mut add = |family: Family, of: &dyn Fn(&Figures) -> Vec<(String, f64)>| {
+        head(&mut text, family);
         for node in &look.nodes {
             for (labels, value) in node.figures.as_ref().map(of).unwrap_or_default() {
-                sample(&mut text, name, &node.page, &labels, value);
+                sample(&mut text, family.0, &node.page, &labels, value);
             }
         }
+    };
+    for (family, of) in STAGES {
+        add(family, &|figures| {
+            figures.stages.iter().map(|one| (label("stage", &one.stage), of(one))).collect()
+        });
     }
+    for (family, of) in TENANTS {
+        add(family, &|figures| {
+            figures.tenants.iter().map(|one| (label("tenant", &one.name), of(one))).collect()
+        });
+    }
+    add(REQUESTS, &|figures| by(figures, "stage", |tenant| &tenant.served, 1.0));
+    add(USED, &|figures| by(figures, "resource", |tenant| &tenant.used_us, 1e-6));
     text
 }
 
@@ -102,7 +94,7 @@ fn label(name: &str, value: &str) -> String {
     format!(",{name}=\"{value}\"")
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+fn head(text: &mut String, (name, kind, help): Family) {
     let _ = writeln!(
         text,
         "# HELP headworks_hbase_{name} {help}\n# TYPE headworks_hbase_{name} {kind}"

@@ -3,7 +3,6 @@
 use crate::hbase::figures::{self, Figures, Page, Stage, Tenant};
 use headworks_console::{Column, Ink, Sheet, count, printable, rate};
 use serde::Serialize;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -19,8 +18,6 @@ const RESOURCES: [&str; 5] = ["handlers", "processors", "network", "disk", "log"
 /// All nodes at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Look {
-    #[serde(skip)]
-    at: Option<Instant>,
     /// In the order of the configuration.
     pub nodes: Vec<Node>,
 }
@@ -28,6 +25,9 @@ pub struct Look {
 /// A node at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
+    /// When it answered.
+    #[serde(skip)]
+    at: Option<Instant>,
     /// Where it was asked.
     #[serde(flatten)]
     pub page: Page,
@@ -45,25 +45,24 @@ pub fn look(pages: &[Page]) -> Look {
             Ok(None) => (None, Some("has neither plug-in nor agent".to_owned())),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
-        Node { page: page.clone(), figures, error }
+        Node { at: Some(Instant::now()), page: page.clone(), figures, error }
     };
     let nodes = pages.chunks(ASKED_AT_A_TIME).flat_map(|pages| {
         std::thread::scope(|scope| {
             let asked: Vec<_> = pages.iter().map(|page| scope.spawn(move || ask(page))).collect();
-            asked.into_iter().filter_map(|asked| asked.join().ok()).collect::<Vec<_>>()
+            let answers = asked
+                .into_iter()
+                .map(|asked| asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            answers.collect::<Vec<_>>()
         })
     });
-    Look { nodes: nodes.collect(), at: Some(Instant::now()) }
+    Look { nodes: nodes.collect() }
 }
 
 /// What happened between two looks, the older one first: stages, then tenants.
 pub fn text(before: &Look, now: &Look, width: usize, ink: Ink) -> String {
-    let seconds = match (before.at, now.at) {
-        (Some(before), Some(now)) => now.duration_since(before).as_secs_f64().max(1e-3),
-        _ => 1.0,
-    };
-    let stages = stages(before, now, seconds).text(usize::MAX, width, ink);
-    stages + "\n" + &tenants(before, now, seconds).text(ROWS, width, ink)
+    let stages = stages(before, now).text(usize::MAX, width, ink);
+    stages + "\n" + &tenants(before, now).text(ROWS, width, ink)
 }
 
 impl Look {
@@ -71,8 +70,20 @@ impl Look {
         self.nodes.iter().filter_map(|node| Some((&node.page, node.figures.as_ref()?)))
     }
 
-    fn of(&self, page: &Page) -> Option<&Figures> {
-        self.figures().find(|(known, _)| *known == page).map(|(_, figures)| figures)
+    /// Nodes with figures, with those of a look before and the seconds since then.
+    fn since<'a>(&'a self, before: &'a Look) -> impl Iterator<Item = Since<'a>> {
+        self.nodes.iter().filter_map(|node| {
+            let now = node.figures.as_ref()?;
+            let mut earlier = before.nodes.iter().filter(|known| known.figures.is_some());
+            let earlier = earlier.find(|known| known.page == node.page);
+            let begun = earlier.and_then(|node| node.at);
+            let seconds = match (begun, node.at) {
+                (Some(begun), Some(at)) => at.duration_since(begun).as_secs_f64().max(1e-3),
+                _ => 1.0,
+            };
+            let before = earlier.and_then(|node| node.figures.as_ref());
+            Some(Since { page: &node.page, now, before, seconds })
+        })
     }
 
     fn answering(&self, region_server: bool) -> usize {
@@ -80,10 +91,20 @@ impl Look {
     }
 }
 
-/// How much a counter has grown. A node that began again begins with zero.
-fn grown(before: Option<u64>, now: u64) -> u64 {
-    let before = before.unwrap_or(now);
-    now.checked_sub(before).unwrap_or(now)
+/// A node between two looks.
+struct Since<'a> {
+    page: &'a Page,
+    now: &'a Figures,
+    before: Option<&'a Figures>,
+    seconds: f64,
+}
+
+impl Since<'_> {
+    /// How much a counter has grown each second. A node that began again begins with zero.
+    fn per_s(&self, before: Option<u64>, now: u64) -> f64 {
+        let before = before.unwrap_or(now);
+        now.checked_sub(before).unwrap_or(now) as f64 / self.seconds
+    }
 }
 
 #[derive(Default)]
@@ -91,37 +112,33 @@ struct StageSum<'a> {
     nodes: usize,
     enforced: usize,
     queued: u64,
-    served: u64,
-    waited: u64,
-    passed: u64,
+    served_per_s: f64,
+    waited_per_s: f64,
+    passed_per_s: f64,
     why: BTreeSet<&'a str>,
 }
 
-fn stages(before: &Look, now: &Look, seconds: f64) -> Sheet {
+fn stages(before: &Look, now: &Look) -> Sheet {
     let mut sums: Vec<(&str, StageSum<'_>)> = Vec::new();
-    for (page, figures) in now.figures() {
-        let earlier = before.of(page);
-        for stage in &figures.stages {
+    for node in now.since(before) {
+        for stage in &node.now.stages {
             let at = sums.iter().position(|(name, _)| *name == stage.stage).unwrap_or_else(|| {
                 sums.push((&stage.stage, StageSum::default()));
                 sums.len() - 1
             });
-            let earlier = earlier
-                .and_then(|figures| figures.stages.iter().find(|known| known.stage == stage.stage));
-            add_stage(&mut sums[at].1, earlier, stage);
+            add_stage(&mut sums[at].1, &node, stage);
         }
     }
     let queued: u64 = sums.iter().map(|(_, sum)| sum.queued).sum();
-    let per_s = |count: u64| rate(count as f64 / seconds);
     let row = |(name, sum): (&str, StageSum<'_>)| {
         vec![
-            name.to_owned(),
+            printable(name),
             format!("{} of {}", sum.enforced, sum.nodes),
             count(sum.queued),
-            per_s(sum.served),
-            per_s(sum.waited),
-            per_s(sum.passed),
-            sum.why.into_iter().collect::<Vec<_>>().join("; "),
+            rate(sum.served_per_s),
+            rate(sum.waited_per_s),
+            rate(sum.passed_per_s),
+            printable(&sum.why.into_iter().collect::<Vec<_>>().join("; ")),
         ]
     };
     Sheet {
@@ -146,13 +163,16 @@ fn stages(before: &Look, now: &Look, seconds: f64) -> Sheet {
     }
 }
 
-fn add_stage<'a>(sum: &mut StageSum<'a>, before: Option<&Stage>, now: &'a Stage) {
+fn add_stage<'a>(sum: &mut StageSum<'a>, node: &Since<'_>, now: &'a Stage) {
+    let before = node
+        .before
+        .and_then(|figures| figures.stages.iter().find(|known| known.stage == now.stage));
     sum.nodes += 1;
     sum.enforced += usize::from(now.why.is_empty());
     sum.queued += now.queued;
-    sum.served += grown(before.map(|stage| stage.served), now.served);
-    sum.waited += grown(before.map(|stage| stage.waited), now.waited);
-    sum.passed += grown(before.map(|stage| stage.passed), now.passed);
+    sum.served_per_s += node.per_s(before.map(|stage| stage.served), now.served);
+    sum.waited_per_s += node.per_s(before.map(|stage| stage.waited), now.waited);
+    sum.passed_per_s += node.per_s(before.map(|stage| stage.passed), now.passed);
     if !now.why.is_empty() {
         sum.why.insert(&now.why);
     }
@@ -173,35 +193,33 @@ fn notes(now: &Look) -> Vec<String> {
 #[derive(Default)]
 struct TenantSum {
     weights: BTreeSet<String>,
-    served: [u64; COUNTED.len()],
-    /// Microseconds of the nodes that count.
-    used: [u64; RESOURCES.len()],
+    served_per_s: [f64; COUNTED.len()],
+    /// Microseconds a second of the nodes that count.
+    used_per_s: [f64; RESOURCES.len()],
     unread: u64,
 }
 
-fn tenants(before: &Look, now: &Look, seconds: f64) -> Sheet {
+fn tenants(before: &Look, now: &Look) -> Sheet {
     let mut sums: BTreeMap<&str, TenantSum> = BTreeMap::new();
     let (servers, data_nodes) = (now.answering(true), now.answering(false));
-    for (page, figures) in now.figures() {
-        let earlier = before.of(page);
-        for tenant in &figures.tenants {
-            let earlier = earlier
-                .and_then(|figures| figures.tenants.iter().find(|known| known.name == tenant.name));
+    for node in now.since(before) {
+        for tenant in &node.now.tenants {
             // A region server knows of the disk what was asked for, a DataNode what was read.
             let counts =
-                |resource: &str| page.region_server != (resource == "disk" && data_nodes > 0);
-            add_tenant(sums.entry(&tenant.name).or_default(), earlier, tenant, counts);
+                |resource: &str| node.page.region_server != (resource == "disk" && data_nodes > 0);
+            add_tenant(sums.entry(&tenant.name).or_default(), &node, tenant, counts);
         }
     }
     let mut sums: Vec<(&str, TenantSum)> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, sum)| Reverse((sum.used.iter().max().copied(), sum.served)));
+    let busiest = |sum: &TenantSum| sum.used_per_s.iter().copied().fold(0.0, f64::max);
+    sums.sort_by(|(_, a), (_, b)| busiest(b).total_cmp(&busiest(a)));
     let row = |(name, sum): (&str, TenantSum)| {
         let mut cells =
             vec![printable(name), sum.weights.into_iter().collect::<Vec<_>>().join(" ")];
-        cells.extend(sum.served.map(|served| rate(served as f64 / seconds)));
-        cells.extend(RESOURCES.iter().zip(sum.used).map(|(resource, used)| {
+        cells.extend(sum.served_per_s.map(rate));
+        cells.extend(RESOURCES.iter().zip(sum.used_per_s).map(|(resource, used)| {
             let nodes = if *resource == "disk" && data_nodes > 0 { data_nodes } else { servers };
-            percent(used as f64 / 1e6 / seconds / nodes.max(1) as f64)
+            percent(used / 1e6 / nodes.max(1) as f64)
         }));
         cells.push(if sum.unread == 0 { "0".into() } else { format!("{}B", count(sum.unread)) });
         cells
@@ -226,22 +244,21 @@ fn tenants(before: &Look, now: &Look, seconds: f64) -> Sheet {
     }
 }
 
-fn add_tenant(
-    sum: &mut TenantSum,
-    before: Option<&Tenant>,
-    now: &Tenant,
-    counts: impl Fn(&str) -> bool,
-) {
+fn add_tenant(sum: &mut TenantSum, node: &Since<'_>, now: &Tenant, counts: impl Fn(&str) -> bool) {
+    let before =
+        node.before.and_then(|figures| figures.tenants.iter().find(|known| known.name == now.name));
     sum.weights.insert(format!("{}", now.weight));
     sum.unread += now.unread;
     let of = |map: &BTreeMap<String, u64>, key: &str| map.get(key).copied().unwrap_or(0);
-    for (stage, served) in COUNTED.iter().zip(&mut sum.served) {
+    for (stage, served) in COUNTED.iter().zip(&mut sum.served_per_s) {
         let earlier = before.map(|tenant| of(&tenant.served, stage));
-        *served += grown(earlier, of(&now.served, stage));
+        *served += node.per_s(earlier, of(&now.served, stage));
     }
-    for (resource, used) in RESOURCES.iter().zip(&mut sum.used).filter(|(name, _)| counts(name)) {
+    for (resource, used) in
+        RESOURCES.iter().zip(&mut sum.used_per_s).filter(|(name, _)| counts(name))
+    {
         let earlier = before.map(|tenant| of(&tenant.used_us, resource));
-        *used += grown(earlier, of(&now.used_us, resource));
+        *used += node.per_s(earlier, of(&now.used_us, resource));
     }
 }
 
@@ -264,6 +281,7 @@ mod tests {
         let served = BTreeMap::from([(stage.to_owned(), handled)]);
         let used_us = BTreeMap::from([(resource.to_owned(), handled * 5_000)]);
         Node {
+            at: None,
             page: Page { address: address.to_owned(), region_server },
             figures: Some(Figures {
                 several: true,
@@ -287,9 +305,13 @@ mod tests {
     }
 
     fn looks(before: Vec<Node>, now: Vec<Node>) -> String {
-        let at = Instant::now();
-        let before = Look { at: Some(at), nodes: before };
-        let now = Look { at: Some(at + Duration::from_secs(2)), nodes: now };
+        let begun = Instant::now();
+        let after = |seconds: u64, mut nodes: Vec<Node>| {
+            let at = begun + Duration::from_secs(seconds);
+            nodes.iter_mut().for_each(|node| node.at = Some(at));
+            Look { nodes }
+        };
+        let (before, now) = (after(0, before), after(2, now));
         text(&before, &now, 200, Ink { color: false })
     }
 

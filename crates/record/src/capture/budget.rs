@@ -1,8 +1,8 @@
 //! When to count events, so that recording takes no more of the processors than it may.
 //!
-//! Events are counted in windows. After each window the recorder pauses until what the window cost
-//! is no more than the budget's share of window and pause together. So each window with its pause
-//! keeps the budget, and no average has to be waited for.
+//! Events are counted in windows. After each window the recorder pauses until what the window cost,
+//! with the pause before it, is no more than the budget's share of window and pause together. So
+//! each window with its pause keeps the budget, and no average has to be waited for.
 
 use std::time::Duration;
 
@@ -33,6 +33,13 @@ impl Budget {
         self.window
     }
 
+    /// Whether programs are detached for a pause. Then they cost nothing. They stay where they are
+    /// if attaching them takes longer than the pause: where there are very many context switches,
+    /// the kernel takes seconds for that.
+    pub fn detaches(pause: Duration, attach_took: Duration) -> bool {
+        pause > attach_took
+    }
+
     /// The pause after a window of this length that cost this much processor time.
     pub fn pause(&mut self, window: Duration, cost_ns: u64) -> Duration {
         let allowed_per_s = self.fraction * f64::from(self.processors);
@@ -57,6 +64,13 @@ mod tests {
         let mut budget = Budget::new(0.01, 2);
         assert_eq!(budget.pause(WINDOW, 1_000_000), Duration::ZERO);
         assert_eq!(budget.window(), WINDOW);
+    }
+
+    #[test]
+    fn programs_stay_attached_in_pauses_that_attaching_would_outlast() {
+        assert!(!Budget::detaches(Duration::ZERO, Duration::ZERO));
+        assert!(!Budget::detaches(WINDOW, PERIOD));
+        assert!(Budget::detaches(PERIOD, WINDOW));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! Everything hangs on this process's descriptors. If it is killed, the kernel removes programs,
 //! maps and links.
 
+use super::budget::Budget;
 use super::layout::{
     CallKey, Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS,
 };
@@ -49,8 +50,14 @@ pub struct Kernel {
     ring: RingBuf<MapData>,
     events: RingBuf<MapData>,
     links: Vec<(&'static str, BtfTracePointLinkId)>,
-    /// How long it took the last time.
+    /// How long attaching took the last time.
     attach_took: Duration,
+    /// Attaching and detaching, all together.
+    pub attaching: Duration,
+    /// Context switches while windows were open.
+    pub switches: u64,
+    /// Those until the window was opened.
+    switches_before: u64,
     /// Events of windows that this kernel has.
     windowed: Vec<&'static str>,
     /// Those that it lacks.
@@ -108,6 +115,9 @@ impl Kernel {
             events,
             links: Vec::new(),
             attach_took: Duration::ZERO,
+            attaching: Duration::ZERO,
+            switches: 0,
+            switches_before: 0,
             windowed,
             lacking,
             _statistics: statistics,
@@ -142,13 +152,15 @@ impl Kernel {
             control.stacks = stacks;
         })?;
         let begun = Instant::now();
-        if self.links.is_empty() {
-            for name in self.windowed.clone() {
+        if self.links.len() < self.windowed.len() {
+            while let Some(&name) = self.windowed.get(self.links.len()) {
                 let link = self.program(name)?.attach()?;
                 self.links.push((name, link));
             }
             self.attach_took = begun.elapsed();
+            self.attaching += self.attach_took;
         }
+        self.switches_before = self.cost().switches;
         self.change(|control| control.on = 1)?;
         Ok(Instant::now())
     }
@@ -156,17 +168,19 @@ impl Kernel {
     /// Closes the window at the time that it returns.
     pub fn close(&mut self) -> Result<Instant> {
         self.change(|control| control.on = 0)?;
-        Ok(Instant::now())
+        let closed = Instant::now();
+        self.switches += self.cost().switches.saturating_sub(self.switches_before);
+        Ok(closed)
     }
 
-    /// For a pause of this length. Detached programs cost nothing. They stay where they are if
-    /// attaching them again would take longer than the pause: beside very many context switches
-    /// the kernel takes seconds for that.
+    /// Detaches the programs for a pause of this length, if that is worth it.
     pub fn rest(&mut self, pause: Duration) -> Result<()> {
-        if pause > self.attach_took {
+        if Budget::detaches(pause, self.attach_took) {
+            let begun = Instant::now();
             for (name, link) in std::mem::take(&mut self.links) {
                 self.program(name)?.detach(link)?;
             }
+            self.attaching += begun.elapsed();
         }
         Ok(())
     }

@@ -22,5 +22,6 @@ pub(super) fn only_some(found: &Architecture, stage: usize) -> bool {
         _ => None,
     });
     let others: u64 = handed.map(sent).sum();
-    own > 0 && !receives(stage) && others as f64 >= SHARE_MIN * (own + others) as f64 && others > 0
+    let least = SHARE_MIN * (own + others) as f64;
+    own > 0 && others > 0 && !receives(stage) && own.min(others) as f64 >= least
 }

@@ -31,7 +31,9 @@ pub(super) fn may_be(trace: &Trace, found: &Architecture, stage: usize) -> bool 
         let past = reached(found, &BTreeSet::from([from]), &BTreeSet::from([stage]));
         after.difference(&past).any(|&on| waits(found, from, on))
     });
-    waited && written(trace, found, &after) >= visits(found, stage).max(1)
+    // Bytes are those of the whole recording, visits those of the counted time.
+    let counted = trace.head.counted_s / trace.head.seconds.max(1e-9);
+    waited && written(trace, found, &after) as f64 * counted >= visits(found, stage).max(1) as f64
 }
 
 /// Stages to which requests go from these, and not through others; with these.

@@ -70,7 +70,7 @@ fn order(tad: &mut Tad, id: StageId, said: &Scheduled, most: u32) {
         // It has a queue, and what is below it is bounded.
         (Threads::Bounded(_), _) => return,
     }
-    stage.queue = Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT };
+    stage.queue = Queue::SCHEDULED;
     let stage = stage.name.clone();
     if said.tries > 0
         && let Some(idle) = cpu(tad, id)

@@ -20,7 +20,7 @@ impl Classes {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("headworks-planted-{}-{number}", std::process::id());
         let classes = Classes(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&classes.0)?;
+        std::fs::create_dir(&classes.0)?;
         let source = classes.0.join("Small.java");
         std::fs::write(&source, PROGRAM)?;
         let status = Command::new("javac").arg("-d").arg(&classes.0).arg(&source).status();

@@ -33,4 +33,5 @@ fn who_sends_only_some_answers_may_use_the_network() {
     assert_eq!(unknown(&server(100)), [("worker".to_owned(), "network".to_owned())]);
     assert_eq!(unknown(&server(0)), [], "it sends all of them");
     assert_eq!(unknown(&server(500)), [], "it sends none");
+    assert_eq!(unknown(&server(499)), [], "it sends hardly any");
 }

@@ -46,3 +46,39 @@ fn a_machine_that_ends_no_wait_stops_no_thread() {
     trace.waits.retain(|wait| wait.waker != 3);
     assert!(found(&trace).paused.is_empty());
 }
+
+/// Of its own waits those count that threads which collect garbage end. Another that it has when
+/// there is nothing to do may be ended by a thread that marks beside the program.
+#[test]
+fn what_the_machine_waits_for_threads_that_collect_is_part_of_a_pause() {
+    for (helper, whole) in [("GC Thread#0", 0.6), ("G1 Main Marker", 0.4)] {
+        let mut trace = machine();
+        let names = named(&["reader", "VM Thread", helper]);
+        (trace.threads, trace.units) = (names.threads, names.units);
+        trace.units.get_mut(&3).expect("a unit").run_ns = 400_000_000;
+        let of = |waker, wakee, off_ns| Wait {
+            waker,
+            wakee,
+            off_ns,
+            object: 0x8000,
+            sleep: FUTEX,
+            wake: FUTEX,
+            how: How::Futex,
+            n: 100,
+            ..Wait::default()
+        };
+        trace.waits.push(of(4, 3, 200_000_000));
+        let found = found(&trace);
+        let part = found.paused.values().next().copied().expect("it is stopped");
+        assert!((part - whole).abs() < 1e-6, "{helper}: {part}");
+    }
+}
+
+#[test]
+fn a_compiler_that_ends_waits_stops_no_thread() {
+    let mut trace = machine();
+    for thread in trace.threads.values_mut().filter(|thread| thread.unit == 3) {
+        thread.names = vec!["C2 CompilerThre".to_owned()];
+    }
+    assert!(found(&trace).paused.is_empty());
+}

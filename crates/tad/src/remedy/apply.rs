@@ -30,10 +30,6 @@ pub enum RemedyError {
     },
 }
 
-/// A pluggable queue with dominant resource fairness.
-const SCHEDULED: Queue =
-    Queue { explicit: true, pluggable: true, policy: Policy::Drf, ..Queue::IMPLICIT };
-
 /// Applies a remedy. Control logic is only noted ([`Tad::controls`]); the simulator executes it.
 pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
     match remedy {
@@ -41,7 +37,7 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             let stage = on_demand(tad, stage)?;
             tad.stages[stage].threads = Threads::Bounded((*threads).max(1));
             tad.stages[stage].threads_label = None;
-            tad.stages[stage].queue = SCHEDULED;
+            tad.stages[stage].queue = Queue::SCHEDULED;
         }
         Remedy::MakePluggable { stage } => {
             let stage = bounded(tad, stage)?;
@@ -193,7 +189,7 @@ fn split(
                 process: template.process,
                 threads: Threads::Bounded(threads.max(1)),
                 threads_label: None,
-                queue: SCHEDULED,
+                queue: Queue::SCHEDULED,
                 uses: Vec::new(),
                 instances: template.instances,
                 asynchronous: false,

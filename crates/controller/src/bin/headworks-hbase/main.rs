@@ -87,13 +87,13 @@ struct Top {
     #[command(flatten)]
     conf: Conf,
     /// Seconds between two pictures
-    #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS")]
-    delay: f64,
+    #[arg(long, short = 'd', default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    delay: Duration,
     /// End after so many pictures
     #[arg(long, value_name = "N")]
     count: Option<u32>,
-    /// All counters since each node's start, for machines
-    #[arg(long)]
+    /// All counters since each node's start, for machines: one picture
+    #[arg(long, conflicts_with_all = ["delay", "count"])]
     json: bool,
 }
 
@@ -141,6 +141,14 @@ fn setting(text: &str) -> Result<(String, String), String> {
             Err("write headworks.NAME=VALUE: other settings of HBase are not ours to change"
                 .to_owned())
         }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    match seconds {
+        0.1..=3_600.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("from 0.1 s to an hour".to_owned()),
     }
 }
 
@@ -226,7 +234,7 @@ fn top(args: &Top) -> Result<()> {
     }
     let mut shown = 0;
     while args.count.is_none_or(|count| shown < count) {
-        std::thread::sleep(Duration::from_secs_f64(args.delay.clamp(0.1, 3_600.0)));
+        std::thread::sleep(args.delay);
         let now = show::look(&pages);
         let mut out = std::io::stdout().lock();
         let (clear, width) = match out.is_terminal() {

@@ -10,15 +10,18 @@ impl Session<'_> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let counted_s = self.counted.as_secs_f64();
         let own = (own_cpu() - self.own_before).as_secs_f64();
-        let switches = self.kernel.cost().switches - self.before.switches;
         let [clients_cpu, clients_waiting] = self.clients.processors();
         let mut missing = self.missing.clone();
         if counted_s < 0.95 * seconds {
+            let attaching = self.kernel.attaching.as_secs_f64();
+            let why = if attaching > (seconds - counted_s) / 2.0 {
+                format!("since the kernel took {attaching:.1} s to attach programs")
+            } else {
+                format!("to keep the budget of {:.1} %", self.options.budget * 100.0)
+            };
             missing.push(format!(
-                "{:.0} % of the time: events were counted for {counted_s:.1} of {seconds:.1} s, \
-                 to keep the budget of {:.1} %",
+                "{:.0} % of the time: events were counted for {counted_s:.1} of {seconds:.1} s, {why}",
                 (1.0 - counted_s / seconds.max(1e-9)) * 100.0,
-                self.options.budget * 100.0
             ));
         }
         Head {
@@ -33,7 +36,7 @@ impl Session<'_> {
             budget: self.options.budget,
             taken: self.taken(),
             own: own / seconds.max(1e-9) / f64::from(processors()),
-            switches_per_s: switches as f64 / counted_s.max(1e-9),
+            switches_per_s: self.kernel.switches as f64 / counted_s.max(1e-9),
             clients_cpu,
             clients_waiting,
             idle: idle_since(self.begun, self.idle_before),

@@ -57,6 +57,7 @@ impl Session<'_> {
             std::thread::sleep(LOOK.min(PROBED.saturating_sub(Instant::now() - opened)));
         }
         let probed = self.kernel.close()?.duration_since(opened);
+        self.kernel.rest(Duration::MAX)?;
         for link in links {
             self.kernel.leave_locks(link)?;
         }
@@ -124,6 +125,7 @@ impl Session<'_> {
         let opened = self.kernel.open(0)?;
         let done = act();
         self.counted += self.kernel.close()?.duration_since(opened);
+        self.kernel.rest(Duration::MAX)?;
         let after = self.waits_for(waiters, wakers)?;
         Ok(((after.0 - before.0, after.1 - before.1), done))
     }

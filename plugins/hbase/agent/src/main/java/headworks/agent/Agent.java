@@ -141,7 +141,7 @@ public final class Agent {
         }
 
         private static void lacks(Change change, String reason) {
-            System.err.println("headworks: " + change.type + " stays as it is: " + reason);
+            System.err.println("headworks: " + change.type + " is not changed for " + change.advice.getSimpleName() + ": " + reason);
             if (change.stage != null) {
                 Scheduler.here().figures().lacks(change.stage, reason);
             }

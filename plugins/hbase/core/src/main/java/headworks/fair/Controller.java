@@ -125,9 +125,18 @@ public final class Controller {
         if (!tls) {
             return plain;
         }
-        // Keys and who signs are those of the JVM: javax.net.ssl.keyStore and trustStore.
+        try {
+            return secured(plain, controller.substring(0, colon));
+        } catch (IOException | RuntimeException failed) {
+            plain.close();
+            throw failed;
+        }
+    }
+
+    /** Keys and who signs are those of the JVM: {@code javax.net.ssl.keyStore} and {@code trustStore}. */
+    private static Socket secured(Socket plain, String host) throws IOException {
         var factory = (SSLSocketFactory) SSLSocketFactory.getDefault();
-        var secure = (SSLSocket) factory.createSocket(plain, controller.substring(0, colon), plain.getPort(), true);
+        var secure = (SSLSocket) factory.createSocket(plain, host, plain.getPort(), true);
         SSLParameters parameters = secure.getSSLParameters();
         // The certificate must be for this host: the same authority has signed those of nodes, too.
         parameters.setEndpointIdentificationAlgorithm("HTTPS");

@@ -61,7 +61,8 @@ final class Settings {
         String key = conf.getTrimmed(ATTRIBUTE, conf.getTrimmed(HBASE_ATTRIBUTE, ""));
         attribute = key.isEmpty() || !HAS_ATTRIBUTES ? null : key;
         if (!key.isEmpty() && !HAS_ATTRIBUTES) {
-            LOG.warn("{}: requests have no attributes in this version of HBase: the user is the tenant", ATTRIBUTE);
+            LOG.warn("{}: requests have no attributes in this version of HBase: the user is the tenant",
+                conf.get(ATTRIBUTE) == null ? HBASE_ATTRIBUTE : ATTRIBUTE);
         }
         weights = weights(conf.get(WEIGHTS, ""));
         networkBytesPerSecond = enabled ? number(conf, NETWORK, 0) : 0;
@@ -88,7 +89,7 @@ final class Settings {
         try {
             RpcCall.class.getMethod(method, arguments);
             return true;
-        } catch (NoSuchMethodException older) {
+        } catch (NoSuchMethodException | LinkageError older) {
             return false;
         }
     }
