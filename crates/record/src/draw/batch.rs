@@ -4,7 +4,7 @@
 //! disk, and each has waited about as long as the disk takes. A stage of which only some requests
 //! need the disk has as few accesses, but there most waits are shorter.
 
-use super::disk;
+use super::{disk, one_for_each_connection};
 use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::waits::Kind;
@@ -35,7 +35,8 @@ pub(super) fn find(found: &Architecture, stage: usize) -> Option<Batches> {
     // A sync may sleep more than once, and writes more than once if it has much.
     let sleeps = facts.sleeps[device];
     let syncs = if facts.bios > 0 { sleeps.min(facts.bios) } else { sleeps };
-    if of.on_demand || syncs < SYNCS_MIN || disk(found, stage) == 0 {
+    let pool = !of.on_demand && !one_for_each_connection(found, stage);
+    if !pool || syncs < SYNCS_MIN || disk(found, stage) == 0 {
         return None;
     }
     let wakes = |by: By| matches!(by, By::Wake | By::Ready);
