@@ -47,8 +47,8 @@ fn a_machine_that_ends_no_wait_stops_no_thread() {
     assert!(found(&trace).paused.is_empty());
 }
 
-/// Of its own waits those count that threads which collect garbage end. Another that it has when
-/// there is nothing to do may be ended by a thread that marks beside the program.
+/// Those of its waits count that a thread ends which collects garbage. Its wait for something to do
+/// may be ended by a thread that marks beside the program.
 #[test]
 fn what_the_machine_waits_for_threads_that_collect_is_part_of_a_pause() {
     for (helper, whole) in [("GC Thread#0", 0.6), ("G1 Main Marker", 0.4)] {
