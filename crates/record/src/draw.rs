@@ -228,7 +228,7 @@ fn machines(
     }
     for node in 0..tad.nodes.len() {
         let host = tad.nodes[node].title.as_str();
-        let head = trace.heads().find(|head| head.host == host).unwrap_or(&trace.head);
+        let head = trace.head_of(host);
         let cpu_per_s = 1e9 * left_by_others(trace, head);
         let processors = head.processors.max(1);
         let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;

@@ -147,3 +147,20 @@ fn list<T: DeserializeOwned>(bean: &Value, name: &str) -> Result<Vec<T>> {
     serde_json::from_str(text)
         .with_context(|| format!("{name} cannot be read: is the plug-in of another version?"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_listed_twice_is_asked_once_and_a_mark_is_a_comment() {
+        let dir = std::env::temp_dir().join(format!("headworks-hosts-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("hbase-site.xml"), "<configuration/>").unwrap();
+        std::fs::write(dir.join("regionservers"), "a\n# b\n\na # again\nc\n").unwrap();
+        let pages = pages(&dir, None).unwrap();
+        let addresses: Vec<&str> = pages.iter().map(|page| &*page.address).collect();
+        assert_eq!(addresses, ["a:16030", "c:16030"]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -340,6 +340,19 @@ mod tests {
     }
 
     #[test]
+    fn each_node_has_the_time_between_its_answers() {
+        let begun = Instant::now();
+        let answered = |seconds, handled| Look {
+            nodes: vec![Node {
+                at: Some(begun + Duration::from_secs(seconds)),
+                ..node("a:1", true, handled)
+            }],
+        };
+        let text = text(&answered(0, 0), &answered(10, 100), 200, Ink { color: false });
+        assert_eq!(row(&text, "alice")[2], "10.0");
+    }
+
+    #[test]
     fn a_node_that_began_again_or_that_is_new_counts_from_zero_or_not_at_all() {
         let text = looks(vec![node("a:1", true, 100)], vec![node("a:1", true, 8)]);
         assert_eq!(row(&text, "alice")[2], "4.0");

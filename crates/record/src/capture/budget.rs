@@ -35,9 +35,10 @@ impl Budget {
 
     /// Whether programs are detached for a pause. Then they cost nothing. They stay where they are
     /// if attaching them takes longer than the pause: where there are very many context switches,
-    /// the kernel takes seconds for that.
+    /// the kernel takes seconds for that. For a pause above a period they are detached in any case:
+    /// it is that long because they cost much.
     pub fn detaches(pause: Duration, attach_took: Duration) -> bool {
-        pause > attach_took
+        pause > attach_took.min(PERIOD)
     }
 
     /// The pause after a window of this length that cost this much processor time.
@@ -71,6 +72,7 @@ mod tests {
         assert!(!Budget::detaches(Duration::ZERO, Duration::ZERO));
         assert!(!Budget::detaches(WINDOW, PERIOD));
         assert!(Budget::detaches(PERIOD, WINDOW));
+        assert!(Budget::detaches(PERIOD + WINDOW, PERIOD * 100), "the budget goes before");
     }
 
     proptest! {

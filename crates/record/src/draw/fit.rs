@@ -142,7 +142,8 @@ fn paused_ns(trace: &Trace, found: &Architecture, id: usize, counted_ns: f64) ->
         .filter(|other| stages[*other].place == stages[id].place)
         .map(cpu_ns)
         .sum();
-    let stopped_ns = part * f64::from(trace.head.processors.max(1)) * counted_ns;
+    let head = trace.head_of(&found.stages.places[stages[id].place].host);
+    let stopped_ns = part * f64::from(head.processors.max(1)) * counted_ns;
     (stopped_ns * cpu_ns(id) / all_ns.max(1.0)) as u64
 }
 

@@ -49,6 +49,11 @@ impl Trace {
         std::iter::once(&self.head).chain(&self.joined)
     }
 
+    /// How a machine was recorded; the first one's if it is not known.
+    pub fn head_of(&self, host: &str) -> &Head {
+        self.heads().find(|head| head.host == host).unwrap_or(&self.head)
+    }
+
     /// The machine of a process.
     pub fn host_of(&self, pid: u32) -> &str {
         let own = self.processes.get(&pid).map_or("", |process| process.host.as_str());

@@ -2,7 +2,7 @@
 
 use crate::made::{FUTEX, found, named, requests};
 use headworks_record::draw;
-use headworks_record::trace::{How, Trace, Wait};
+use headworks_record::trace::{Head, How, Trace, Wait};
 
 const WAIT_PRIVATE: u16 = 128;
 
@@ -72,6 +72,18 @@ fn what_the_machine_waits_for_threads_that_collect_is_part_of_a_pause() {
         let part = found.paused.values().next().copied().expect("it is stopped");
         assert!((part - whole).abs() < 1e-6, "{helper}: {part}");
     }
+}
+
+/// All processors of its machine stand still, whatever other machines have.
+#[test]
+fn a_pause_stops_the_processors_of_one_machine() {
+    let mut trace = machine();
+    let other = Head { host: "other".to_owned(), processors: 8, ..trace.head.clone() };
+    trace.joined.push(other);
+    trace.processes.get_mut(&1).expect("a process").host = "other".to_owned();
+    let drawn = draw::draw(&trace, &found(&trace), "machine");
+    let [paused] = &drawn.paused[..] else { panic!("{:?}", drawn.paused) };
+    assert_eq!(paused.ns, 6_400_000);
 }
 
 #[test]

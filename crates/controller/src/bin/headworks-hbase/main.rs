@@ -284,3 +284,16 @@ fn examine(conf: &Conf) -> Result<ExitCode> {
     let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_time_that_can_be_waited_is_taken() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["nan", "inf", "-1", "0", "4000", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}
