@@ -34,7 +34,7 @@ pub(super) const EXPERIMENT: Experiment = super::experiment(
 );
 
 pub(super) const CLASSIC: &str = "classic";
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";
 const CONFIGURATIONS: [&str; 2] = [CLASSIC, DEFAULT];
 
 /// What the loads are: the last one is for arrows, and has reads from the DataNode and flushes.
@@ -222,6 +222,30 @@ impl Cluster {
         }
     }
 
+    /// Waits until a step of its load begins.
+    pub(super) fn begins(&mut self, step: usize) -> Result<()> {
+        self.wait("begin", step, PATIENCE)?;
+        if !self.processes.is_empty() {
+            return Ok(());
+        }
+        let lines = self.said().into_iter().filter(|line| line[0] == "process");
+        let own = numbers(self.running.id());
+        let process = |line: Vec<String>| {
+            let inner: u32 = line[2].parse().ok()?;
+            Some((line[1].clone(), *own.get(&inner)?))
+        };
+        self.processes = lines.filter_map(process).collect();
+        ensure!(self.processes.len() == 4, "not all processes: {:?}", self.processes);
+        Ok(())
+    }
+
+    /// Requests that the running step has answered, and the time of that count in seconds.
+    pub(super) fn answered(&self) -> Result<(f64, f64)> {
+        let text = std::fs::read_to_string(self.figures.with_extension("figures.count"))?;
+        let (seconds, requests) = text.trim().split_once(' ').context("a count has two numbers")?;
+        Ok((requests.parse()?, seconds.parse()?))
+    }
+
     /// Waits until it is warm, then for each further step. Recordings last so many seconds, and go
     /// into a folder.
     pub(super) fn drive(
@@ -231,18 +255,10 @@ impl Cluster {
         options: &RunOptions,
         progress: &Progress,
     ) -> Result<Vec<Given>> {
-        self.wait("begin", 0, PATIENCE)?;
-        let lines = self.said().into_iter().filter(|line| line[0] == "process");
-        let own = numbers(self.running.id());
-        let process = |line: Vec<String>| {
-            let inner: u32 = line[2].parse().ok()?;
-            Some((line[1].clone(), *own.get(&inner)?))
-        };
-        self.processes = lines.filter_map(process).collect();
-        ensure!(self.processes.len() == 4, "not all processes: {:?}", self.processes);
+        self.begins(0)?;
         let mut given = Vec::new();
         for (number, step) in plan.iter().enumerate().skip(1) {
-            self.wait("begin", number, PATIENCE)?;
+            self.begins(number)?;
             let mut recorded = None;
             if step.recorded {
                 let pids: Vec<u32> = self.processes.values().copied().collect();

@@ -1,21 +1,23 @@
-//! What recording costs a saturated MariaDB: pairs of short windows, with and without the recorder.
+//! What recording costs a saturated MariaDB, and an HBase: pairs of short windows, with and without the
+//! recorder.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use headworks_rig::machine::Load;
 
+use super::hbase::{self, Cluster, Step, WARM_UP_S};
 use super::interval::median;
 use super::recorded;
 use super::site::{Kind, Site};
 use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::running::pause;
+use crate::running::{Running, pause};
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds};
@@ -26,16 +28,18 @@ const ID: &str = "record-overhead";
 
 pub(super) const EXPERIMENT: Experiment = super::experiment(
     ID,
-    "what recording costs a saturated MariaDB: pairs of windows with and without the recorder",
-    (1_700, 60),
-    &["mariadb-server-core", "sysbench", "root"],
+    "what recording costs a saturated server: pairs of windows with and without the recorder",
+    (2_700, 150),
+    &["mariadb-server-core", "sysbench", "make setup-java", "root"],
     &Steps { collect, report },
 );
 
-const ARM: &str = "recorded / not recorded";
+const MARIADB: &str = "MariaDB";
+const HBASE: &str = "HBase";
 const LOAD: &str = "oltp_point_select";
-/// Sessions.
-const SESSIONS: [f64; 2] = [16.0, 256.0];
+/// Sessions of each.
+const ARMS: [(&str, &[f64]); 2] = [(MARIADB, &[16.0, 256.0]), (HBASE, &[32.0])];
+const SESSIONS: [f64; 3] = [16.0, 32.0, 256.0];
 /// Pairs of a full record.
 const PAIRS: usize = 100;
 const WINDOW_MS: u64 = 2_500;
@@ -43,40 +47,100 @@ const WINDOW_MS: u64 = 2_500;
 const BEFORE: Duration = Duration::from_millis(1_000);
 /// And has room behind the window, so that its end is not within it.
 const BEHIND: Duration = Duration::from_millis(500);
+/// Longer than all windows.
+const FOREVER_S: u64 = 36_000;
 /// The server comes to its pace again.
 const REST: Duration = Duration::from_millis(300);
 
 fn collect(options: &RunOptions) -> Result<Record> {
     let pairs = options.repeat.unwrap_or(if options.quick { 3 } else { PAIRS }).max(1);
     let window = options.window_s.map_or(Duration::from_millis(WINDOW_MS), Duration::from_secs);
-    let points = options.points((ID, "sessions"), &SESSIONS, &SESSIONS[..1])?;
+    let chosen = options.points((ID, "sessions"), &SESSIONS, &SESSIONS[..2])?;
+    let only = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
+    let cases: Vec<(&str, f64)> = ARMS
+        .iter()
+        .filter(|(name, _)| only(name))
+        .flat_map(|(name, points)| points.iter().map(move |&sessions| (*name, sessions)))
+        .filter(|(_, sessions)| chosen.contains(sessions))
+        .collect();
+    ensure!(!cases.is_empty(), "{ID} has no such server with so many sessions");
     let pair = 2 * window + BEFORE + BEHIND + 2 * REST + Duration::from_secs(2);
     let title = format!("{ID}: {}", EXPERIMENT.title);
-    let mut progress = Progress::new(&title, pair * (pairs * points.len()) as u32);
+    let mut progress = Progress::new(&title, pair * (pairs * cases.len()) as u32);
     let rounds = Rounds::begin(&EXPERIMENT, options);
-    let work = Work::new(options, 1 << 30)?;
     let file = options.out.join(format!("{ID}.toml"));
-    let site = Site::start(Kind::MariaDb, work, &progress)?;
     let mut runs = Vec::new();
-    for &sessions in points {
-        let running = site.load(LOAD, sessions as usize)?;
+    let mut arms: BTreeMap<&str, (String, Vec<f64>)> = BTreeMap::new();
+    for (name, sessions) in cases {
+        let work = Work::new(options, 1 << 30)?;
+        let server = Loaded::start(name, sessions, work, &progress)?;
         let mut all = Pairs::default();
         for number in 0..pairs {
-            progress.step(&format!("{sessions} sessions, pair {}/{pairs}", number + 1), pair);
+            progress.step(&format!("{name}, {sessions} sessions, {}/{pairs}", number + 1), pair);
             // By turns, so that a drift of the machine's pace falls on both.
             if number.is_multiple_of(2) {
-                all.plain(&site, window)?;
-                all.recorded(&site, window, options, &file)?;
+                all.plain(&server, window)?;
+                all.recorded(&server, window, options, &file)?;
             } else {
-                all.recorded(&site, window, options, &file)?;
-                all.plain(&site, window)?;
+                all.recorded(&server, window, options, &file)?;
+                all.plain(&server, window)?;
             }
         }
-        drop(running);
-        runs.push((ARM, sessions, all.run(window)));
+        arms.entry(name).or_insert_with(|| (server.about(), Vec::new())).1.push(sessions);
+        runs.push((name, sessions, all.run(window)));
     }
-    let arms = vec![Arm::new(ARM, format!("{}; {LOAD}", site.about()), points)];
-    Ok(rounds.record((0.0, window.as_secs_f64()), "sessions", arms, &runs))
+    let arms = arms.into_iter().map(|(name, (about, points))| Arm::new(name, about, &points));
+    Ok(rounds.record((0.0, window.as_secs_f64()), "sessions", arms.collect(), &runs))
+}
+
+/// A server, and clients that send one request after another.
+enum Loaded {
+    MariaDb(Site, #[expect(dead_code, reason = "the clients run until it is dropped")] Running),
+    HBase(Box<Cluster>, #[expect(dead_code, reason = "its files are here")] Work),
+}
+
+impl Loaded {
+    fn start(name: &str, sessions: f64, work: Work, progress: &Progress) -> Result<Self> {
+        if name == MARIADB {
+            let site = Site::start(Kind::MariaDb, work, progress)?;
+            let running = site.load(LOAD, sessions as usize)?;
+            return Ok(Self::MariaDb(site, running));
+        }
+        let step = |seconds| Step { load: "ycsb", clients: sessions, seconds, recorded: false };
+        let plan = [step(WARM_UP_S), step(FOREVER_S)];
+        let mut cluster = Cluster::start(hbase::DEFAULT, "", &plan, &work)?;
+        for number in 0..plan.len() {
+            cluster.begins(number)?;
+        }
+        // It counts from its first moment.
+        pause(REST)?;
+        Ok(Self::HBase(Box::new(cluster), work))
+    }
+
+    fn about(&self) -> String {
+        match self {
+            Self::MariaDb(site, _) => format!("{}; {LOAD}", site.about()),
+            Self::HBase(..) => "HBase 2.6.4 as it comes; YCSB A by one connection".to_owned(),
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match self {
+            Self::MariaDb(site, _) => vec![site.pid()],
+            Self::HBase(cluster, _) => cluster.processes.values().copied().collect(),
+        }
+    }
+
+    /// Requests that were answered, and when they were counted, in seconds.
+    fn answered(&self) -> Result<(f64, f64)> {
+        match self {
+            Self::MariaDb(site, _) => {
+                let requests = site.answered(LOAD)?;
+                Ok((requests, SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64()))
+            }
+            Self::HBase(cluster, _) => cluster.answered(),
+        }
+    }
 }
 
 /// Pairs of windows.
@@ -90,9 +154,9 @@ impl Pairs {
         self.series.entry(key.to_owned()).or_default().push(value);
     }
 
-    fn plain(&mut self, site: &Site, window: Duration) -> Result<()> {
+    fn plain(&mut self, server: &Loaded, window: Duration) -> Result<()> {
         pause(REST)?;
-        let (per_s, switches) = watch(site, window)?;
+        let (per_s, switches) = watch(server, window)?;
         self.note("plain_per_s", per_s);
         self.note("plain_switches_per_s", switches);
         Ok(())
@@ -100,18 +164,18 @@ impl Pairs {
 
     fn recorded(
         &mut self,
-        site: &Site,
+        server: &Loaded,
         window: Duration,
         options: &RunOptions,
         file: &Path,
     ) -> Result<()> {
         pause(REST)?;
-        let mut command = recorded::command(options, &[site.pid()], BEFORE + window + BEHIND)?;
+        let mut command = recorded::command(options, &server.pids(), BEFORE + window + BEHIND)?;
         command.arg("-o").arg(file);
         let recorder = Recorder::start(command)?;
         pause(BEFORE)?;
         let (ticks, begun) = (recorder.ticks()?, Instant::now());
-        let (per_s, switches) = watch(site, window)?;
+        let (per_s, switches) = watch(server, window)?;
         let cpu_s = (recorder.ticks()? - ticks) as f64 / 100.0;
         let cores = std::thread::available_parallelism()?.get() as f64;
         self.note("recorded_per_s", per_s);
@@ -148,11 +212,11 @@ impl Pairs {
 }
 
 /// Requests and context switches a second.
-fn watch(site: &Site, window: Duration) -> Result<(f64, f64)> {
-    let (before, switched, begun) = (site.answered(LOAD)?, switches()?, Instant::now());
+fn watch(server: &Loaded, window: Duration) -> Result<(f64, f64)> {
+    let ((before, since), switched, begun) = (server.answered()?, switches()?, Instant::now());
     pause(window)?;
-    let (after, since, took) = (site.answered(LOAD)?, switches()?, begun.elapsed().as_secs_f64());
-    Ok(((after - before) / took, (since - switched) / took))
+    let ((after, until), switches) = (server.answered()?, switches()? - switched);
+    Ok(((after - before) / (until - since), switches / begun.elapsed().as_secs_f64()))
 }
 
 /// Of the whole machine, since it began.
@@ -198,16 +262,19 @@ impl Drop for Recorder {
 }
 
 const CLAIMS: &[Claim] = &[
-    Claim::new("16 sessions: throughput while it is recorded")
-        .ours("median of the ratios", |seed| seed.get(ARM, 16.0, "ratio"))
+    Claim::new("MariaDB, 16 sessions: throughput while it is recorded")
+        .ours("median of the ratios", |seed| seed.get(MARIADB, 16.0, "ratio"))
         .at_least(0.98)
         .note("the interval is in the table; if it has both 0.98 and 1, this machine does not resolve it"),
-    Claim::new("256 sessions: throughput while it is recorded")
-        .ours("median of the ratios", |seed| seed.get(ARM, 256.0, "ratio"))
+    Claim::new("MariaDB, 256 sessions: throughput while it is recorded")
+        .ours("median of the ratios", |seed| seed.get(MARIADB, 256.0, "ratio"))
         .at_least(0.98),
-    Claim::new("16 sessions: the kernel's side keeps its budget")
+    Claim::new("HBase, 32 threads: throughput while it is recorded")
+        .ours("median of the ratios", |seed| seed.get(HBASE, 32.0, "ratio"))
+        .at_least(0.98),
+    Claim::new("MariaDB, 16 sessions: the kernel's side keeps its budget")
         .ours("percent of the processors, by the kernel's statistics", |seed| {
-            seed.get(ARM, 16.0, "kernel_percent")
+            seed.get(MARIADB, 16.0, "kernel_percent")
         })
         .at_most(1.0),
 ];
@@ -217,8 +284,8 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let show = Presentation {
         id: ID,
         figure: EXPERIMENT.figure,
-        about: "MariaDB with sessions that select single rows as fast as they can, on all processors. Windows of 2.5 s \
-                by turns with the recorder, from a second after its start, and without.",
+        about: "MariaDB with sessions that select single rows as fast as they can, and HBase on HDFS under YCSB's workload \
+                A, on all processors. Windows by turns with the recorder, from a second after its start, and without.",
         sweep_label: "sessions",
         caption: format!("pairs of windows of {} s", record.counted_s),
         columns: &[
@@ -235,12 +302,12 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         ],
         quick: "a few pairs; the interval is wide",
         claims: CLAIMS,
-        panels: vec![Panel::time("Throughput with the recorder / without", "").at(
-            "16 sessions",
-            ARM,
-            16.0,
-            "ratios",
-        )],
+        panels: vec![
+            Panel::time("Throughput with the recorder / without", "")
+                .at("MariaDB, 16 sessions", MARIADB, 16.0, "ratios")
+                .at("MariaDB, 256 sessions", MARIADB, 256.0, "ratios")
+                .at("HBase, 32 threads", HBASE, 32.0, "ratios"),
+        ],
         time_label: "s of windows",
         ..Presentation::default()
     };
@@ -264,10 +331,10 @@ mod tests {
             let run = all.run(Duration::from_secs(1));
             assert_eq!(run.numbers["ratio_low"], with / 100.0);
             let points = vec![Point { at: 16.0, runs: vec![run] }];
-            let arm = ArmRecord { arm: ARM.to_owned(), setup: BTreeMap::new(), points };
+            let arm = ArmRecord { arm: MARIADB.to_owned(), setup: BTreeMap::new(), points };
             let verdicts = sweep::analyse::verdicts(CLAIMS, "rounds", &Record::of(vec![arm]));
             assert_eq!(verdicts[0].holds, holds, "{verdicts:?}");
-            assert_eq!(verdicts[1].ours, None);
+            assert_eq!((verdicts[1].ours, verdicts[2].ours), (None, None));
         }
     }
 }

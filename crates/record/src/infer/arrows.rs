@@ -320,16 +320,28 @@ impl Search<'_> {
 
     /// Stages that no request of a client reaches: those that act on their own first. A stage that
     /// is woken on what lasts has a queue; one that is woken on what is made for each request has
-    /// answers, and others have requests of it.
+    /// answers, and others have requests of it. Of two that wake each other, the one that answers
+    /// clients is the last: it makes room in a queue that is full.
     fn rest(&mut self, links: &Links, sockets: &Sockets) {
-        let mut alone: Vec<(u64, u64, usize)> = (0..self.seen.len())
+        let wakes = |from: usize, to: usize| {
+            let shared = |link: &&&Link| matches!(link.object, Object::Shared(_));
+            let between = self.links.iter().filter(shared);
+            let mut enough = between.filter(|link| link.n >= EVENTS_MIN);
+            enough.any(|link| (link.waker, link.wakee) == (Some(from), to))
+        };
+        let makes_room = |stage: usize| {
+            let mut others = (0..self.seen.len()).filter(|other| !self.seen[*other]);
+            sockets.replies.contains_key(&stage)
+                && others.any(|other| other != stage && wakes(stage, other) && wakes(other, stage))
+        };
+        let mut alone: Vec<(bool, u64, u64, usize)> = (0..self.seen.len())
             .map(|stage| {
                 let own = |link: &&Link| link.wakee == stage && !matters(link.kind);
                 let sleeps: u64 = links.all.iter().filter(own).map(|link| link.n).sum();
                 let lasts = |link: &&&Link| link.wakee == stage && link.object != Object::Many;
                 let queued: u64 = self.links.iter().filter(lasts).map(|link| link.n).sum();
                 let part = |n: u64| n * 1_000 / (self.woken[stage] + sleeps).max(1);
-                (part(queued), part(self.woken[stage]), stage)
+                (makes_room(stage), part(queued), part(self.woken[stage]), stage)
             })
             .collect();
         alone.sort_unstable();

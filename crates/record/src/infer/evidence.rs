@@ -28,6 +28,7 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
     // Who waits most often gives the most.
     answers.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
     for (from, stage, n) in answers {
+        let stage = full(arrows, stage, n).unwrap_or(stage);
         let reads = sockets.requests.iter().any(|(entry, _)| *entry == stage);
         let fed = arrows.iter().any(|arrow| {
             arrow.meaning == Meaning::Data
@@ -38,9 +39,11 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
             continue;
         }
         let mut arrow = socket_arrow(stages, from, stage, Meaning::Data, n);
-        // A third stage, which has requests, may have passed them on.
+        // A third stage, which has requests of others, may have passed them on.
         let third = arrows.iter().any(|arrow| match (arrow.meaning, arrow.to) {
-            (Meaning::Data, End::Stage(to)) => to != from && to != stage,
+            (Meaning::Data, End::Stage(to)) => {
+                to != from && to != stage && arrow.from != End::Stage(stage)
+            }
             _ => false,
         });
         (arrow.by, arrow.sure) = if third {
@@ -50,6 +53,23 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
         };
         arrows.push(arrow);
     }
+}
+
+/// The stage that passes a stage its requests, and waits about as often as that answers: for room in
+/// the queue between them, which is full.
+fn full(arrows: &[Arrow], stage: usize, answers: u64) -> Option<usize> {
+    let waits = arrows.iter().filter(|arrow| {
+        (arrow.meaning, arrow.to) == (Meaning::Blocking, End::Stage(stage))
+            && arrow.n * 2 >= answers
+    });
+    let mut feeders = waits.filter_map(|arrow| match arrow.from {
+        End::Stage(from) => {
+            let feeds = |other: &&Arrow| other.from == arrow.from && other.feeds(stage);
+            arrows.iter().any(|other| feeds(&other)).then_some(from)
+        }
+        End::Clients => None,
+    });
+    feeders.next()
 }
 
 /// A stage that looks for its work itself takes the lock of its queue at each look: more often than

@@ -48,3 +48,31 @@ fn of_stages_that_no_request_reaches_the_one_that_is_woken_for_answers_alone_com
     assert!(seen.contains(&"worker waits for pool".to_owned()), "{seen:?}");
     assert!(!seen.contains(&"pool -> worker".to_owned()), "{seen:?}");
 }
+
+/// Readers pass requests to parsers, and these to sinks by a short queue that is nearly always full.
+fn behind_a_full_queue(starved: u64) -> Trace {
+    let mut trace = named(&["reader", "parser", "sink"]);
+    requests(&mut trace, 2, 500);
+    trace.sockets.iter_mut().filter(|socket| socket.sends).for_each(|socket| socket.unit = 4);
+    wakes(&mut trace, 3, 4, 0x4000, starved);
+    wakes(&mut trace, 4, 3, 0x5000, 480);
+    trace
+}
+
+#[test]
+fn a_wait_for_room_in_a_full_queue_is_no_request() {
+    let seen = arrows(&found(&behind_a_full_queue(20)));
+    assert!(seen.contains(&"parser -> sink".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"parser waits for sink".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"reader -> parser".to_owned()), "{seen:?}");
+    assert!(!seen.contains(&"sink -> parser".to_owned()), "{seen:?}");
+    assert!(!seen.contains(&"reader -> sink".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn a_stage_whose_only_other_neighbour_it_wakes_itself_has_the_clients_requests() {
+    let found = found(&behind_a_full_queue(0));
+    let sink = found.stages.of[&4];
+    let fed = found.arrows.iter().find(|arrow| arrow.feeds(sink)).expect("an arrow");
+    assert_eq!((fed.by, fed.sure), (By::Answer, Confidence::Likely));
+}

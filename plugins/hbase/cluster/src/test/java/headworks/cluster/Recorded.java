@@ -3,6 +3,7 @@ package headworks.cluster;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,19 +21,25 @@ import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.junit.jupiter.api.Test;
+import site.ycsb.workloads.CoreWorkload;
 
 /**
  * The load of the experiments {@code record-hbase} and {@code record-predict}: a cluster, stock or with the plug-in, and steps
  * of load one after the other. {@code HEADWORKS_SETTINGS} sets more, as {@code KEY=VALUE} with commas.
  * {@code headworks bench run} starts it and reads what it says in the file of {@code HEADWORKS_FIGURES}:
- * {@code process NAME PID}, {@code begin STEP} and {@code end STEP REQUESTS_A_SECOND}.
+ * {@code process NAME PID}, {@code begin STEP} and {@code end STEP REQUESTS_A_SECOND}. The file beside it with the ending
+ * {@code .count} has how many requests were answered.
  */
 class Recorded {
     private static final TableName CACHED = TableName.valueOf("cached");
     private static final TableName UNCACHED = TableName.valueOf("uncached");
+    private static final TableName YCSB = TableName.valueOf("ycsb");
+    /** Of the load {@code ycsb}, half of the requests are updates. */
+    private static CoreWorkload workload;
     private static final int ROWS = 1_000;
     private static final int ROW_BYTES = 1_000;
     private static final long SETTLE_MS = 2_000;
+    private static final long COUNT_MS = 50;
     /** Memory of the second table that is full after some thousand writes. */
     private static final long FLUSH_BYTES = 2 << 20;
 
@@ -71,6 +78,9 @@ class Recorded {
             Site.table(CACHED, Cluster.DEFAULT, true, ROWS, ROW_BYTES);
             uncached();
             String[] steps = System.getenv("HEADWORKS_STEPS").split(",");
+            if (steps[0].startsWith("ycsb:")) {
+                workload = Ycsb.load(YCSB, Cluster.DEFAULT, 50);
+            }
             for (int step = 0; step < steps.length; step++) {
                 String[] words = steps[step].split(":");
                 step(step, words[0], Integer.parseInt(words[1]), Integer.parseInt(words[2]));
@@ -123,7 +133,10 @@ class Recorded {
             say("begin " + number);
             long since = System.nanoTime();
             long before = done.get();
-            Thread.sleep(seconds * 1_000L);
+            while (System.nanoTime() - since < seconds * 1_000_000_000L) {
+                count(done);
+                Thread.sleep(COUNT_MS);
+            }
             double rate = (done.get() - before) / ((System.nanoTime() - since) / 1e9);
             say(String.format(Locale.ROOT, "end %d %.3f", number, rate));
             over.set(true);
@@ -131,6 +144,14 @@ class Recorded {
                 thread.join();
             }
         }
+    }
+
+    /** Seconds of the machine's clock, and requests answered until then, in a file that is always whole. */
+    private static void count(AtomicLong done) throws IOException {
+        Path counted = Path.of(System.getenv("HEADWORKS_FIGURES") + ".count");
+        Path next = Path.of(counted + ".next");
+        Files.writeString(next, System.currentTimeMillis() / 1e3 + " " + done.get());
+        Files.move(next, counted, StandardCopyOption.ATOMIC_MOVE);
     }
 
     /** A quarter of its gets keeps a handler for 20 ms. It comes by a connection that no other client has. */
@@ -146,9 +167,24 @@ class Recorded {
         }
     }
 
+    private static void ycsb(Connection connection, AtomicBoolean over, AtomicLong done) {
+        try (Table table = connection.getTable(YCSB)) {
+            while (!over.get()) {
+                Ycsb.request(workload, table, null);
+                done.incrementAndGet();
+            }
+        } catch (IOException failed) {
+            failed.printStackTrace();
+        }
+    }
+
     private static void client(Connection connection, String load, Random random, AtomicBoolean over, AtomicLong done) {
         if (load.equals("slow")) {
             slow(random, over, done);
+            return;
+        }
+        if (load.equals("ycsb")) {
+            ycsb(connection, over, done);
             return;
         }
         try (Table cached = connection.getTable(CACHED); Table uncached = connection.getTable(UNCACHED)) {
