@@ -206,7 +206,7 @@ fn request(
 ) -> RequestType {
     let stages = stages_of(kind);
     let step_of = |stage: usize| stages.iter().position(|known| *known == stage);
-    let blocked: BTreeSet<(usize, usize)> = found
+    let mut blocked: BTreeSet<(usize, usize)> = found
         .arrows
         .iter()
         .filter(|arrow| arrow.meaning == Meaning::Blocking)
@@ -230,6 +230,12 @@ fn request(
             then: Vec::new(),
         })
         .collect();
+    let answered_by = answered_by(found, &step_of);
+    let answers = |stage| step_of(stage).is_some_and(|step| answered_by.contains(&step));
+    let waited_for: BTreeSet<usize> = blocked.iter().map(|(_, on)| *on).collect();
+    // A stage that has nothing to answer does not wait for an answer of one that answers clients,
+    // but for room in its queue. What is before a queue is not held up in the simulator.
+    blocked.retain(|(waiter, on)| !answers(*on) || answers(*waiter) || waited_for.contains(waiter));
     submit(&kind.parents, &blocked, &step_of, &mut steps);
     RequestType {
         name: tad.stages[ids.stage[&kind.entry]].name.clone() + kind.suffix,
@@ -237,7 +243,7 @@ fn request(
         parameters: Vec::new(),
         steps,
         first: 0,
-        answered_by: answered_by(found, &step_of),
+        answered_by,
     }
 }
 

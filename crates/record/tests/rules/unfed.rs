@@ -1,6 +1,7 @@
 //! Stages that work although nothing was seen to wake them for it.
 
 use crate::made::{arrows, found, named, requests, wakes};
+use headworks_record::draw::draw;
 use headworks_record::infer::arrows::By;
 use headworks_record::trace::{MANY, Trace, Wait};
 use headworks_tad::model::Confidence;
@@ -67,6 +68,15 @@ fn a_wait_for_room_in_a_full_queue_is_no_request() {
     assert!(seen.contains(&"reader -> parser".to_owned()), "{seen:?}");
     assert!(!seen.contains(&"sink -> parser".to_owned()), "{seen:?}");
     assert!(!seen.contains(&"reader -> sink".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn who_waits_for_room_is_not_held_until_the_answer_in_the_simulation() {
+    let trace = behind_a_full_queue(20);
+    let tad = draw(&trace, &found(&trace), "full").tad;
+    let parser = tad.requests[0].steps.iter().find(|step| step.name == "parser").expect("a step");
+    assert!(parser.submits.is_empty() && parser.waits.is_empty(), "{parser:?}");
+    assert_eq!(parser.then.len(), 1, "{parser:?}");
 }
 
 #[test]
