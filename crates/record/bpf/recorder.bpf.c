@@ -570,19 +570,23 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
         return 0;
     }
     u64 which = (u64)sk, now = bpf_ktime_get_ns(), after_ns = 0;
+    u32 tid = (u32)bpf_get_current_pid_tgid();
     struct direction *last = bpf_map_lookup_elem(&directions, &which);
-    bool turn = !sends && (!last || last->sends);
+    /* A window that opens within a message goes on with it, as the entry is that of the last one. */
+    bool turn = !last || last->sends != sends || (sends && last->tid != tid);
     bool turned = last && last->epoch == c->epoch && last->sends != sends;
     if (last) {
         after_ns = now - last->at;
         last->at = now;
         last->sends = sends;
         last->epoch = c->epoch;
+        last->tid = tid;
     } else {
         struct direction first = {};
         first.at = now;
         first.sends = sends;
         first.epoch = c->epoch;
+        first.tid = tid;
         bpf_map_update_elem(&directions, &which, &first, BPF_ANY);
     }
     struct traffic *t = bpf_map_lookup_elem(&sockets, &key);

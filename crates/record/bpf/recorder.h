@@ -76,7 +76,9 @@ struct socket_key {
     u32 pad;
 };
 struct traffic {
-    u64 n, bytes, turns;  /* turns: receives that follow a send */
+    /* turns: messages that begin. A receive that follows a send does; so does a send that follows a
+     * receive, or a send of another thread: several threads may answer on one connection. */
+    u64 n, bytes, turns;
     /* Of sends: from the receive before them, the time that an answer took. Of receives: from the
      * send before them, the time that the other end took. */
     u64 after, after_ns;
@@ -84,6 +86,7 @@ struct traffic {
 struct direction {
     u64 at;               /* of the last transfer */
     u32 sends, epoch;
+    u32 tid, pad;         /* its thread */
 };
 struct call_key {
     u32 group, pad;

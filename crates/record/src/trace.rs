@@ -265,7 +265,9 @@ pub struct Socket {
     pub n: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Receives that followed a send, or were the first: messages that were answered.
+    /// Messages that began: receives that followed a send, or were the first; sends that followed a
+    /// receive, were the first, or were of another thread than the send before. Of sends, older
+    /// recordings have none.
     pub turns: u64,
     /// Changes of direction, and the time since the transfer before. Of sends that is the time
     /// that an answer took, of receives the time that the other end took.

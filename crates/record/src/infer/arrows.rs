@@ -5,7 +5,7 @@
 //! it: the stage is blocked until then. So is a stage that receives an answer by a socket.
 
 use super::event_loops;
-use super::sockets::Sockets;
+use super::sockets::{Sent, Sockets};
 use super::stages::Stages;
 use super::waits::{Kind, Link, Links, Object};
 use crate::trace::Trace;
@@ -159,15 +159,15 @@ pub fn find(
     for &(stage, n) in &sockets.requests {
         arrows.push(from_clients(stages, stage, n));
     }
-    for (&stage, &n) in &sockets.replies {
-        if n >= EVENTS_MIN {
-            let sure = judge(n, 1.0, true, &[stages.stages[stage].sure]);
+    for (&stage, &sent) in &sockets.replies {
+        if sent.calls >= EVENTS_MIN {
+            let sure = judge(sent.calls, 1.0, true, &[stages.stages[stage].sure]);
             arrows.push(Arrow {
                 from: End::Stage(stage),
                 to: End::Clients,
                 meaning: Meaning::Data,
                 by: By::Socket,
-                n,
+                n: sent.messages.max(1),
                 share: 1.0,
                 off_ns: 0,
                 sure,
@@ -175,17 +175,17 @@ pub fn find(
             });
         }
     }
-    for (&(from, to), &n) in &sockets.passed {
-        if n >= EVENTS_MIN && from != to {
-            arrows.push(socket_arrow(stages, from, to, Meaning::Data, n));
+    for (&(from, to), &sent) in &sockets.passed {
+        if sent.calls >= EVENTS_MIN && from != to {
+            arrows.push(by_socket(stages, from, to, Meaning::Data, sent));
         }
     }
-    for (&(waits, answers), &n) in &sockets.answers {
-        if n >= EVENTS_MIN && waits != answers {
+    for (&(waits, answers), &sent) in &sockets.answers {
+        if sent.calls >= EVENTS_MIN && waits != answers {
             arrows.push(if search.loops.contains(&waits) {
-                socket_arrow(stages, answers, waits, Meaning::Data, n)
+                by_socket(stages, answers, waits, Meaning::Data, sent)
             } else {
-                socket_arrow(stages, waits, answers, Meaning::Blocking, n)
+                by_socket(stages, waits, answers, Meaning::Blocking, sent)
             });
         }
     }
@@ -263,6 +263,11 @@ pub fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n
         sure: judge(n, 1.0, true, &ends),
         confirmed: None,
     }
+}
+
+/// The same: each transfer shows it, and messages are counted.
+fn by_socket(stages: &Stages, from: usize, to: usize, meaning: Meaning, sent: Sent) -> Arrow {
+    Arrow { n: sent.messages.max(1), ..socket_arrow(stages, from, to, meaning, sent.calls) }
 }
 
 /// Where sockets cannot be seen, a process that is not recorded still wakes the stage that reads.
@@ -391,8 +396,8 @@ impl Search<'_> {
                 self.come_to(b, Some(a));
             }
         }
-        for (&(a, b), &n) in &sockets.passed {
-            if a == from && n >= EVENTS_MIN {
+        for (&(a, b), sent) in &sockets.passed {
+            if a == from && sent.calls >= EVENTS_MIN {
                 self.home[b].0.insert(Way::Socket);
                 self.come_to(b, Some(a));
             }

@@ -19,7 +19,8 @@ pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<A
 /// They come from who waits for its answers, or from where clients come in.
 fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
     let entry = sockets.requests.first().map(|(stage, _)| *stage);
-    let clients = sockets.replies.iter().filter_map(|(&stage, &n)| Some((entry?, stage, n)));
+    let clients =
+        sockets.replies.iter().filter_map(|(&stage, sent)| Some((entry?, stage, sent.messages)));
     let waiting = arrows.iter().filter_map(|arrow| match (arrow.meaning, arrow.from, arrow.to) {
         (Meaning::Blocking, End::Stage(from), End::Stage(to)) => Some((from, to, arrow.n)),
         _ => None,

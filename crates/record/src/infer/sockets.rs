@@ -25,17 +25,33 @@ impl Pace {
     }
 }
 
+/// Transfers, and the messages that they make up: a message may be sent or read in several parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Transfers: how often something was seen.
+    pub calls: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+impl Sent {
+    fn add(&mut self, other: Sent) {
+        self.calls += other.calls;
+        self.messages += other.messages;
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Sockets {
-    /// Messages from a stage that connected to a stage that accepted.
-    pub passed: BTreeMap<(usize, usize), u64>,
-    /// Messages back: who receives them, and who sent.
-    pub answers: BTreeMap<(usize, usize), u64>,
+    /// From a stage that connected to a stage that accepted.
+    pub passed: BTreeMap<(usize, usize), Sent>,
+    /// And back: who receives them, and who sent.
+    pub answers: BTreeMap<(usize, usize), Sent>,
     /// Stages that receive from clients that are not recorded, with the messages.
     pub requests: Vec<(usize, u64)>,
     /// Stages that answer these clients.
-    pub replies: BTreeMap<usize, u64>,
+    pub replies: BTreeMap<usize, Sent>,
     /// Connections of clients by stage.
     pub clients: BTreeMap<usize, usize>,
     /// Stages that use a server that is not recorded: its port and messages.
@@ -53,17 +69,38 @@ pub struct Sockets {
 /// One direction of a connection.
 #[derive(Default)]
 struct Way {
-    senders: BTreeMap<usize, u64>,
+    senders: BTreeMap<usize, Sent>,
     receivers: BTreeMap<usize, u64>,
     turns: u64,
     pace: Pace,
     accepted: bool,
 }
 
+impl Way {
+    /// What was sent, by stage. Where nothing ever comes back, no send is known to be a part.
+    fn sent(&self) -> impl Iterator<Item = (usize, Sent)> {
+        let stream = self.receivers.is_empty();
+        self.senders.iter().map(move |(&stage, &sent)| {
+            (stage, if stream { Sent { messages: sent.calls, ..sent } } else { sent })
+        })
+    }
+
+    /// What was read, by stage: each message once, although several calls may read it.
+    fn read(&self) -> impl Iterator<Item = (usize, Sent)> {
+        let all: u64 = self.receivers.values().sum();
+        self.receivers.iter().map(move |(&stage, &calls)| {
+            let messages = (self.turns * calls).checked_div(all).unwrap_or(0);
+            (stage, Sent { calls, messages })
+        })
+    }
+}
+
 /// From transfers to links.
 pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     let listening = listening(trace, stages);
     let mut found = Sockets { bytes: vec![(0, 0); stages.stages.len()], ..Sockets::default() };
+    // Older recordings do not tell which sends begin a message.
+    let told = trace.sockets.iter().any(|socket| socket.sends && socket.turns > 0);
     let ends: BTreeSet<(&str, &str)> =
         trace.sockets.iter().map(|each| (each.local.as_str(), each.remote.as_str())).collect();
     // The key is the end at which the stage is: local, then remote.
@@ -78,12 +115,16 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
         let way = own.entry((&socket.local, &socket.remote)).or_default();
         way.accepted = accepted(socket, stages.stages[stage].place, &listening);
-        way.turns += socket.turns;
         let times = if socket.sends { &mut way.pace.answers } else { &mut way.pace.thinks };
         times.0 += socket.after;
         times.1 += socket.after_ns;
-        let side = if socket.sends { &mut way.senders } else { &mut way.receivers };
-        *side.entry(stage).or_default() += socket.n;
+        if socket.sends {
+            let messages = if told { socket.turns } else { socket.n };
+            way.senders.entry(stage).or_default().add(Sent { calls: socket.n, messages });
+        } else {
+            way.turns += socket.turns;
+            *way.receivers.entry(stage).or_default() += socket.n;
+        }
     }
     for ((local, remote), way) in &own {
         match own.get(&(*remote, *local)) {
@@ -92,8 +133,8 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
             None if way.accepted => outside(&mut found, way),
             None => {
                 let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
-                for (&stage, &n) in &way.senders {
-                    *found.servers.entry((stage, port.clone())).or_default() += n;
+                for (stage, sent) in way.sent() {
+                    *found.servers.entry((stage, port.clone())).or_default() += sent.messages;
                 }
                 // Who reads the answer waits for it.
                 if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
@@ -110,25 +151,21 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
 
 /// Both ends are recorded; `way` is the end that connected.
 fn between(found: &mut Sockets, way: &Way, peer: &Way) {
-    let most = |of: &BTreeMap<usize, u64>| of.iter().max_by_key(|(_, n)| **n).map(|(s, _)| *s);
-    if let Some(receiver) = most(&peer.receivers) {
-        for (&sender, &n) in &way.senders {
-            *found.passed.entry((sender, receiver)).or_default() += n;
+    if let Some((&receiver, _)) = peer.receivers.iter().max_by_key(|(_, n)| **n) {
+        for (sender, sent) in way.sent() {
+            found.passed.entry((sender, receiver)).or_default().add(sent);
         }
     }
-    if let Some(sender) = most(&peer.senders) {
-        for (&receiver, &n) in &way.receivers {
-            *found.answers.entry((receiver, sender)).or_default() += n;
+    if let Some((&sender, _)) = peer.senders.iter().max_by_key(|(_, sent)| sent.calls) {
+        for (receiver, read) in way.read() {
+            found.answers.entry((receiver, sender)).or_default().add(read);
         }
     }
 }
 
 /// The other end is a client that is not recorded.
 fn outside(found: &mut Sockets, way: &Way) {
-    for (&stage, &n) in &way.receivers {
-        let all: u64 = way.receivers.values().sum();
-        // A message may be read in several calls: its turns are counted once.
-        let messages = (way.turns * n).checked_div(all).unwrap_or(0);
+    for (stage, Sent { messages, .. }) in way.read() {
         *found.clients.entry(stage).or_default() += 1;
         match found.requests.iter_mut().find(|(known, _)| *known == stage) {
             Some((_, sum)) => *sum += messages,
@@ -144,8 +181,8 @@ fn outside(found: &mut Sockets, way: &Way) {
             sum.1 += more.1;
         }
     }
-    for (&stage, &n) in &way.senders {
-        *found.replies.entry(stage).or_default() += n;
+    for (stage, sent) in way.sent() {
+        found.replies.entry(stage).or_default().add(sent);
     }
 }
 

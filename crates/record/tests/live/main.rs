@@ -10,6 +10,7 @@ mod leaves;
 mod limits;
 mod object;
 mod random;
+mod parts;
 mod refused;
 mod server;
 mod simulated;

@@ -2,6 +2,7 @@
 
 use crate::made::{found, named, requests, wakes};
 use headworks_record::draw;
+use headworks_record::infer::arrows::End;
 use headworks_record::trace::{Socket, Trace};
 use headworks_tad::check;
 use headworks_tad::remedy::Problem;
@@ -19,6 +20,38 @@ fn server(handed: u64) -> Trace {
         trace.sockets.push(Socket { unit, sends, local, remote, n, bytes: n, ..Socket::default() });
     }
     trace
+}
+
+/// A worker that sends each answer in two parts, of which the second begins none.
+fn in_parts() -> Trace {
+    let mut trace = server(0);
+    let sends = trace.sockets.iter_mut().filter(|socket| socket.sends && socket.n > 0);
+    sends.for_each(|socket| (socket.n, socket.turns) = (2 * socket.n, socket.n));
+    trace
+}
+
+#[test]
+fn an_answer_in_two_parts_is_one_request() {
+    let per_s = |trace: &Trace| {
+        let drawn = draw::draw(trace, &found(trace), "server");
+        drawn.loads[0].per_s * trace.head.counted_s
+    };
+    assert!((per_s(&in_parts()) - 500.0).abs() < 1.0, "{}", per_s(&in_parts()));
+    let answers = |trace: &Trace| {
+        let found = found(trace);
+        let mut replies = found.arrows.iter().filter(|arrow| arrow.to == End::Clients);
+        replies.next().expect("an arrow").n
+    };
+    assert_eq!(answers(&in_parts()), 500);
+    // An older recording does not tell: each transfer is an answer.
+    let mut older = in_parts();
+    older.sockets.iter_mut().filter(|socket| socket.sends).for_each(|socket| socket.turns = 0);
+    assert_eq!(answers(&older), 1_000);
+    // Nothing comes back on the connection: each send is a message.
+    let mut stream = in_parts();
+    stream.sockets.retain(|socket| socket.sends);
+    stream.sockets.iter_mut().for_each(|socket| socket.turns = socket.turns.min(1));
+    assert_eq!(answers(&stream), 1_000);
 }
 
 fn unknown(trace: &Trace) -> Vec<(String, String)> {
