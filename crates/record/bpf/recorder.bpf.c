@@ -60,6 +60,8 @@ MAP(processes, BPF_MAP_TYPE_HASH, 16384, u32, u32);
 MAP(members, BPF_MAP_TYPE_HASH, 32768, u32, u32);
 MAP(edges, BPF_MAP_TYPE_HASH, 32768, struct edge_key, struct edge);
 MAP(sockets, BPF_MAP_TYPE_HASH, 32768, struct socket_key, struct traffic);
+/* Connections for which that has no room, together: the port that the system chose is MANY_PORT. */
+MAP(crowds, BPF_MAP_TYPE_HASH, 4096, struct socket_key, struct traffic);
 MAP(directions, BPF_MAP_TYPE_LRU_HASH, 16384, u64, struct direction);
 MAP(calls, BPF_MAP_TYPE_HASH, 8192, struct call_key, u64);
 MAP(peers, BPF_MAP_TYPE_HASH, 256, u32, u64);
@@ -549,6 +551,30 @@ static __always_inline u32 current_group(struct control *c)
     return group_at_work(c, bpf_task_storage_get(&states, task, 0, 0), task);
 }
 
+static __always_inline struct traffic *room_in(void *table, struct socket_key *key)
+{
+    struct traffic *t = bpf_map_lookup_elem(table, key);
+    if (t)
+        return t;
+    struct traffic zero = {};
+    bpf_map_update_elem(table, key, &zero, BPF_NOEXIST);
+    return bpf_map_lookup_elem(table, key);
+}
+
+static __always_inline struct traffic *traffic_of(struct socket_key *key)
+{
+    struct traffic *t = room_in(&sockets, key);
+    if (t)
+        return t;
+    if (key->family == 1)
+        key->own = key->peer = 0;
+    else if (key->local_port > key->remote_port)
+        key->local_port = MANY_PORT;
+    else
+        key->remote_port = MANY_PORT;
+    return room_in(&crowds, key);
+}
+
 static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
 {
     struct control *c = settings_now();
@@ -589,18 +615,13 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
         first.tid = tid;
         bpf_map_update_elem(&directions, &which, &first, BPF_ANY);
     }
-    struct traffic *t = bpf_map_lookup_elem(&sockets, &key);
+    struct traffic *t = traffic_of(&key);
     if (!t) {
-        struct traffic zero = {};
-        bpf_map_update_elem(&sockets, &key, &zero, BPF_NOEXIST);
-        t = bpf_map_lookup_elem(&sockets, &key);
-        if (!t) {
-            lose(LOST_SOCKET);
-            struct group *g = bpf_map_lookup_elem(&groups, &key.group);
-            if (g)
-                __sync_fetch_and_add(&g->lost, 1);
-            return 0;
-        }
+        lose(LOST_SOCKET);
+        struct group *g = bpf_map_lookup_elem(&groups, &key.group);
+        if (g)
+            __sync_fetch_and_add(&g->lost, 1);
+        return 0;
     }
     __sync_fetch_and_add(&t->n, 1);
     __sync_fetch_and_add(&t->bytes, bytes);

@@ -66,6 +66,7 @@ struct group {
     u64 lost;             /* sleeps and transfers of it that no table had room for */
     u64 idle_wakes, idle_ns; /* wake-ups onto an idle processor, and the time until threads ran */
 };
+#define MANY_PORT 65535 /* stands for the ports of several connections */
 struct socket_key {
     u32 group;
     u32 local, remote;    /* addresses (IPv4); of a Unix socket zero */

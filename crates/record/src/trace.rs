@@ -93,6 +93,9 @@ pub struct Process {
     pub java: bool,
     /// TCP ports on which it listens.
     pub listens: Vec<u16>,
+    /// Connections to these ports that were open at a time, on average. Zero: not known.
+    #[serde(default)]
+    pub open: f64,
     /// It listens on a Unix socket.
     #[serde(default)]
     pub listens_unix: bool,

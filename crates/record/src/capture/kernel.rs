@@ -301,9 +301,9 @@ impl Kernel {
         self.table("edges")
     }
 
-    /// All transfers.
-    pub fn sockets(&self) -> Result<Vec<(SocketKey, Traffic)>> {
-        self.table("sockets")
+    /// All transfers: of connections, and of those for which there was no room, together.
+    pub fn sockets(&self) -> Result<[Vec<(SocketKey, Traffic)>; 2]> {
+        Ok([self.table("sockets")?, self.table("crowds")?])
     }
 
     fn table<K: aya::Pod, V: aya::Pod>(&self, name: &str) -> Result<Vec<(K, V)>> {

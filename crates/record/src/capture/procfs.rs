@@ -146,10 +146,21 @@ pub fn scheduled(pid: u32) -> [Duration; 2] {
     sums.map(Duration::from_nanos)
 }
 
-/// Base name of a process's program.
+/// Base name of a process's program; of one that is known by several names, that by which it was
+/// started.
 pub fn program(pid: u32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let started = path.with_file_name(name(pid, pid)?);
+    let path = if fs::canonicalize(&started).is_ok_and(|of| of == path) { started } else { path };
     Some(path.file_name()?.to_string_lossy().replace(" (deleted)", ""))
+}
+
+/// Whether a process runs the program that has this base name; `None` if that cannot be seen.
+pub fn runs(pid: u32, program: &str) -> Option<bool> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let own = path.file_name()?.to_string_lossy().replace(" (deleted)", "");
+    let alias = || fs::canonicalize(path.with_file_name(program)).is_ok_and(|of| of == path);
+    Some(own == program || alias())
 }
 
 /// A process, if it is there.
@@ -167,6 +178,7 @@ pub fn process(pid: u32) -> Option<Process> {
         title: title(&line),
         java: maps.contains("/libjvm.so"),
         listens: listens(pid),
+        open: 0.0,
         listens_unix: listens_unix(pid),
         host: String::new(),
     })
@@ -209,26 +221,35 @@ fn listens_unix(pid: u32) -> bool {
 pub fn listens(pid: u32) -> Vec<u16> {
     const LISTENING: &str = "0A";
     let sockets = sockets(pid);
-    let mut ports = BTreeSet::new();
-    for table in ["tcp", "tcp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let (Some(local), Some(state), Some(inode)) =
-                (words.get(1), words.get(3), words.get(9))
-            else {
-                continue;
-            };
-            if *state == LISTENING
-                && sockets.contains(*inode)
-                && let Some(port) = local.rsplit(':').next()
-                && let Ok(port) = u16::from_str_radix(port, 16)
-            {
-                ports.insert(port);
-            }
-        }
-    }
-    ports.into_iter().collect()
+    let own = tcp(pid).filter(|tcp| tcp.state == LISTENING && sockets.contains(&tcp.socket));
+    own.map(|tcp| tcp.port).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Open connections to these ports of a process's network, whoever accepted them.
+pub fn open(pid: u32, ports: &[u16]) -> usize {
+    const ESTABLISHED: &str = "01";
+    tcp(pid).filter(|tcp| tcp.state == ESTABLISHED && ports.contains(&tcp.port)).count()
+}
+
+/// A line of the kernel's table of TCP sockets: the local port, the state, the socket's number.
+struct Tcp {
+    port: u16,
+    state: String,
+    socket: String,
+}
+
+fn tcp(pid: u32) -> impl Iterator<Item = Tcp> {
+    let read = move |table| fs::read_to_string(format!("/proc/{pid}/net/{table}"));
+    let parse = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let port = words.get(1)?.rsplit(':').next()?;
+        let (state, socket) = ((*words.get(3)?).to_owned(), (*words.get(9)?).to_owned());
+        Some(Tcp { port: u16::from_str_radix(port, 16).ok()?, state, socket })
+    };
+    ["tcp", "tcp6"].into_iter().flat_map(move |table| {
+        let text = read(table).unwrap_or_default();
+        text.lines().skip(1).filter_map(parse).collect::<Vec<_>>()
+    })
 }
 
 /// What a sleeping thread is in: system call, first two arguments, stack and instruction pointer.
@@ -315,7 +336,31 @@ mod tests {
         assert!(process(own).is_some_and(|process| !process.java && !process.program.is_empty()));
         assert_eq!(process(u32::MAX), None);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(listens(own).contains(&port.local_addr().unwrap().port()));
+        let port = port.local_addr().unwrap().port();
+        assert!(listens(own).contains(&port));
+        assert_eq!(open(own, &[port]), 0);
+        let clients = [0; 2].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+        assert_eq!((open(own, &[port]), open(own, &[])), (clients.len(), 0));
+    }
+
+    #[test]
+    fn a_program_has_the_name_by_which_it_was_started() {
+        let folder = std::env::temp_dir().join(format!("headworks-alias-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let real = fs::canonicalize(&folder).unwrap().join("checker");
+        fs::copy("/bin/sleep", &real).unwrap();
+        std::os::unix::fs::symlink("checker", real.with_file_name("serves")).unwrap();
+        for (started, other) in [("serves", "sleep"), ("checker", "sleep")] {
+            let mut child =
+                std::process::Command::new(real.with_file_name(started)).arg("60").spawn().unwrap();
+            let pid = child.id();
+            assert_eq!(program(pid).as_deref(), Some(started));
+            let known = ["serves", "checker", other].map(|name| runs(pid, name));
+            assert_eq!(known, [Some(true), Some(true), Some(false)]);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

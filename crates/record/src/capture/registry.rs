@@ -22,6 +22,8 @@ pub struct Registry {
     pub alive_max: BTreeMap<u32, u32>,
     /// Threads that found no room in the kernel's table.
     pub homeless: u64,
+    /// Looks at the open connections of each process.
+    looks: HashMap<u32, u32>,
     next: u32,
     shared: HashMap<(u32, String), u32>,
 }
@@ -65,6 +67,7 @@ impl Registry {
             {
                 self.processes.insert(pid, process);
             }
+            self.count_open(pid);
             for tid in procfs::threads(pid) {
                 let Some(name) = procfs::name(pid, tid) else { continue };
                 changed |= self.see(pid, tid, name, now, units);
@@ -80,12 +83,24 @@ impl Registry {
         changed
     }
 
+    /// Adds to the mean of a process's open connections.
+    fn count_open(&mut self, pid: u32) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if process.listens.is_empty() {
+            return;
+        }
+        let looks = self.looks.entry(pid).or_default();
+        *looks += 1;
+        let open = procfs::open(pid, &process.listens) as f64;
+        process.open += (open - process.open) / f64::from(*looks);
+    }
+
     /// Processes that run another program than when they were first seen.
     pub fn replaced(&mut self, pids: &[u32]) -> Vec<u32> {
         let mut replaced = Vec::new();
         for &pid in pids {
             let Some(known) = self.processes.get_mut(&pid) else { continue };
-            if procfs::program(pid).is_some_and(|program| program != known.program)
+            if procfs::runs(pid, &known.program) == Some(false)
                 && let Some(process) = procfs::process(pid)
             {
                 *known = process;
@@ -212,8 +227,14 @@ mod tests {
     fn a_number_that_another_process_has_is_not_the_process_that_was_seen() {
         let own = std::process::id();
         let mut registry = Registry::default();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         registry.scan(&[own], &mut Nothing);
         assert!(!registry.reused(own) && registry.any_alive());
+        let before = registry.processes[&own].open;
+        let address = port.local_addr().expect("bound");
+        let _clients = [0; 9].map(|_| std::net::TcpStream::connect(address).expect("a connection"));
+        registry.scan(&[own], &mut Nothing);
+        assert!(registry.processes[&own].open > before, "the mean of two looks");
         registry.processes.get_mut(&own).expect("this process").started -= 1;
         assert!(registry.reused(own) && !registry.any_alive());
     }

@@ -384,7 +384,14 @@ impl Session<'_> {
         for stack in &mut trace.stacks {
             stack.unit = self.unit(stack.unit);
         }
-        for (key, traffic) in self.kernel.sockets()? {
+        let [single, together] = self.kernel.sockets()?;
+        if !together.is_empty() {
+            trace.head.missing.push(format!(
+                "single connections beyond the first {}: the others are counted by their server's port",
+                single.len() / 2
+            ));
+        }
+        for (key, traffic) in single.into_iter().chain(together) {
             trace.sockets.push(socket_of(self.unit(key.group), &key, &traffic));
         }
         trace.sockets.sort_by(|a, b| {

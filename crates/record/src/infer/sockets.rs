@@ -146,6 +146,15 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
+    // Connections that come and go: as many clients as were open at a time.
+    for (&stage, clients) in &mut found.clients {
+        let place = Some(&stages.stages[stage].place);
+        let own = trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
+        let open = own.map(|(_, process)| process.open).fold(0.0, f64::max);
+        if open > 0.0 {
+            *clients = (*clients).min(open.ceil() as usize);
+        }
+    }
     found
 }
 

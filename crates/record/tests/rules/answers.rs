@@ -68,3 +68,22 @@ fn who_sends_only_some_answers_may_use_the_network() {
     assert_eq!(unknown(&server(500)), [], "it sends none");
     assert_eq!(unknown(&server(499)), [], "it sends hardly any");
 }
+
+/// Each request comes by another connection.
+#[test]
+fn connections_that_come_and_go_are_as_many_clients_as_were_open_at_a_time() {
+    for (open, clients) in [(0.0, 40), (2.3, 3), (90.0, 40)] {
+        let mut trace = named(&["reader"]);
+        requests(&mut trace, 2, 500);
+        let one = trace.sockets.clone();
+        trace.sockets = (0..40)
+            .flat_map(|port| {
+                let remote = format!("127.0.0.1:{}", 40_000 + port);
+                one.iter().map(move |socket| Socket { remote: remote.clone(), ..socket.clone() })
+            })
+            .collect();
+        trace.processes.get_mut(&1).expect("the server").open = open;
+        let found = found(&trace);
+        assert_eq!(found.connections[&found.stages.of[&2]], clients, "{open}");
+    }
+}
