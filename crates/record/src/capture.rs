@@ -1,5 +1,6 @@
 //! Watching processes: by eBPF, or by `/proc` alone.
 
+mod activity;
 mod budget;
 mod clients;
 mod inject;

@@ -17,11 +17,12 @@ mod draft;
 mod event_loops;
 mod evidence;
 mod executor;
-mod frames;
+pub(crate) mod frames;
 pub mod locks;
 pub mod names;
 mod newborn;
 mod paused;
+pub mod past;
 mod renames;
 pub mod sockets;
 pub mod stages;
@@ -33,6 +34,7 @@ use crate::trace::Trace;
 use arrows::{Arrow, By, End, Meaning};
 use locks::{Lock, Permits};
 use stages::Stages;
+use past::Past;
 use waits::Kind;
 
 pub use sockets::Pace;
@@ -45,6 +47,8 @@ pub struct Architecture {
     /// Requests, answers and what threads are blocked by.
     pub arrows: Vec<Arrow>,
     /// Locks that threads waited for.
+    /// Ways past queues.
+    pub past: Vec<Past>,
     pub locks: Vec<Lock>,
     /// What threads of one stage waited for until another of them gave it back.
     pub permits: Vec<Permits>,
@@ -172,6 +176,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         paused: paused::find(trace, &stages),
         stages,
         arrows,
+        past: past::find(&arrows),
         locks,
         permits,
         facts,

@@ -26,6 +26,8 @@ pub struct Report {
     pub stages: Vec<Stage>,
     /// Arrows.
     pub arrows: Vec<Arrow>,
+    /// Ways past queues.
+    pub past: Vec<Past>,
     /// Locks.
     pub locks: Vec<Lock>,
     /// Requests of clients, by stage.
@@ -61,6 +63,37 @@ pub struct Stage {
     pub sleeps: Vec<(&'static str, u64, f64)>,
 }
 
+    pub over_time: Option<OverTime>,
+}
+
+/// Threads of a stage, at moments of the recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct OverTime {
+    /// From its start on.
+    pub at_ms: Vec<u64>,
+    /// Threads that were alive.
+    pub alive: Vec<u32>,
+    /// Threads that ran or were ready to, on average since the moment before.
+    pub active: Vec<f64>,
+}
+
+impl OverTime {
+    /// Fewest and most that were alive.
+    pub fn alive(&self) -> (u32, u32) {
+        let all = || self.alive.iter().copied();
+        (all().min().unwrap_or(0), all().max().unwrap_or(0))
+    }
+
+    /// Mean of those that were active, over time.
+    pub fn active(&self) -> f64 {
+        let ends = self.at_ms.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
+        let (mut sum, mut time) = (0.0, 0.0);
+        for (length, active) in ends.zip(self.active.iter().skip(1)) {
+            sum += active * length;
+            time += length;
+        }
+        if time > 0.0 { sum / time } else { self.active.first().copied().unwrap_or(0.0) }
+    }
 /// An arrow.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "they are explained where they come from")]
@@ -78,6 +111,19 @@ pub struct Arrow {
 
 /// A lock.
 #[derive(Clone, Debug, Serialize)]
+/// A way past a queue: of the calls of `from` that end at `to`, some go through the stage `queue`.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Past {
+    pub from: String,
+    pub queue: String,
+    pub to: String,
+    pub direct: u64,
+    pub through: u64,
+    pub share: f64,
+    pub confidence: &'static str,
+}
+
 #[expect(missing_docs, reason = "they are explained where they come from")]
 pub struct Lock {
     pub name: String,
@@ -102,7 +148,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
         taken: trace.head.taken,
         own: trace.head.own,
         switches_per_s: trace.head.switches_per_s,
-        stages: (0..found.stages.stages.len()).map(|id| stage(found, id)).collect(),
+        stages: (0..found.stages.stages.len()).map(|id| stage(trace, found, id)).collect(),
         arrows: found
             .arrows
             .iter()
@@ -152,7 +198,7 @@ fn null_time(found: &Architecture) -> u64 {
     stages.filter(|(stage, _)| stage.null).map(|(_, facts)| facts.cpu_ns).sum()
 }
 
-fn stage(found: &Architecture, id: usize) -> Stage {
+fn stage(trace: &Trace, found: &Architecture, id: usize) -> Stage {
     let (stage, facts) = (&found.stages.stages[id], &found.facts[id]);
     Stage {
         name: stage.name.clone(),
@@ -170,6 +216,19 @@ fn stage(found: &Architecture, id: usize) -> Stage {
         sleeps: Kind::ALL
             .iter()
             .enumerate()
+        past: found
+            .past
+            .iter()
+            .map(|past| Past {
+                from: name(End::Stage(past.from)),
+                queue: name(End::Stage(past.queue)),
+                to: name(past.to),
+                direct: past.direct,
+                through: past.through,
+                share: past.share(),
+                confidence: past.sure.name(),
+            })
+            .collect(),
             .filter(|(at, _)| facts.sleeps[*at] > 0)
             .map(|(at, kind)| (kind.name(), facts.sleeps[at], facts.asleep_ns[at] as f64 / 1e6))
             .collect(),
@@ -187,3 +246,8 @@ fn by(by: By) -> &'static str {
         By::Nothing => "nothing",
     }
 }
+        over_time: trace.activity_of(&stage.units).map(|activity| OverTime {
+            at_ms: trace.head_of(trace.host_of(trace.pid_of(activity.unit))).moments_ms.clone(),
+            alive: activity.alive,
+            active: activity.active,
+        }),

@@ -4,6 +4,7 @@
 //! holds no statement, key or argument of a request, except in copies of stacks ([`Copied`]), which
 //! are kept only if that was asked for. [`SCHEMA`] changes when a field's meaning does.
 
+mod activity;
 mod copied;
 mod error;
 mod join;
@@ -11,6 +12,7 @@ mod probes;
 mod scheduled;
 
 pub use copied::{Copied, Maps};
+pub use activity::Activity;
 pub use error::TraceError;
 pub use probes::{Call, Handed, Injection};
 pub use scheduled::Scheduled;
@@ -71,6 +73,9 @@ pub struct Head {
     pub probed_s: f64,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
+    /// When [`Activity`] was noted, from the start on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments_ms: Vec<u64>,
 }
 
 /// An address space.
@@ -298,6 +303,7 @@ pub enum Record {
     Unit(Unit),
     Wait(Wait),
     Stack(Stack),
+    Activity(Activity),
     Socket(Socket),
     Call(Call),
     Injection(Injection),
@@ -324,6 +330,8 @@ pub struct Trace {
     /// Sleeps.
     pub waits: Vec<Wait>,
     /// Stacks.
+    /// Threads over time.
+    pub activity: Vec<Activity>,
     pub stacks: Vec<Stack>,
     /// Transfers.
     pub sockets: Vec<Socket>,
@@ -388,6 +396,7 @@ impl Trace {
             .chain(self.sockets.iter().cloned().map(Record::Socket))
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
+            .chain(self.activity.iter().cloned().map(Record::Activity))
             .chain(self.handed.iter().cloned().map(Record::Handed))
             .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
@@ -441,6 +450,7 @@ impl Trace {
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
+                Record::Activity(activity) => trace.activity.push(activity),
                 Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),
                 Record::Maps(maps) => trace.maps.push(maps),

@@ -139,7 +139,7 @@ fn handed(pid: u32, text: &str) -> (Vec<Handed>, u64) {
     (found, lost)
 }
 
-fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
+pub(super) fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
     finished(Command::new("jcmd").arg(pid.to_string()).args(words))
 }
 

@@ -155,3 +155,4 @@ fn trace(mut registry: Registry, waits: Vec<Wait>, stacks: &Stacks, head: Head) 
     trace.processes = registry.processes;
     trace
 }
+        moments_ms: Vec::new(),

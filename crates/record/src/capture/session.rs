@@ -4,10 +4,11 @@ mod head;
 mod machines;
 mod trial;
 
+use super::activity::{Look, Over};
 use super::budget::Budget;
 use super::clients::Clients;
 use super::kernel::{Cost, Kernel};
-use super::layout::{EdgeKey, Group, StackHead};
+use super::layout::{BORN_FIRST, EdgeKey, Group, StackHead};
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
@@ -51,6 +52,8 @@ struct Session<'o> {
     joined: HashMap<u32, u32>,
     clients: Clients,
     injections: Vec<Injection>,
+    /// Threads over time.
+    over: Over,
     /// Calls that took locks, and for how long these were counted.
     calls: Vec<Call>,
     probed: Duration,
@@ -89,6 +92,7 @@ pub fn record(
         injections: Vec::new(),
         calls: Vec::new(),
         probed: Duration::ZERO,
+        over: Over::default(),
         timeline: None,
         begun: now,
         scanned: now,
@@ -190,6 +194,19 @@ impl Session<'_> {
         if !self.missing.contains(&what) {
             self.missing.push(what);
         }
+    /// Notes how many threads are alive and how many run. Threads that live shortly are gone at the
+    /// next look: of these the kernel's side tells, for the time that was counted.
+    fn note(&mut self) {
+        let one = |(&unit, &busy_ns): (&u32, &u64)| {
+            let alive = self.registry.alive.get(&unit).copied().unwrap_or(0);
+            let counted = unit >= BORN_FIRST;
+            let busy_ns = if counted { self.kernel.busy_ns(unit) } else { busy_ns };
+            (unit, Look { alive, busy_ns, counted })
+        };
+        let looks = self.registry.busy_ns.iter().map(one).collect();
+        self.over.note(self.begun.elapsed(), self.counted, &looks);
+    }
+
     }
 
     fn over(&self) -> bool {
@@ -207,10 +224,16 @@ impl Session<'_> {
             let learning = self.counted < LEARN;
             // Later, too: a wait that is rare has its stack copied when it comes.
             let stacks = if learning || windows.is_multiple_of(4) { STACKS } else { 0 };
+        self.note();
             let opened = self.kernel.open(stacks)?;
-            self.wait(opened + budget.window());
+            self.wait(opened + longest, cost.ns + budget.most_ns(left));
             let window = self.kernel.close()?.duration_since(opened);
             self.counted += window;
+            let left = self.options.length.saturating_sub(self.begun.elapsed());
+            let Some(longest) = budget.window(left) else {
+                self.wait(self.begun + self.options.length, u64::MAX);
+                break;
+            };
             windows += 1;
             if self.clients.is_empty() {
                 // From the first window on: what they use is measured between two looks.
@@ -230,15 +253,18 @@ impl Session<'_> {
             if !learned && self.counted >= LEARN {
                 learned = true;
                 self.join_crowds()?;
+                self.note();
             }
             progress(&self.progress());
-            self.wait(opened + window + pause);
+            self.wait(opened + window + pause, u64::MAX);
         }
         Ok(())
     }
 
-    fn wait(&mut self, until: Instant) {
-        while Instant::now() < until && !self.over() {
+    /// Waits until then, or until programs have taken as much as this, all together.
+    fn wait(&mut self, until: Instant, most_ns: u64) {
+        let spent = |kernel: &Kernel| most_ns < u64::MAX && kernel.cost().ns >= most_ns;
+        while Instant::now() < until && !self.over() && !spent(&self.kernel) {
             std::thread::sleep(DRAIN.min(until.saturating_duration_since(Instant::now())));
             self.drain();
         }
@@ -328,6 +354,7 @@ impl Session<'_> {
         self.registry.settle();
         self.end_timeline();
         self.ask_agents();
+        self.note();
         self.trace()
     }
 
@@ -400,6 +427,7 @@ impl Session<'_> {
         if self.registry.homeless > 0 {
             trace.lose("threads (the table was full)", self.registry.homeless);
         }
+        self.over.give(&mut trace, |unit| self.unit(unit));
         Ok(trace)
     }
 

@@ -29,6 +29,7 @@ impl Trace {
         self.processes.extend(other.processes);
         self.threads.extend(other.threads);
         self.units.extend(other.units);
+        self.activity.extend(other.activity);
         self.waits.extend(other.waits);
         self.stacks.extend(other.stacks);
         self.sockets.extend(other.sockets);
@@ -115,6 +116,7 @@ impl Trace {
         self.sockets.iter_mut().for_each(|socket| unit(&mut socket.unit));
         self.calls.iter_mut().for_each(|call| unit(&mut call.unit));
         for each in &mut self.injections {
+        self.activity.iter_mut().for_each(|activity| unit(&mut activity.unit));
             each.waiters.iter_mut().chain(&mut each.stopped).for_each(unit);
         }
         self.handed.iter_mut().for_each(|handed| pid(&mut handed.pid));

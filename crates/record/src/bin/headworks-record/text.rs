@@ -1,7 +1,7 @@
 //! The report for people.
 
 use headworks_console::{
-    Column, Ink, Table, count, duration, maybe_duration, rate, terminal_width,
+    Column, Ink, Table, count, duration, maybe_duration, rate, sparkline, terminal_width,
 };
 use headworks_record::report::{Arrow, Report};
 use std::fmt::Write;
@@ -10,6 +10,9 @@ use std::path::Path;
 
 /// Rows of a table; the rest is in the JSON.
 const ROWS: usize = 40;
+
+/// Blocks of a sparkline.
+const SPARK: usize = 24;
 
 /// See the module.
 pub fn text(report: &Report, file: &Path) -> String {
@@ -27,8 +30,27 @@ pub fn text(report: &Report, file: &Path) -> String {
     );
     let _ = writeln!(out, "\n{}", ink.bold("Stages"));
     out += &stages(report).render(terminal_width(), ink);
+    let over = over_time(report);
+    if !over.is_empty() {
+        let _ = writeln!(out, "\n{}", ink.bold("Threads over time"));
+        out += &over.render(terminal_width(), ink);
+    }
     let _ = writeln!(out, "\n{}", ink.bold("Arrows"));
     out += &arrows(report).render(terminal_width(), ink);
+    if !report.past.is_empty() {
+        let _ = writeln!(out, "\n{}", ink.bold("Past queues"));
+        for past in &report.past {
+            let _ = writeln!(
+                out,
+                "  {} goes past {} to {} in {:.0} % of its calls ({})",
+                past.from,
+                past.queue,
+                past.to,
+                past.share * 100.0,
+                past.confidence
+            );
+        }
+    }
     if !report.locks.is_empty() {
         let _ = writeln!(out, "\n{}", ink.bold("Locks"));
         out += &locks(report).render(terminal_width(), ink);
@@ -95,6 +117,33 @@ fn arrows(report: &Report) -> Table {
     let mut table = Table::new(&[
         Column::left("FROM"),
         Column::left(""),
+/// Threads that are alive, and those that run or are ready to: a full block is all of them.
+fn over_time(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("STAGE"),
+        Column::right("ALIVE"),
+        Column::right("ACTIVE"),
+        Column::right("MOST"),
+        Column::left("ACTIVE OVER TIME"),
+    ]);
+    let mut stages: Vec<_> = report.stages.iter().collect();
+    stages.sort_by(|a, b| b.cpu_ms.total_cmp(&a.cpu_ms));
+    for stage in stages.into_iter().take(ROWS) {
+        let Some(over) = &stage.over_time else { continue };
+        let (least, most) = over.alive();
+        let highest = over.active.iter().copied().fold(0.0, f64::max);
+        let top = f64::from(stage.threads.max(1));
+        table.row(vec![
+            stage.name.clone(),
+            if least < most { format!("{least} to {most}") } else { most.to_string() },
+            format!("{:.2}", over.active()),
+            format!("{highest:.2}"),
+            sparkline(&over.active, top, SPARK),
+        ]);
+    }
+    table
+}
+
         Column::left("TO"),
         Column::right("TIMES"),
         Column::right("MEAN WAIT"),
