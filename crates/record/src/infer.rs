@@ -19,10 +19,11 @@ mod evidence;
 mod executor;
 pub(crate) mod frames;
 pub mod locks;
+mod monitors;
 pub mod names;
 mod newborn;
-mod paused;
 pub mod past;
+mod paused;
 mod renames;
 pub mod sockets;
 pub mod stages;
@@ -33,8 +34,8 @@ use crate::hints::Hints;
 use crate::trace::Trace;
 use arrows::{Arrow, By, End, Meaning};
 use locks::{Lock, Permits};
-use stages::Stages;
 use past::Past;
+use stages::Stages;
 use waits::Kind;
 
 pub use sockets::Pace;
@@ -46,9 +47,9 @@ pub struct Architecture {
     pub stages: Stages,
     /// Requests, answers and what threads are blocked by.
     pub arrows: Vec<Arrow>,
-    /// Locks that threads waited for.
     /// Ways past queues.
     pub past: Vec<Past>,
+    /// Locks that threads waited for.
     pub locks: Vec<Lock>,
     /// What threads of one stage waited for until another of them gave it back.
     pub permits: Vec<Permits>,
@@ -163,7 +164,8 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     evidence::polled(trace, &stages, &facts, &mut arrows);
     evidence::add(trace, &stages, &sockets, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
-    let locks = locks::find(trace, &stages, &links, &sites);
+    let mut locks = locks::find(trace, &stages, &links, &sites);
+    monitors::name(trace, &stages, &mut locks);
     own_waits(&links, &homes, &mut facts);
     let permits = locks::permits(&stages, &links, &homes);
     devices(trace, &stages, &sites, &mut facts);
@@ -174,9 +176,9 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         paces: sockets.paces.clone(),
         asked: sockets.asked.clone(),
         paused: paused::find(trace, &stages),
+        past: past::find(&arrows),
         stages,
         arrows,
-        past: past::find(&arrows),
         locks,
         permits,
         facts,

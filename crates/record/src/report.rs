@@ -30,6 +30,8 @@ pub struct Report {
     pub past: Vec<Past>,
     /// Locks.
     pub locks: Vec<Lock>,
+    /// What threads of virtual machines waited on, as their flight recorders say.
+    pub monitors: Vec<Monitor>,
     /// Requests of clients, by stage.
     pub requests: Vec<(String, u64)>,
     /// Loads: as they were recorded, and as they are simulated.
@@ -61,8 +63,6 @@ pub struct Stage {
     pub file_bytes: u64,
     pub socket_bytes: u64,
     pub sleeps: Vec<(&'static str, u64, f64)>,
-}
-
     pub over_time: Option<OverTime>,
 }
 
@@ -94,6 +94,8 @@ impl OverTime {
         }
         if time > 0.0 { sum / time } else { self.active.first().copied().unwrap_or(0.0) }
     }
+}
+
 /// An arrow.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "they are explained where they come from")]
@@ -109,8 +111,6 @@ pub struct Arrow {
     pub confirmed: Option<bool>,
 }
 
-/// A lock.
-#[derive(Clone, Debug, Serialize)]
 /// A way past a queue: of the calls of `from` that end at `to`, some go through the stage `queue`.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "they are explained where they come from")]
@@ -124,12 +124,64 @@ pub struct Past {
     pub confidence: &'static str,
 }
 
+/// A lock.
+#[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "they are explained where they come from")]
 pub struct Lock {
     pub name: String,
     pub locks: usize,
     pub stages: Vec<(String, u64, f64)>,
     pub max_ms: f64,
+}
+
+/// What threads of a stage waited on in a virtual machine, the longest waits first.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Monitor {
+    pub stage: String,
+    pub class: String,
+    pub function: String,
+    pub by: String,
+    pub n: u64,
+    pub ms: f64,
+    pub max_ms: f64,
+    /// Stage whose threads had it, or notified.
+    pub waker: Option<String>,
+}
+
+/// The same waits of threads of one stage are one.
+fn monitors(trace: &Trace, found: &Architecture) -> Vec<Monitor> {
+    let name = |unit: &u32| Some(found.stages.stages[*found.stages.of.get(unit)?].name.clone());
+    let mut all: Vec<Monitor> = Vec::new();
+    for one in &trace.monitors {
+        let Some(stage) = name(&one.unit) else { continue };
+        let waker = name(&one.waker);
+        let (class, function, by) = (one.class.clone(), one.function.clone(), one.by.clone());
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let same = |known: &&mut Monitor| {
+            (&known.stage, &known.class, &known.function, &known.by, &known.waker)
+                == (&stage, &class, &function, &by, &waker)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => {
+                known.n += one.n;
+                known.ms += ms(one.off_ns);
+                known.max_ms = known.max_ms.max(ms(one.max_ns));
+            }
+            None => all.push(Monitor {
+                stage,
+                class,
+                function,
+                by,
+                n: one.n,
+                ms: ms(one.off_ns),
+                max_ms: ms(one.max_ns),
+                waker,
+            }),
+        }
+    }
+    all.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    all
 }
 
 /// Puts it together.
@@ -164,22 +216,9 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
                 confirmed: arrow.confirmed,
             })
             .collect(),
-        locks: found
-            .locks
-            .iter()
-            .map(|lock| Lock {
-                name: lock.name.clone(),
-                locks: lock.count,
-                stages: lock
-                    .waits
-                    .iter()
-                    .map(|(stage, (n, ns))| {
-                        (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
-                    })
-                    .collect(),
-                max_ms: lock.max_ns as f64 / 1e6,
-            })
-            .collect(),
+        past: past(found, &name),
+        locks: locks(found),
+        monitors: monitors(trace, found),
         requests: found
             .requests
             .iter()
@@ -191,6 +230,41 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
         scheduled: drawn.scheduled.clone(),
         null_share: (null_share > NULL_SHARE).then_some(null_share),
     }
+}
+
+fn past(found: &Architecture, name: &dyn Fn(End) -> String) -> Vec<Past> {
+    found
+        .past
+        .iter()
+        .map(|past| Past {
+            from: name(End::Stage(past.from)),
+            queue: name(End::Stage(past.queue)),
+            to: name(past.to),
+            direct: past.direct,
+            through: past.through,
+            share: past.share(),
+            confidence: past.sure.name(),
+        })
+        .collect()
+}
+
+fn locks(found: &Architecture) -> Vec<Lock> {
+    found
+        .locks
+        .iter()
+        .map(|lock| Lock {
+            name: lock.name.clone(),
+            locks: lock.count,
+            stages: lock
+                .waits
+                .iter()
+                .map(|(stage, (n, ns))| {
+                    (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
+                })
+                .collect(),
+            max_ms: lock.max_ns as f64 / 1e6,
+        })
+        .collect()
 }
 
 fn null_time(found: &Architecture) -> u64 {
@@ -216,22 +290,14 @@ fn stage(trace: &Trace, found: &Architecture, id: usize) -> Stage {
         sleeps: Kind::ALL
             .iter()
             .enumerate()
-        past: found
-            .past
-            .iter()
-            .map(|past| Past {
-                from: name(End::Stage(past.from)),
-                queue: name(End::Stage(past.queue)),
-                to: name(past.to),
-                direct: past.direct,
-                through: past.through,
-                share: past.share(),
-                confidence: past.sure.name(),
-            })
-            .collect(),
             .filter(|(at, _)| facts.sleeps[*at] > 0)
             .map(|(at, kind)| (kind.name(), facts.sleeps[at], facts.asleep_ns[at] as f64 / 1e6))
             .collect(),
+        over_time: trace.activity_of(&stage.units).map(|activity| OverTime {
+            at_ms: trace.head_of(trace.host_of(trace.pid_of(activity.unit))).moments_ms.clone(),
+            alive: activity.alive,
+            active: activity.active,
+        }),
     }
 }
 
@@ -246,8 +312,3 @@ fn by(by: By) -> &'static str {
         By::Nothing => "nothing",
     }
 }
-        over_time: trace.activity_of(&stage.units).map(|activity| OverTime {
-            at_ms: trace.head_of(trace.host_of(trace.pid_of(activity.unit))).moments_ms.clone(),
-            alive: activity.alive,
-            active: activity.active,
-        }),

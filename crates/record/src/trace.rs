@@ -8,12 +8,14 @@ mod activity;
 mod copied;
 mod error;
 mod join;
+mod monitor;
 mod probes;
 mod scheduled;
 
-pub use copied::{Copied, Maps};
 pub use activity::Activity;
+pub use copied::{Copied, Maps};
 pub use error::TraceError;
+pub use monitor::Monitor;
 pub use probes::{Call, Handed, Injection};
 pub use scheduled::Scheduled;
 
@@ -71,11 +73,11 @@ pub struct Head {
     /// Seconds in which calls of locks were counted ([`Call`]).
     #[serde(default)]
     pub probed_s: f64,
-    /// What could not be seen, in words.
-    pub missing: Vec<String>,
     /// When [`Activity`] was noted, from the start on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments_ms: Vec<u64>,
+    /// What could not be seen, in words.
+    pub missing: Vec<String>,
 }
 
 /// An address space.
@@ -301,13 +303,14 @@ pub enum Record {
     Process(Process),
     Thread(Thread),
     Unit(Unit),
+    Activity(Activity),
     Wait(Wait),
     Stack(Stack),
-    Activity(Activity),
     Socket(Socket),
     Call(Call),
     Injection(Injection),
     Handed(Handed),
+    Monitor(Monitor),
     Scheduled(Scheduled),
     Loss(Loss),
     Maps(Maps),
@@ -327,11 +330,11 @@ pub struct Trace {
     pub threads: BTreeMap<u32, Thread>,
     /// Units, by number.
     pub units: BTreeMap<u32, Unit>,
+    /// Threads over time.
+    pub activity: Vec<Activity>,
     /// Sleeps.
     pub waits: Vec<Wait>,
     /// Stacks.
-    /// Threads over time.
-    pub activity: Vec<Activity>,
     pub stacks: Vec<Stack>,
     /// Transfers.
     pub sockets: Vec<Socket>,
@@ -341,6 +344,8 @@ pub struct Trace {
     pub injections: Vec<Injection>,
     /// Hand-overs that an agent counted.
     pub handed: Vec<Handed>,
+    /// Waits that virtual machines' flight recorders tell.
+    pub monitors: Vec<Monitor>,
     /// Stages that plug-ins schedule.
     pub scheduled: Vec<Scheduled>,
     /// What was lost.
@@ -391,13 +396,14 @@ impl Trace {
             .chain(self.processes.values().cloned().map(Record::Process))
             .chain(self.threads.values().cloned().map(Record::Thread))
             .chain(self.units.values().cloned().map(Record::Unit))
+            .chain(self.activity.iter().cloned().map(Record::Activity))
             .chain(self.waits.iter().cloned().map(Record::Wait))
             .chain(self.stacks.iter().cloned().map(Record::Stack))
             .chain(self.sockets.iter().cloned().map(Record::Socket))
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
-            .chain(self.activity.iter().cloned().map(Record::Activity))
             .chain(self.handed.iter().cloned().map(Record::Handed))
+            .chain(self.monitors.iter().cloned().map(Record::Monitor))
             .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
             .chain(self.maps.iter().cloned().map(Record::Maps))
@@ -444,13 +450,14 @@ impl Trace {
                 Record::Unit(unit) => {
                     trace.units.insert(unit.unit, unit);
                 }
+                Record::Activity(activity) => trace.activity.push(activity),
                 Record::Wait(wait) => trace.waits.push(wait),
                 Record::Stack(stack) => trace.stacks.push(stack),
                 Record::Socket(socket) => trace.sockets.push(socket),
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
-                Record::Activity(activity) => trace.activity.push(activity),
+                Record::Monitor(monitor) => trace.monitors.push(monitor),
                 Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),
                 Record::Maps(maps) => trace.maps.push(maps),

@@ -34,8 +34,8 @@ impl Budget {
         Budget { allowed: fraction * f64::from(processors.max(1)), rate: None }
     }
 
-    /// Length of the next window, if so much of the recording is left. None if what is left does not
-    /// pay for one.
+    /// Length of the next window, if so much of the recording is left. None if what is left does
+    /// not pay for one.
     pub fn window(&self, left: Duration) -> Option<Duration> {
         let Some(rate) = self.rate else { return Some((SHORTEST * 2).min(left)) };
         let paid_by = |time: Duration| {

@@ -7,6 +7,7 @@ mod trial;
 use super::activity::{Look, Over};
 use super::budget::Budget;
 use super::clients::Clients;
+use super::jfr::{self, Jfr};
 use super::kernel::{Cost, Kernel};
 use super::layout::{BORN_FIRST, EdgeKey, Group, StackHead};
 use super::registry::{Registry, Units};
@@ -51,9 +52,9 @@ struct Session<'o> {
     /// Units that became part of another.
     joined: HashMap<u32, u32>,
     clients: Clients,
-    injections: Vec<Injection>,
     /// Threads over time.
     over: Over,
+    injections: Vec<Injection>,
     /// Calls that took locks, and for how long these were counted.
     calls: Vec<Call>,
     probed: Duration,
@@ -70,6 +71,8 @@ struct Session<'o> {
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
+    /// Flight recorders that run.
+    flights: Vec<(u32, Jfr)>,
     scheduled: Vec<Scheduled>,
     full_names: BTreeMap<u32, String>,
 }
@@ -89,10 +92,10 @@ pub fn record(
         stacks: Stacks::keeping(options.keep_stacks),
         joined: HashMap::new(),
         clients: Clients::default(),
+        over: Over::default(),
         injections: Vec::new(),
         calls: Vec::new(),
         probed: Duration::ZERO,
-        over: Over::default(),
         timeline: None,
         begun: now,
         scanned: now,
@@ -105,6 +108,7 @@ pub fn record(
         asked: Vec::new(),
         agents: Vec::new(),
         handed: Vec::new(),
+        flights: Vec::new(),
         scheduled: Vec::new(),
         full_names: BTreeMap::new(),
     };
@@ -190,10 +194,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn say_once(&mut self, what: String) {
-        if !self.missing.contains(&what) {
-            self.missing.push(what);
-        }
     /// Notes how many threads are alive and how many run. Threads that live shortly are gone at the
     /// next look: of these the kernel's side tells, for the time that was counted.
     fn note(&mut self) {
@@ -207,6 +207,10 @@ impl Session<'_> {
         self.over.note(self.begun.elapsed(), self.counted, &looks);
     }
 
+    fn say_once(&mut self, what: String) {
+        if !self.missing.contains(&what) {
+            self.missing.push(what);
+        }
     }
 
     fn over(&self) -> bool {
@@ -220,20 +224,20 @@ impl Session<'_> {
         let mut windows = 0u32;
         let mut learned = false;
         let mut cost = self.kernel.cost();
+        self.note();
         while !self.over() {
             let learning = self.counted < LEARN;
             // Later, too: a wait that is rare has its stack copied when it comes.
             let stacks = if learning || windows.is_multiple_of(4) { STACKS } else { 0 };
-        self.note();
-            let opened = self.kernel.open(stacks)?;
-            self.wait(opened + longest, cost.ns + budget.most_ns(left));
-            let window = self.kernel.close()?.duration_since(opened);
-            self.counted += window;
             let left = self.options.length.saturating_sub(self.begun.elapsed());
             let Some(longest) = budget.window(left) else {
                 self.wait(self.begun + self.options.length, u64::MAX);
                 break;
             };
+            let opened = self.kernel.open(stacks)?;
+            self.wait(opened + longest, cost.ns + budget.most_ns(left));
+            let window = self.kernel.close()?.duration_since(opened);
+            self.counted += window;
             windows += 1;
             if self.clients.is_empty() {
                 // From the first window on: what they use is measured between two looks.
@@ -249,11 +253,11 @@ impl Session<'_> {
             self.kernel.rest(pause)?;
             if self.scanned.elapsed() > self.scan_took * SCAN_SHARE {
                 self.look()?;
+                self.note();
             }
             if !learned && self.counted >= LEARN {
                 learned = true;
                 self.join_crowds()?;
-                self.note();
             }
             progress(&self.progress());
             self.wait(opened + window + pause, u64::MAX);
@@ -350,12 +354,18 @@ impl Session<'_> {
             self.say_once(format!("what came later: all processes ended after {seconds:.1} s"));
         }
         self.look()?;
+        self.note();
         self.drain();
         self.registry.settle();
         self.end_timeline();
         self.ask_agents();
-        self.note();
-        self.trace()
+        let flights = std::mem::take(&mut self.flights);
+        let mut trace = self.trace()?;
+        for (pid, flight) in flights {
+            let missing = jfr::end(&mut trace, pid, flight, false);
+            trace.head.missing.extend(missing);
+        }
+        Ok(trace)
     }
 
     fn end_timeline(&mut self) {
@@ -417,6 +427,7 @@ impl Session<'_> {
         trace.sockets.sort_by(|a, b| {
             (a.unit, &a.local, &a.remote, a.sends).cmp(&(b.unit, &b.local, &b.remote, b.sends))
         });
+        self.over.give(&mut trace, |unit| self.unit(unit));
         trace.injections = self.injections.clone();
         trace.calls = self.calls.clone();
         trace.handed = self.handed.clone();
@@ -427,7 +438,6 @@ impl Session<'_> {
         if self.registry.homeless > 0 {
             trace.lose("threads (the table was full)", self.registry.homeless);
         }
-        self.over.give(&mut trace, |unit| self.unit(unit));
         Ok(trace)
     }
 

@@ -1,5 +1,5 @@
-//! Ways past a queue: a stage hands some requests to the queue of a second stage, and others at once
-//! to where that one hands on. Such a fast path skips what the queue orders.
+//! Ways past a queue: a stage hands some requests to the queue of a second stage, and others at
+//! once to where that one hands on. Such a fast path skips what the queue orders.
 
 use super::arrows::{Arrow, By, End, Meaning, SHARE_MIN};
 use headworks_tad::model::Confidence;

@@ -36,6 +36,7 @@ impl Trace {
         self.calls.extend(other.calls);
         self.injections.extend(other.injections);
         self.handed.extend(other.handed);
+        self.monitors.extend(other.monitors);
         self.scheduled.extend(other.scheduled);
         self.losses.extend(other.losses);
         self.maps.extend(other.maps);
@@ -115,9 +116,12 @@ impl Trace {
         }
         self.sockets.iter_mut().for_each(|socket| unit(&mut socket.unit));
         self.calls.iter_mut().for_each(|call| unit(&mut call.unit));
-        for each in &mut self.injections {
         self.activity.iter_mut().for_each(|activity| unit(&mut activity.unit));
+        for each in &mut self.injections {
             each.waiters.iter_mut().chain(&mut each.stopped).for_each(unit);
+        }
+        for monitor in &mut self.monitors {
+            [&mut monitor.unit, &mut monitor.waker].into_iter().for_each(unit);
         }
         self.handed.iter_mut().for_each(|handed| pid(&mut handed.pid));
         self.scheduled.iter_mut().for_each(|scheduled| pid(&mut scheduled.pid));

@@ -28,36 +28,19 @@ pub fn text(report: &Report, file: &Path) -> String {
         report.taken * 100.0,
         report.own * 100.0
     );
-    let _ = writeln!(out, "\n{}", ink.bold("Stages"));
-    out += &stages(report).render(terminal_width(), ink);
-    let over = over_time(report);
-    if !over.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Threads over time"));
-        out += &over.render(terminal_width(), ink);
-    }
-    let _ = writeln!(out, "\n{}", ink.bold("Arrows"));
-    out += &arrows(report).render(terminal_width(), ink);
-    if !report.past.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Past queues"));
-        for past in &report.past {
-            let _ = writeln!(
-                out,
-                "  {} goes past {} to {} in {:.0} % of its calls ({})",
-                past.from,
-                past.queue,
-                past.to,
-                past.share * 100.0,
-                past.confidence
-            );
+    for (title, table) in [
+        ("Stages", stages(report)),
+        ("Threads over time", over_time(report)),
+        ("Arrows", arrows(report)),
+        ("Past queues", past(report)),
+        ("Locks", locks(report)),
+        ("In Java, threads waited on", monitors(report)),
+        ("Load", loads(report)),
+    ] {
+        if !table.is_empty() {
+            let _ = writeln!(out, "\n{}", ink.bold(title));
+            out += &table.render(terminal_width(), ink);
         }
-    }
-    if !report.locks.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Locks"));
-        out += &locks(report).render(terminal_width(), ink);
-    }
-    if !report.loads.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Load"));
-        out += &loads(report).render(terminal_width(), ink);
     }
     if let Some(share) = report.null_share {
         let _ = writeln!(
@@ -113,10 +96,6 @@ fn stages(report: &Report) -> Table {
     table
 }
 
-fn arrows(report: &Report) -> Table {
-    let mut table = Table::new(&[
-        Column::left("FROM"),
-        Column::left(""),
 /// Threads that are alive, and those that run or are ready to: a full block is all of them.
 fn over_time(report: &Report) -> Table {
     let mut table = Table::new(&[
@@ -144,6 +123,10 @@ fn over_time(report: &Report) -> Table {
     table
 }
 
+fn arrows(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("FROM"),
+        Column::left(""),
         Column::left("TO"),
         Column::right("TIMES"),
         Column::right("MEAN WAIT"),
@@ -164,6 +147,27 @@ fn over_time(report: &Report) -> Table {
                 Some(false) => format!("{}, not confirmed", arrow.confidence),
                 None => arrow.confidence.to_owned(),
             },
+        ]);
+    }
+    table
+}
+
+/// In which part of the calls of one stage to another the queue of a third is passed by.
+fn past(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("FROM"),
+        Column::left("PAST"),
+        Column::left("TO"),
+        Column::right("OF ITS CALLS"),
+        Column::left("SURE"),
+    ]);
+    for past in report.past.iter().take(ROWS) {
+        table.row(vec![
+            past.from.clone(),
+            past.queue.clone(),
+            past.to.clone(),
+            format!("{:.0} %", past.share * 100.0),
+            past.confidence.to_owned(),
         ]);
     }
     table
@@ -212,6 +216,30 @@ fn locks(report: &Report) -> Table {
             duration(ms / n.max(1) as f64),
             duration(lock.max_ms),
             names.join(", "),
+        ]);
+    }
+    table
+}
+
+fn monitors(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("CLASS"),
+        Column::left("STAGE"),
+        Column::left("IN"),
+        Column::right("TIMES"),
+        Column::right("MEAN"),
+        Column::right("LONGEST"),
+        Column::left("UNTIL"),
+    ]);
+    for monitor in report.monitors.iter().take(ROWS) {
+        table.row(vec![
+            monitor.class.clone(),
+            monitor.stage.clone(),
+            monitor.function.clone(),
+            count(monitor.n),
+            duration(monitor.ms / monitor.n.max(1) as f64),
+            duration(monitor.max_ms),
+            monitor.waker.clone().unwrap_or_default(),
         ]);
     }
     table
