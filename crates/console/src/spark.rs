@@ -3,7 +3,7 @@
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The series in at most `width` blocks, from zero to `top`; each block is the mean of its part.
-pub fn line(series: &[f64], top: f64, width: usize) -> String {
+pub fn sparkline(series: &[f64], top: f64, width: usize) -> String {
     if series.is_empty() || width == 0 {
         return String::new();
     }
@@ -24,13 +24,13 @@ mod tests {
 
     #[test]
     fn levels_are_parts_of_the_top() {
-        assert_eq!(line(&[0.0, 1.0, 4.0, 8.0], 8.0, 10), "▁▁▄█");
-        assert_eq!(line(&[0.0, 0.0], 0.0, 10), "▁▁");
-        assert_eq!(line(&[], 1.0, 10), "");
+        assert_eq!(sparkline(&[0.0, 1.0, 4.0, 8.0], 8.0, 10), "▁▁▄█");
+        assert_eq!(sparkline(&[0.0, 0.0], 0.0, 10), "▁▁");
+        assert_eq!(sparkline(&[], 1.0, 10), "");
     }
 
     #[test]
     fn long_series_are_averaged() {
-        assert_eq!(line(&[0.0, 8.0, 8.0, 8.0], 8.0, 2), "▄█");
+        assert_eq!(sparkline(&[0.0, 8.0, 8.0, 8.0], 8.0, 2), "▄█");
     }
 }

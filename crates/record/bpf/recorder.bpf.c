@@ -598,7 +598,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
     u64 which = (u64)sk, now = bpf_ktime_get_ns(), after_ns = 0;
     u32 tid = (u32)bpf_get_current_pid_tgid();
     struct direction *last = bpf_map_lookup_elem(&directions, &which);
-    /* A window that opens within a message goes on with it, as the entry is that of the last one. */
+    /* A window that opens within a message goes on with it: the entry is that of the last one. */
     bool turn = !last || last->sends != sends || (sends && last->tid != tid);
     bool turned = last && last->epoch == c->epoch && last->sends != sends;
     if (last) {

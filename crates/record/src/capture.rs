@@ -1,9 +1,11 @@
 //! Watching processes: by eBPF, or by `/proc` alone.
 
+mod activity;
 mod budget;
 mod clients;
 mod inject;
 mod java;
+mod jfr;
 mod kernel;
 mod layout;
 mod procfs;
@@ -42,6 +44,8 @@ pub struct Options<'o> {
     pub attach: bool,
     /// Agent that counts hand-overs in virtual machines (`agents/jvm`).
     pub agent: Option<&'o Path>,
+    /// Virtual machines' flight recorders are asked, too. Without eBPF they are in any case.
+    pub jfr: bool,
     /// `/proc` alone, although eBPF could be used.
     pub plain: bool,
     /// Stops threads for moments, to confirm that others wait for them.
@@ -68,6 +72,7 @@ impl<'o> Options<'o> {
             budget,
             attach: false,
             agent: None,
+            jfr: false,
             plain: false,
             inject: false,
             probes: true,

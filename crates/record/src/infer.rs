@@ -17,10 +17,12 @@ mod draft;
 mod event_loops;
 mod evidence;
 mod executor;
-mod frames;
+pub(crate) mod frames;
 pub mod locks;
+mod monitors;
 pub mod names;
 mod newborn;
+pub mod past;
 mod paused;
 mod renames;
 pub mod sockets;
@@ -32,6 +34,7 @@ use crate::hints::Hints;
 use crate::trace::Trace;
 use arrows::{Arrow, By, End, Meaning};
 use locks::{Lock, Permits};
+use past::Past;
 use stages::Stages;
 use waits::Kind;
 
@@ -44,6 +47,8 @@ pub struct Architecture {
     pub stages: Stages,
     /// Requests, answers and what threads are blocked by.
     pub arrows: Vec<Arrow>,
+    /// Ways past queues.
+    pub past: Vec<Past>,
     /// Locks that threads waited for.
     pub locks: Vec<Lock>,
     /// What threads of one stage waited for until another of them gave it back.
@@ -159,7 +164,8 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     evidence::polled(trace, &stages, &facts, &mut arrows);
     evidence::add(trace, &stages, &sockets, &mut arrows);
     arrows.sort_by_key(|arrow| (arrow.meaning, std::cmp::Reverse(arrow.n), arrow.from, arrow.to));
-    let locks = locks::find(trace, &stages, &links, &sites);
+    let mut locks = locks::find(trace, &stages, &links, &sites);
+    monitors::name(trace, &stages, &mut locks);
     own_waits(&links, &homes, &mut facts);
     let permits = locks::permits(&stages, &links, &homes);
     devices(trace, &stages, &sites, &mut facts);
@@ -170,6 +176,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         paces: sockets.paces.clone(),
         asked: sockets.asked.clone(),
         paused: paused::find(trace, &stages),
+        past: past::find(&arrows),
         stages,
         arrows,
         locks,

@@ -26,8 +26,12 @@ pub struct Report {
     pub stages: Vec<Stage>,
     /// Arrows.
     pub arrows: Vec<Arrow>,
+    /// Ways past queues.
+    pub past: Vec<Past>,
     /// Locks.
     pub locks: Vec<Lock>,
+    /// What threads of virtual machines waited on, as their flight recorders say.
+    pub monitors: Vec<Monitor>,
     /// Requests of clients, by stage.
     pub requests: Vec<(String, u64)>,
     /// Loads: as they were recorded, and as they are simulated.
@@ -59,6 +63,37 @@ pub struct Stage {
     pub file_bytes: u64,
     pub socket_bytes: u64,
     pub sleeps: Vec<(&'static str, u64, f64)>,
+    pub over_time: Option<OverTime>,
+}
+
+/// Threads of a stage, at moments of the recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct OverTime {
+    /// From its start on.
+    pub at_ms: Vec<u64>,
+    /// Threads that were alive.
+    pub alive: Vec<u32>,
+    /// Threads that ran or were ready to, on average since the moment before.
+    pub active: Vec<f64>,
+}
+
+impl OverTime {
+    /// Fewest and most that were alive.
+    pub fn alive(&self) -> (u32, u32) {
+        let all = || self.alive.iter().copied();
+        (all().min().unwrap_or(0), all().max().unwrap_or(0))
+    }
+
+    /// Mean of those that were active, over time.
+    pub fn active(&self) -> f64 {
+        let ends = self.at_ms.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
+        let (mut sum, mut time) = (0.0, 0.0);
+        for (length, active) in ends.zip(self.active.iter().skip(1)) {
+            sum += active * length;
+            time += length;
+        }
+        if time > 0.0 { sum / time } else { self.active.first().copied().unwrap_or(0.0) }
+    }
 }
 
 /// An arrow.
@@ -76,6 +111,19 @@ pub struct Arrow {
     pub confirmed: Option<bool>,
 }
 
+/// A way past a queue: of the calls of `from` that end at `to`, some go through the stage `queue`.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Past {
+    pub from: String,
+    pub queue: String,
+    pub to: String,
+    pub direct: u64,
+    pub through: u64,
+    pub share: f64,
+    pub confidence: &'static str,
+}
+
 /// A lock.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "they are explained where they come from")]
@@ -84,6 +132,56 @@ pub struct Lock {
     pub locks: usize,
     pub stages: Vec<(String, u64, f64)>,
     pub max_ms: f64,
+}
+
+/// What threads of a stage waited on in a virtual machine, the longest waits first.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "they are explained where they come from")]
+pub struct Monitor {
+    pub stage: String,
+    pub class: String,
+    pub function: String,
+    pub by: String,
+    pub n: u64,
+    pub ms: f64,
+    pub max_ms: f64,
+    /// Stage whose threads had it, or notified.
+    pub waker: Option<String>,
+}
+
+/// The same waits of threads of one stage are one.
+fn monitors(trace: &Trace, found: &Architecture) -> Vec<Monitor> {
+    let name = |unit: &u32| Some(found.stages.stages[*found.stages.of.get(unit)?].name.clone());
+    let mut all: Vec<Monitor> = Vec::new();
+    for one in &trace.monitors {
+        let Some(stage) = name(&one.unit) else { continue };
+        let waker = name(&one.waker);
+        let (class, function, by) = (one.class.clone(), one.function.clone(), one.by.clone());
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let same = |known: &&mut Monitor| {
+            (&known.stage, &known.class, &known.function, &known.by, &known.waker)
+                == (&stage, &class, &function, &by, &waker)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => {
+                known.n += one.n;
+                known.ms += ms(one.off_ns);
+                known.max_ms = known.max_ms.max(ms(one.max_ns));
+            }
+            None => all.push(Monitor {
+                stage,
+                class,
+                function,
+                by,
+                n: one.n,
+                ms: ms(one.off_ns),
+                max_ms: ms(one.max_ns),
+                waker,
+            }),
+        }
+    }
+    all.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    all
 }
 
 /// Puts it together.
@@ -102,7 +200,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
         taken: trace.head.taken,
         own: trace.head.own,
         switches_per_s: trace.head.switches_per_s,
-        stages: (0..found.stages.stages.len()).map(|id| stage(found, id)).collect(),
+        stages: (0..found.stages.stages.len()).map(|id| stage(trace, found, id)).collect(),
         arrows: found
             .arrows
             .iter()
@@ -118,22 +216,9 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
                 confirmed: arrow.confirmed,
             })
             .collect(),
-        locks: found
-            .locks
-            .iter()
-            .map(|lock| Lock {
-                name: lock.name.clone(),
-                locks: lock.count,
-                stages: lock
-                    .waits
-                    .iter()
-                    .map(|(stage, (n, ns))| {
-                        (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
-                    })
-                    .collect(),
-                max_ms: lock.max_ns as f64 / 1e6,
-            })
-            .collect(),
+        past: past(found, &name),
+        locks: locks(found),
+        monitors: monitors(trace, found),
         requests: found
             .requests
             .iter()
@@ -147,12 +232,47 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
     }
 }
 
+fn past(found: &Architecture, name: &dyn Fn(End) -> String) -> Vec<Past> {
+    found
+        .past
+        .iter()
+        .map(|past| Past {
+            from: name(End::Stage(past.from)),
+            queue: name(End::Stage(past.queue)),
+            to: name(past.to),
+            direct: past.direct,
+            through: past.through,
+            share: past.share(),
+            confidence: past.sure.name(),
+        })
+        .collect()
+}
+
+fn locks(found: &Architecture) -> Vec<Lock> {
+    found
+        .locks
+        .iter()
+        .map(|lock| Lock {
+            name: lock.name.clone(),
+            locks: lock.count,
+            stages: lock
+                .waits
+                .iter()
+                .map(|(stage, (n, ns))| {
+                    (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
+                })
+                .collect(),
+            max_ms: lock.max_ns as f64 / 1e6,
+        })
+        .collect()
+}
+
 fn null_time(found: &Architecture) -> u64 {
     let stages = found.stages.stages.iter().zip(&found.facts);
     stages.filter(|(stage, _)| stage.null).map(|(_, facts)| facts.cpu_ns).sum()
 }
 
-fn stage(found: &Architecture, id: usize) -> Stage {
+fn stage(trace: &Trace, found: &Architecture, id: usize) -> Stage {
     let (stage, facts) = (&found.stages.stages[id], &found.facts[id]);
     Stage {
         name: stage.name.clone(),
@@ -173,6 +293,11 @@ fn stage(found: &Architecture, id: usize) -> Stage {
             .filter(|(at, _)| facts.sleeps[*at] > 0)
             .map(|(at, kind)| (kind.name(), facts.sleeps[at], facts.asleep_ns[at] as f64 / 1e6))
             .collect(),
+        over_time: trace.activity_of(&stage.units).map(|activity| OverTime {
+            at_ms: trace.head_of(trace.host_of(trace.pid_of(activity.unit))).moments_ms.clone(),
+            alive: activity.alive,
+            active: activity.active,
+        }),
     }
 }
 

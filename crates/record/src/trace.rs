@@ -4,14 +4,18 @@
 //! holds no statement, key or argument of a request, except in copies of stacks ([`Copied`]), which
 //! are kept only if that was asked for. [`SCHEMA`] changes when a field's meaning does.
 
+mod activity;
 mod copied;
 mod error;
 mod join;
+mod monitor;
 mod probes;
 mod scheduled;
 
+pub use activity::Activity;
 pub use copied::{Copied, Maps};
 pub use error::TraceError;
+pub use monitor::Monitor;
 pub use probes::{Call, Handed, Injection};
 pub use scheduled::Scheduled;
 
@@ -69,6 +73,9 @@ pub struct Head {
     /// Seconds in which calls of locks were counted ([`Call`]).
     #[serde(default)]
     pub probed_s: f64,
+    /// When [`Activity`] was noted, from the start on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments_ms: Vec<u64>,
     /// What could not be seen, in words.
     pub missing: Vec<String>,
 }
@@ -299,12 +306,14 @@ pub enum Record {
     Process(Process),
     Thread(Thread),
     Unit(Unit),
+    Activity(Activity),
     Wait(Wait),
     Stack(Stack),
     Socket(Socket),
     Call(Call),
     Injection(Injection),
     Handed(Handed),
+    Monitor(Monitor),
     Scheduled(Scheduled),
     Loss(Loss),
     Maps(Maps),
@@ -324,6 +333,8 @@ pub struct Trace {
     pub threads: BTreeMap<u32, Thread>,
     /// Units, by number.
     pub units: BTreeMap<u32, Unit>,
+    /// Threads over time.
+    pub activity: Vec<Activity>,
     /// Sleeps.
     pub waits: Vec<Wait>,
     /// Stacks.
@@ -336,6 +347,8 @@ pub struct Trace {
     pub injections: Vec<Injection>,
     /// Hand-overs that an agent counted.
     pub handed: Vec<Handed>,
+    /// Waits that virtual machines' flight recorders tell.
+    pub monitors: Vec<Monitor>,
     /// Stages that plug-ins schedule.
     pub scheduled: Vec<Scheduled>,
     /// What was lost.
@@ -386,12 +399,14 @@ impl Trace {
             .chain(self.processes.values().cloned().map(Record::Process))
             .chain(self.threads.values().cloned().map(Record::Thread))
             .chain(self.units.values().cloned().map(Record::Unit))
+            .chain(self.activity.iter().cloned().map(Record::Activity))
             .chain(self.waits.iter().cloned().map(Record::Wait))
             .chain(self.stacks.iter().cloned().map(Record::Stack))
             .chain(self.sockets.iter().cloned().map(Record::Socket))
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
             .chain(self.handed.iter().cloned().map(Record::Handed))
+            .chain(self.monitors.iter().cloned().map(Record::Monitor))
             .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
             .chain(self.maps.iter().cloned().map(Record::Maps))
@@ -438,12 +453,14 @@ impl Trace {
                 Record::Unit(unit) => {
                     trace.units.insert(unit.unit, unit);
                 }
+                Record::Activity(activity) => trace.activity.push(activity),
                 Record::Wait(wait) => trace.waits.push(wait),
                 Record::Stack(stack) => trace.stacks.push(stack),
                 Record::Socket(socket) => trace.sockets.push(socket),
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
+                Record::Monitor(monitor) => trace.monitors.push(monitor),
                 Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),
                 Record::Maps(maps) => trace.maps.push(maps),

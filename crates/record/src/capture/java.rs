@@ -33,7 +33,7 @@ pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
 }
 
 /// In a container a machine tells its own numbers of threads: what they are here.
-fn outer(pid: u32) -> Option<BTreeMap<u32, u32>> {
+pub(super) fn outer(pid: u32) -> Option<BTreeMap<u32, u32>> {
     let own = |path: PathBuf| inner(&std::fs::read_to_string(path.join("status")).ok()?);
     own(PathBuf::from(format!("/proc/{pid}")))?;
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
@@ -139,12 +139,12 @@ fn handed(pid: u32, text: &str) -> (Vec<Handed>, u64) {
     (found, lost)
 }
 
-fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
+pub(super) fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
     finished(Command::new("jcmd").arg(pid.to_string()).args(words))
 }
 
 /// What a command says, if it succeeds and takes no longer than [`PATIENCE`].
-fn finished(command: &mut Command) -> Option<String> {
+pub(super) fn finished(command: &mut Command) -> Option<String> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut out = child.stdout.take()?;

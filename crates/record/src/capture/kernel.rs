@@ -322,6 +322,13 @@ impl Kernel {
             .collect())
     }
 
+    /// Time for which threads of a unit ran or were ready.
+    pub fn busy_ns(&self, unit: u32) -> u64 {
+        let map = self.ebpf.map("groups").and_then(|map| Array::<_, Group>::try_from(map).ok());
+        let group = map.and_then(|map| map.get(&unit, 0).ok());
+        group.map_or(0, |group| group.run_ns + group.queued_ns)
+    }
+
     /// Losses by kind, those that happened.
     pub fn losses(&self) -> Result<Vec<(&'static str, u64)>> {
         let map = self.ebpf.map("losses").ok_or_else(|| anyhow!("no table"))?;

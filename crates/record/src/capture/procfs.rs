@@ -135,15 +135,17 @@ pub fn used(pid: u32, tid: u32) -> Used {
 /// Time for which the threads of a process ran, and for which they waited for a processor. Of
 /// threads that are alive. The counts by clock ticks miss who runs for microseconds.
 pub fn scheduled(pid: u32) -> [Duration; 2] {
-    let mut sums = [0; 2];
-    for tid in threads(pid) {
-        let path = format!("/proc/{pid}/task/{tid}/schedstat");
-        let text = fs::read_to_string(path).unwrap_or_default();
-        for (sum, word) in sums.iter_mut().zip(text.split_ascii_whitespace()) {
-            *sum += word.parse().unwrap_or(0);
-        }
-    }
-    sums.map(Duration::from_nanos)
+    let all = threads(pid).into_iter().map(|tid| scheduled_ns(pid, tid));
+    let [ran, ready] = all.fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+    [ran, ready].map(Duration::from_nanos)
+}
+
+/// The same of one thread; nothing if it is gone.
+pub fn scheduled_ns(pid: u32, tid: u32) -> [u64; 2] {
+    let path = format!("/proc/{pid}/task/{tid}/schedstat");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().unwrap_or(0));
+    [words.next().unwrap_or(0), words.next().unwrap_or(0)]
 }
 
 /// Base name of a process's program; of one that is known by several names, that by which it was

@@ -18,6 +18,10 @@ const SINGLE_UNITS_MAX: u32 = 4096;
 pub struct Registry {
     pub processes: BTreeMap<u32, Process>,
     pub threads: BTreeMap<u32, Seen>,
+    /// Threads of each unit at the last look, and the time for which those that were seen ran or
+    /// were ready.
+    pub alive: BTreeMap<u32, u32>,
+    pub busy_ns: BTreeMap<u32, u64>,
     /// Most threads of a unit at one time.
     pub alive_max: BTreeMap<u32, u32>,
     /// Threads that found no room in the kernel's table.
@@ -34,6 +38,7 @@ pub struct Seen {
     first: Instant,
     before: Used,
     last: Instant,
+    busy_ns: u64,
 }
 
 /// Units are kept by the kernel's side, or by nothing in `/proc` mode.
@@ -61,6 +66,8 @@ impl Registry {
         let now = Instant::now();
         let mut changed = false;
         let mut alive: BTreeMap<u32, u32> = BTreeMap::new();
+        // Of a thread that was not seen before, what it did before is not of the recording.
+        let first = self.threads.is_empty();
         for &pid in pids {
             if !self.processes.contains_key(&pid)
                 && let Some(process) = procfs::process(pid)
@@ -71,15 +78,21 @@ impl Registry {
             for tid in procfs::threads(pid) {
                 let Some(name) = procfs::name(pid, tid) else { continue };
                 changed |= self.see(pid, tid, name, now, units);
-                if let Some(seen) = self.threads.get(&tid) {
+                if let Some(seen) = self.threads.get_mut(&tid) {
                     *alive.entry(seen.thread.unit).or_default() += 1;
+                    let busy_ns: u64 = procfs::scheduled_ns(pid, tid).iter().sum();
+                    let more =
+                        busy_ns.saturating_sub(std::mem::replace(&mut seen.busy_ns, busy_ns));
+                    *self.busy_ns.entry(seen.thread.unit).or_default() +=
+                        if first { 0 } else { more };
                 }
             }
         }
-        for (unit, count) in alive {
+        for (&unit, &count) in &alive {
             let most = self.alive_max.entry(unit).or_default();
             *most = (*most).max(count);
         }
+        self.alive = alive;
         changed
     }
 
@@ -148,7 +161,7 @@ impl Registry {
         // A thread that was born meanwhile used nothing before.
         let before = if born > 0 { Used::default() } else { procfs::used(pid, tid) };
         let thread = Thread { tid, pid, unit, born, names: vec![name], ..Thread::default() };
-        self.threads.insert(tid, Seen { thread, first: now, before, last: now });
+        self.threads.insert(tid, Seen { thread, first: now, before, last: now, busy_ns: 0 });
         born == 0
     }
 

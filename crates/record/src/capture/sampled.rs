@@ -2,10 +2,14 @@
 //!
 //! It sees threads, what they sleep in and what they use, and not who wakes whom.
 
+use super::activity::{Look, Over};
+use super::jfr::{self, Jfr};
 use super::layout::StackHead;
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
-use super::{Options, Progress, hidden, machine, own_cpu, processors, procfs, unix_time, wanted};
+use super::{
+    Options, Progress, hidden, java, machine, own_cpu, processors, procfs, unix_time, wanted,
+};
 use crate::trace::{Head, SCHEMA, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,10 +44,10 @@ pub fn record(
     let (begun, own) = (Instant::now(), own_cpu());
     let mut registry = Registry::default();
     let mut numbers = Numbers::default();
-    let mut stacks = Stacks::keeping(options.keep_stacks);
-    let mut waits: BTreeMap<(u32, i16, u64), Wait> = BTreeMap::new();
-    let mut copied: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut others = BTreeSet::new();
+    let stacks = Stacks::keeping(options.keep_stacks);
+    let mut asleep = Asleep { stacks, ..Asleep::default() };
+    let (mut others, mut over) = (BTreeSet::new(), Over::default());
+    let mut machines = Machines::default();
     let mut looks = 0u64;
     while begun.elapsed() < options.length && !options.stop.load(Ordering::Relaxed) {
         let start = Instant::now();
@@ -54,14 +58,52 @@ pub fn record(
         }
         others.extend(pids.iter().filter_map(|pid| hidden(*pid)));
         registry.scan(&pids, &mut numbers);
+        let scanned = Instant::now();
+        machines.ask(&registry, options, begun);
+        let asking = scanned.elapsed();
+        over.note(begun.elapsed(), begun.elapsed(), &looked(&registry));
         looks += 1;
+        asleep.look(&registry);
+        progress(&Progress {
+            done: (begun.elapsed().as_secs_f64() / options.length.as_secs_f64().max(1e-9)).min(1.0),
+            threads: registry.threads.len(),
+            processes: registry.processes.len(),
+            stacks: asleep.stacks.all,
+            taken: 0.0,
+            counted_s: begun.elapsed().as_secs_f64(),
+        });
+        // Many threads are looked at less often: a look takes at most a hundredth of the time
+        // of one processor for each percent of the budget.
+        let took = start.elapsed() - asking;
+        let share = (options.budget * f64::from(processors())).max(1e-4);
+        std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
+    }
+    let mut head = head(options, begun, own, &why, looks);
+    head.missing.extend(others);
+    let mut trace = trace(registry, asleep.waits.into_values().collect(), &asleep.stacks, head);
+    over.give(&mut trace, |unit| unit);
+    machines.end(&mut trace);
+    Ok(trace)
+}
+
+/// What threads sleep in.
+#[derive(Default)]
+struct Asleep {
+    stacks: Stacks,
+    waits: BTreeMap<(u32, i16, u64), Wait>,
+    /// Stacks of each thread that were copied.
+    copied: BTreeMap<u32, u32>,
+}
+
+impl Asleep {
+    fn look(&mut self, registry: &Registry) {
         for (&tid, seen) in &registry.threads {
             let (pid, unit) = (seen.thread.pid, seen.thread.unit);
             let Some((number, first, second, sp, ip)) = procfs::asleep_in(pid, tid) else {
                 continue;
             };
             let object = if number as i64 == libc::SYS_futex { first & !7 } else { 0 };
-            let wait = waits.entry((unit, number, object)).or_insert_with(|| Wait {
+            let wait = self.waits.entry((unit, number, object)).or_insert_with(|| Wait {
                 wakee: unit,
                 object,
                 sleep: number,
@@ -71,33 +113,63 @@ pub fn record(
             });
             wait.n += 1;
             wait.off_ns += EVERY.as_nanos() as u64;
-            let count = copied.entry(tid).or_default();
+            let count = self.copied.entry(tid).or_default();
             if *count < STACKS {
                 *count += 1;
                 let (nr, op) = (number, second as u16);
                 let (group, bp, born, bytes) = (unit, 0, 0, 0);
                 let head =
                     StackHead { tid, tgid: pid, group, nr, op, object, ip, sp, bp, born, bytes };
-                copy(&head, &mut stacks);
+                copy(&head, &mut self.stacks);
             }
         }
-        progress(&Progress {
-            done: (begun.elapsed().as_secs_f64() / options.length.as_secs_f64().max(1e-9)).min(1.0),
-            threads: registry.threads.len(),
-            processes: registry.processes.len(),
-            stacks: stacks.all,
-            taken: 0.0,
-            counted_s: begun.elapsed().as_secs_f64(),
-        });
-        // Many threads are looked at less often: a look takes at most a hundredth of the time
-        // of one processor for each percent of the budget.
-        let took = start.elapsed();
-        let share = (options.budget * f64::from(processors())).max(1e-4);
-        std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
     }
-    let mut head = head(options, begun, own, &why, looks);
-    head.missing.extend(others);
-    Ok(trace(registry, waits.into_values().collect(), &stacks, head))
+}
+
+/// Virtual machines that are asked: for their threads' names, and for what these wait on.
+#[derive(Default)]
+struct Machines {
+    asked: BTreeSet<u32>,
+    names: BTreeMap<u32, String>,
+    flights: Vec<(u32, Jfr)>,
+    missing: Vec<String>,
+}
+
+impl Machines {
+    fn ask(&mut self, registry: &Registry, options: &Options, begun: Instant) {
+        let java = registry.processes.values().filter(|process| process.java).map(|one| one.pid);
+        for pid in java.filter(|pid| options.attach && !java::refuses(*pid)) {
+            if !self.asked.insert(pid) {
+                continue;
+            }
+            self.names.extend(java::names(pid).into_iter().flatten());
+            match Jfr::start(pid, options.length.saturating_sub(begun.elapsed())) {
+                Some(flight) => self.flights.push((pid, flight)),
+                None => self.missing.push(jfr::refused(pid)),
+            }
+        }
+    }
+
+    fn end(self, trace: &mut Trace) {
+        for (tid, name) in self.names {
+            if let Some(thread) = trace.threads.get_mut(&tid) {
+                thread.names.insert(0, name);
+            }
+        }
+        trace.head.missing.extend(self.missing);
+        for (pid, flight) in self.flights {
+            let missing = jfr::end(trace, pid, flight, true);
+            trace.head.missing.extend(missing);
+        }
+    }
+}
+
+fn looked(registry: &Registry) -> BTreeMap<u32, Look> {
+    let one = |(&unit, &busy_ns): (&u32, &u64)| {
+        let alive = registry.alive.get(&unit).copied().unwrap_or(0);
+        (unit, Look { alive, busy_ns, counted: false })
+    };
+    registry.busy_ns.iter().map(one).collect()
 }
 
 /// Copies a sleeping thread's stack. If it wakes meanwhile, the copy is torn, and is cut where it
@@ -128,6 +200,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         clients_waiting: 0.0,
         idle: None,
         probed_s: 0.0,
+        moments_ms: Vec::new(),
         missing: vec![
             format!("arrows, wakers and sockets: there is no eBPF here ({why})"),
             format!(

@@ -4,10 +4,12 @@ mod head;
 mod machines;
 mod trial;
 
+use super::activity::{Look, Over};
 use super::budget::Budget;
 use super::clients::Clients;
+use super::jfr::{self, Jfr};
 use super::kernel::{Cost, Kernel};
-use super::layout::{EdgeKey, Group, StackHead};
+use super::layout::{BORN_FIRST, EdgeKey, Group, StackHead};
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
@@ -50,6 +52,8 @@ struct Session<'o> {
     /// Units that became part of another.
     joined: HashMap<u32, u32>,
     clients: Clients,
+    /// Threads over time.
+    over: Over,
     injections: Vec<Injection>,
     /// Calls that took locks, and for how long these were counted.
     calls: Vec<Call>,
@@ -67,6 +71,8 @@ struct Session<'o> {
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
+    /// Flight recorders that run.
+    flights: Vec<(u32, Jfr)>,
     scheduled: Vec<Scheduled>,
     full_names: BTreeMap<u32, String>,
 }
@@ -86,6 +92,7 @@ pub fn record(
         stacks: Stacks::keeping(options.keep_stacks),
         joined: HashMap::new(),
         clients: Clients::default(),
+        over: Over::default(),
         injections: Vec::new(),
         calls: Vec::new(),
         probed: Duration::ZERO,
@@ -101,6 +108,7 @@ pub fn record(
         asked: Vec::new(),
         agents: Vec::new(),
         handed: Vec::new(),
+        flights: Vec::new(),
         scheduled: Vec::new(),
         full_names: BTreeMap::new(),
     };
@@ -186,6 +194,19 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Notes how many threads are alive and how many run. Threads that live shortly are gone at the
+    /// next look: of these the kernel's side tells, for the time that was counted.
+    fn note(&mut self) {
+        let one = |(&unit, &busy_ns): (&u32, &u64)| {
+            let alive = self.registry.alive.get(&unit).copied().unwrap_or(0);
+            let counted = unit >= BORN_FIRST;
+            let busy_ns = if counted { self.kernel.busy_ns(unit) } else { busy_ns };
+            (unit, Look { alive, busy_ns, counted })
+        };
+        let looks = self.registry.busy_ns.iter().map(one).collect();
+        self.over.note(self.begun.elapsed(), self.counted, &looks);
+    }
+
     fn say_once(&mut self, what: String) {
         if !self.missing.contains(&what) {
             self.missing.push(what);
@@ -203,12 +224,18 @@ impl Session<'_> {
         let mut windows = 0u32;
         let mut learned = false;
         let mut cost = self.kernel.cost();
+        self.note();
         while !self.over() {
             let learning = self.counted < LEARN;
             // Later, too: a wait that is rare has its stack copied when it comes.
             let stacks = if learning || windows.is_multiple_of(4) { STACKS } else { 0 };
+            let left = self.options.length.saturating_sub(self.begun.elapsed());
+            let Some(longest) = budget.window(left) else {
+                self.wait(self.begun + self.options.length, u64::MAX);
+                break;
+            };
             let opened = self.kernel.open(stacks)?;
-            self.wait(opened + budget.window());
+            self.wait(opened + longest, cost.ns + budget.most_ns(left));
             let window = self.kernel.close()?.duration_since(opened);
             self.counted += window;
             windows += 1;
@@ -226,19 +253,22 @@ impl Session<'_> {
             self.kernel.rest(pause)?;
             if self.scanned.elapsed() > self.scan_took * SCAN_SHARE {
                 self.look()?;
+                self.note();
             }
             if !learned && self.counted >= LEARN {
                 learned = true;
                 self.join_crowds()?;
             }
             progress(&self.progress());
-            self.wait(opened + window + pause);
+            self.wait(opened + window + pause, u64::MAX);
         }
         Ok(())
     }
 
-    fn wait(&mut self, until: Instant) {
-        while Instant::now() < until && !self.over() {
+    /// Waits until then, or until programs have taken as much as this, all together.
+    fn wait(&mut self, until: Instant, most_ns: u64) {
+        let spent = |kernel: &Kernel| most_ns < u64::MAX && kernel.cost().ns >= most_ns;
+        while Instant::now() < until && !self.over() && !spent(&self.kernel) {
             std::thread::sleep(DRAIN.min(until.saturating_duration_since(Instant::now())));
             self.drain();
         }
@@ -324,11 +354,18 @@ impl Session<'_> {
             self.say_once(format!("what came later: all processes ended after {seconds:.1} s"));
         }
         self.look()?;
+        self.note();
         self.drain();
         self.registry.settle();
         self.end_timeline();
         self.ask_agents();
-        self.trace()
+        let flights = std::mem::take(&mut self.flights);
+        let mut trace = self.trace()?;
+        for (pid, flight) in flights {
+            let missing = jfr::end(&mut trace, pid, flight, false);
+            trace.head.missing.extend(missing);
+        }
+        Ok(trace)
     }
 
     fn end_timeline(&mut self) {
@@ -397,6 +434,7 @@ impl Session<'_> {
         trace.sockets.sort_by(|a, b| {
             (a.unit, &a.local, &a.remote, a.sends).cmp(&(b.unit, &b.local, &b.remote, b.sends))
         });
+        self.over.give(&mut trace, |unit| self.unit(unit));
         trace.injections = self.injections.clone();
         trace.calls = self.calls.clone();
         trace.handed = self.handed.clone();

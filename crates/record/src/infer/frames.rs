@@ -50,7 +50,9 @@ pub fn is_generic(function: &str) -> bool {
 }
 
 /// Threads of a Java virtual machine itself.
-const VIRTUAL_MACHINE: [&str; 15] = [
+const VIRTUAL_MACHINE: [&str; 17] = [
+    "JFR ",
+    "Permissionless ",
     "GC Thread",
     "G# ",
     "C# Compiler",
@@ -171,7 +173,8 @@ fn interpreter(frames: &[String]) -> Option<&str> {
 }
 
 /// Functions between the application and the wait.
-const PLUMBING: [&str; 17] = [
+const PLUMBING: [&str; 18] = [
+    "java.lang.Object.wait",
     "std::sync::",
     "PlatformEvent",
     "Unsafe",

@@ -29,12 +29,14 @@ impl Trace {
         self.processes.extend(other.processes);
         self.threads.extend(other.threads);
         self.units.extend(other.units);
+        self.activity.extend(other.activity);
         self.waits.extend(other.waits);
         self.stacks.extend(other.stacks);
         self.sockets.extend(other.sockets);
         self.calls.extend(other.calls);
         self.injections.extend(other.injections);
         self.handed.extend(other.handed);
+        self.monitors.extend(other.monitors);
         self.scheduled.extend(other.scheduled);
         self.losses.extend(other.losses);
         self.maps.extend(other.maps);
@@ -114,8 +116,12 @@ impl Trace {
         }
         self.sockets.iter_mut().for_each(|socket| unit(&mut socket.unit));
         self.calls.iter_mut().for_each(|call| unit(&mut call.unit));
+        self.activity.iter_mut().for_each(|activity| unit(&mut activity.unit));
         for each in &mut self.injections {
             each.waiters.iter_mut().chain(&mut each.stopped).for_each(unit);
+        }
+        for monitor in &mut self.monitors {
+            [&mut monitor.unit, &mut monitor.waker].into_iter().for_each(unit);
         }
         self.handed.iter_mut().for_each(|handed| pid(&mut handed.pid));
         self.scheduled.iter_mut().for_each(|scheduled| pid(&mut scheduled.pid));

@@ -6,6 +6,7 @@ mod conserve;
 mod copied;
 mod hosts;
 mod inputs;
+mod jfr;
 mod leaves;
 mod limits;
 mod object;

@@ -4,8 +4,9 @@ use headworks_record::draw;
 use headworks_record::hints::Hints;
 use headworks_record::infer::arrows::{Arrow, By, End, Meaning};
 use headworks_record::infer::{Architecture, infer};
+use headworks_record::report;
 use headworks_record::trace::{
-    Call, Head, How, OUTSIDE, Process, SCHEMA, Socket, Stack, Thread, Trace, Unit, Wait,
+    Activity, Call, Head, How, OUTSIDE, Process, SCHEMA, Socket, Stack, Thread, Trace, Unit, Wait,
 };
 use headworks_tad::check;
 use headworks_tad::model::Confidence;
@@ -471,4 +472,27 @@ fn clients_that_cannot_be_counted_send_what_was_recorded() {
         let per_s = drawn.simulated(clients).expect("a load");
         assert!((per_s / wanted - 1.0f64).abs() < 0.1, "{clients}: {per_s}");
     }
+}
+
+#[test]
+fn threads_of_a_stage_are_counted_over_time() {
+    let mut trace = named(&["worker-1", "worker-2", "other"]);
+    requests(&mut trace, 2, 500);
+    trace.head.moments_ms = vec![0, 1_000, 4_000];
+    let activity = |unit, alive: [u32; 3], active: [f64; 3]| Activity {
+        unit,
+        alive: alive.to_vec(),
+        active: active.to_vec(),
+    };
+    trace.activity.push(activity(2, [1, 1, 1], [0.0, 1.0, 0.2]));
+    trace.activity.push(activity(3, [0, 1, 2], [0.0, 0.5, 0.4]));
+    let found = found(&trace);
+    let report = report::report(&trace, &found, &draw::draw(&trace, &found, "made"));
+    let workers = report.stages.iter().find(|stage| stage.title == "worker-#").expect("a stage");
+    let over = workers.over_time.as_ref().expect("a series");
+    assert_eq!((over.alive(), &*over.at_ms), ((1, 3), &[0, 1_000, 4_000][..]));
+    assert!((over.active() - (1.5 + 3.0 * 0.6) / 4.0).abs() < 1e-9, "{over:?}");
+    trace.head.moments_ms.clear();
+    let report = report::report(&trace, &found, &draw::draw(&trace, &found, "made"));
+    assert!(report.stages.iter().all(|stage| stage.over_time.is_none()), "an older recording");
 }

@@ -6,6 +6,7 @@ mod limits;
 mod made;
 mod names;
 mod ordered;
+mod past;
 mod paused;
 mod traces;
 mod unfed;

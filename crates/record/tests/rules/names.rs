@@ -1,8 +1,8 @@
 //! Names of stages: they do not depend on which sleeps were caught.
 
-use crate::made::{found, named, requests};
+use crate::made::{FUTEX, found, named, requests, wakes};
 use headworks_record::infer::Architecture;
-use headworks_record::trace::{Stack, Trace};
+use headworks_record::trace::{How, Monitor, Stack, Trace, Wait};
 use headworks_tad::model::Confidence;
 
 /// A stack, given from the thread's beginning.
@@ -204,4 +204,43 @@ fn what_the_kernel_keeps_of_several_names_makes_them_no_stage() {
         assert_eq!((&*stage.title, stage.threads.len()), (name, 2));
         assert_eq!(stage.sure, Confidence::Certain);
     }
+}
+
+/// The kernel's side sees that threads wait in a function, and the virtual machine of which class
+/// the lock is.
+#[test]
+fn a_lock_has_the_class_that_a_virtual_machine_tells() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    let (object, sleep, op) = (0x9000, FUTEX, 137);
+    let frames = ["ObjectMonitor::enter(JavaThread*)", "void Shop.order()", "Interpreter"];
+    let frames = frames.map(str::to_owned).to_vec();
+    let stack = Stack { unit: 3, object, sleep, op, whole: true, frames, n: 9, ..Stack::default() };
+    trace.stacks.push(stack);
+    let (how, n, off_ns) = (How::Futex, 200, 400_000_000);
+    trace.waits.push(Wait {
+        waker: 2,
+        wakee: 3,
+        object,
+        sleep,
+        op,
+        how,
+        n,
+        off_ns,
+        ..Wait::default()
+    });
+    let lock = |trace: &Trace| found(trace).locks[0].name.clone();
+    assert_eq!(lock(&trace), "Shop.order");
+    let monitor = |class: &str, by: &str, n| Monitor {
+        unit: 3,
+        class: class.to_owned(),
+        function: "Shop.order".to_owned(),
+        by: by.to_owned(),
+        n,
+        ..Monitor::default()
+    };
+    trace.monitors = vec![monitor("Shop$Stock", "enter", 30), monitor("ReentrantLock", "park", 2)];
+    trace.monitors.push(monitor("Shop$Basket", "wait", 90));
+    assert_eq!(lock(&trace), "Shop$Stock in Shop.order");
 }

@@ -2,7 +2,8 @@
 
 use headworks_record::hints::Hints;
 use headworks_record::trace::{
-    Head, How, Process, SCHEMA, Socket, Stack, Thread, Trace, TraceError, Unit, Wait,
+    Activity, Head, How, Monitor, Process, SCHEMA, Socket, Stack, Thread, Trace, TraceError, Unit,
+    Wait,
 };
 use headworks_record::{draw, infer, report};
 use headworks_tad::check;
@@ -68,6 +69,17 @@ fn any_trace() -> impl Strategy<Value = Trace> {
                 trace.sockets.push(socket);
             }
             trace.stacks = stacks.into_iter().map(stack_of).collect();
+            // Of units that there are and of others, with more and fewer moments.
+            trace.head.moments_ms = vec![0, 5, 9];
+            for unit in [2, 7, 99] {
+                let (alive, active) = (vec![unit; 2], vec![0.5; unit as usize % 5]);
+                trace.activity.push(Activity { unit, alive, active });
+                let (class, function) = ("Basket".to_owned(), "work".to_owned());
+                let (waker, by) = (unit + 1, "enter".to_owned());
+                let monitor =
+                    Monitor { unit, waker, class, function, by, n: 3, ..Monitor::default() };
+                trace.monitors.push(monitor);
+            }
             trace
         })
 }

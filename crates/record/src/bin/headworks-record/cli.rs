@@ -106,6 +106,10 @@ pub struct Record {
     /// Agent that counts hand-overs in Java virtual machines meanwhile, and leaves again
     #[arg(long, value_name = "FILE.jar", conflicts_with = "no_attach")]
     pub agent: Option<PathBuf>,
+    /// Ask Java virtual machines' flight recorders for the classes of what threads wait on. Without
+    /// eBPF they are asked in any case
+    #[arg(long, conflicts_with = "no_attach")]
+    pub jfr: bool,
     /// Stop threads for 5 ms at a time, to confirm that other stages wait for them. It slows the
     /// system for up to 7 s after the recording
     #[arg(long)]

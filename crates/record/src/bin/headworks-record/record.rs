@@ -103,6 +103,7 @@ fn record_here(args: &Record) -> Result<Trace> {
         budget: args.budget,
         attach: !args.no_attach,
         agent: args.agent.as_deref(),
+        jfr: args.jfr,
         plain: args.proc,
         inject: args.inject,
         probes: !args.no_probes,

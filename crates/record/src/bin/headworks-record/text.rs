@@ -1,7 +1,7 @@
 //! The report for people.
 
 use headworks_console::{
-    Column, Ink, Table, count, duration, maybe_duration, rate, terminal_width,
+    Column, Ink, Table, count, duration, maybe_duration, rate, sparkline, terminal_width,
 };
 use headworks_record::report::{Arrow, Report};
 use std::fmt::Write;
@@ -10,6 +10,9 @@ use std::path::Path;
 
 /// Rows of a table; the rest is in the JSON.
 const ROWS: usize = 40;
+
+/// Blocks of a sparkline.
+const SPARK: usize = 24;
 
 /// See the module.
 pub fn text(report: &Report, file: &Path) -> String {
@@ -25,17 +28,19 @@ pub fn text(report: &Report, file: &Path) -> String {
         report.taken * 100.0,
         report.own * 100.0
     );
-    let _ = writeln!(out, "\n{}", ink.bold("Stages"));
-    out += &stages(report).render(terminal_width(), ink);
-    let _ = writeln!(out, "\n{}", ink.bold("Arrows"));
-    out += &arrows(report).render(terminal_width(), ink);
-    if !report.locks.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Locks"));
-        out += &locks(report).render(terminal_width(), ink);
-    }
-    if !report.loads.is_empty() {
-        let _ = writeln!(out, "\n{}", ink.bold("Load"));
-        out += &loads(report).render(terminal_width(), ink);
+    for (title, table) in [
+        ("Stages", stages(report)),
+        ("Threads over time", over_time(report)),
+        ("Arrows", arrows(report)),
+        ("Past queues", past(report)),
+        ("Locks", locks(report)),
+        ("In Java, threads waited on", monitors(report)),
+        ("Load", loads(report)),
+    ] {
+        if !table.is_empty() {
+            let _ = writeln!(out, "\n{}", ink.bold(title));
+            out += &table.render(terminal_width(), ink);
+        }
     }
     if let Some(share) = report.null_share {
         let _ = writeln!(
@@ -91,6 +96,33 @@ fn stages(report: &Report) -> Table {
     table
 }
 
+/// Threads that are alive, and those that run or are ready to: a full block is all of them.
+fn over_time(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("STAGE"),
+        Column::right("ALIVE"),
+        Column::right("ACTIVE"),
+        Column::right("MOST"),
+        Column::left("ACTIVE OVER TIME"),
+    ]);
+    let mut stages: Vec<_> = report.stages.iter().collect();
+    stages.sort_by(|a, b| b.cpu_ms.total_cmp(&a.cpu_ms));
+    for stage in stages.into_iter().take(ROWS) {
+        let Some(over) = &stage.over_time else { continue };
+        let (least, most) = over.alive();
+        let highest = over.active.iter().copied().fold(0.0, f64::max);
+        let top = f64::from(stage.threads.max(1));
+        table.row(vec![
+            stage.name.clone(),
+            if least < most { format!("{least} to {most}") } else { most.to_string() },
+            format!("{:.2}", over.active()),
+            format!("{highest:.2}"),
+            sparkline(&over.active, top, SPARK),
+        ]);
+    }
+    table
+}
+
 fn arrows(report: &Report) -> Table {
     let mut table = Table::new(&[
         Column::left("FROM"),
@@ -115,6 +147,27 @@ fn arrows(report: &Report) -> Table {
                 Some(false) => format!("{}, not confirmed", arrow.confidence),
                 None => arrow.confidence.to_owned(),
             },
+        ]);
+    }
+    table
+}
+
+/// In which part of the calls of one stage to another the queue of a third is passed by.
+fn past(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("FROM"),
+        Column::left("PAST"),
+        Column::left("TO"),
+        Column::right("OF ITS CALLS"),
+        Column::left("SURE"),
+    ]);
+    for past in report.past.iter().take(ROWS) {
+        table.row(vec![
+            past.from.clone(),
+            past.queue.clone(),
+            past.to.clone(),
+            format!("{:.0} %", past.share * 100.0),
+            past.confidence.to_owned(),
         ]);
     }
     table
@@ -163,6 +216,30 @@ fn locks(report: &Report) -> Table {
             duration(ms / n.max(1) as f64),
             duration(lock.max_ms),
             names.join(", "),
+        ]);
+    }
+    table
+}
+
+fn monitors(report: &Report) -> Table {
+    let mut table = Table::new(&[
+        Column::left("CLASS"),
+        Column::left("STAGE"),
+        Column::left("IN"),
+        Column::right("TIMES"),
+        Column::right("MEAN"),
+        Column::right("LONGEST"),
+        Column::left("UNTIL"),
+    ]);
+    for monitor in report.monitors.iter().take(ROWS) {
+        table.row(vec![
+            monitor.class.clone(),
+            monitor.stage.clone(),
+            monitor.function.clone(),
+            count(monitor.n),
+            duration(monitor.ms / monitor.n.max(1) as f64),
+            duration(monitor.max_ms),
+            monitor.waker.clone().unwrap_or_default(),
         ]);
     }
     table

@@ -4,6 +4,9 @@ use super::Session;
 use crate::capture::{idle_since, machine, own_cpu, processors, unix_time};
 use crate::trace::{Head, SCHEMA};
 
+/// What is more than so many times the budget is said.
+const OVER: f64 = 1.1;
+
 impl Session<'_> {
     pub(super) fn head(&self) -> Head {
         let (host, kernel) = machine();
@@ -24,6 +27,14 @@ impl Session<'_> {
                 (1.0 - counted_s / seconds.max(1e-9)) * 100.0,
             ));
         }
+        let (taken, budget) = (self.taken(), self.options.budget);
+        if taken > OVER * budget {
+            missing.push(format!(
+                "the budget of {:.1} %: the kernel's side took {:.2} % of the processors",
+                budget * 100.0,
+                taken * 100.0
+            ));
+        }
         Head {
             schema: SCHEMA.to_owned(),
             host,
@@ -33,14 +44,15 @@ impl Session<'_> {
             seconds,
             counted_s,
             processors: processors(),
-            budget: self.options.budget,
-            taken: self.taken(),
+            budget,
+            taken,
             own: own / seconds.max(1e-9) / f64::from(processors()),
             switches_per_s: self.kernel.switches as f64 / counted_s.max(1e-9),
             clients_cpu,
             clients_waiting,
             idle: idle_since(self.begun, self.idle_before),
             probed_s: self.probed.as_secs_f64(),
+            moments_ms: Vec::new(),
             missing,
         }
     }

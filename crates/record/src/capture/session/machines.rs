@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::capture::java;
+use crate::capture::jfr::{self, Jfr};
 use std::path::PathBuf;
 
 impl Session<'_> {
@@ -30,6 +31,9 @@ impl Session<'_> {
                 continue;
             }
             self.send_agent(pid);
+            if self.options.jfr {
+                self.start_flight(pid);
+            }
             self.scheduled.extend(java::scheduled(pid));
             let Some(names) = java::names(pid) else {
                 self.missing.push(format!(
@@ -46,6 +50,14 @@ impl Session<'_> {
                      Compiler.perfmap (before JDK 17)"
                 )),
             }
+        }
+    }
+
+    fn start_flight(&mut self, pid: u32) {
+        let left = self.options.length.saturating_sub(self.begun.elapsed());
+        match Jfr::start(pid, left) {
+            Some(flight) => self.flights.push((pid, flight)),
+            None => self.say_once(jfr::refused(pid)),
         }
     }
 

@@ -11,7 +11,6 @@ mod pictures;
 mod progress;
 mod results;
 mod simulate;
-mod spark;
 
 use anyhow::Result;
 use clap::CommandFactory;

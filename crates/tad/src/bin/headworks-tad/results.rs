@@ -1,8 +1,7 @@
 //! Results of a simulation, as tables for people.
 
-use super::spark;
 use crate::cli::Remedies;
-use headworks_console::{Column, Ink, Table, rate};
+use headworks_console::{Column, Ink, Table, rate, sparkline};
 use headworks_tad::scenario::{Change, Load, Scenario};
 use headworks_tad::sim::{ClientOutcome, LoadOutcome, Outcome};
 use headworks_tad::spread::Spread;
@@ -195,19 +194,19 @@ fn series(run: &Outcome) -> String {
     let top = top.copied().fold(0.0, f64::max);
     let mut lines: Vec<(String, String, String)> = Vec::new();
     for client in &run.clients {
-        let spark = spark::line(&client.series_per_s, top, SPARK);
+        let spark = sparkline(&client.series_per_s, top, SPARK);
         lines.push((client.name.clone(), spark, format!("req/s to {}", rate(top))));
     }
     let tails: Vec<Vec<f64>> = run.clients.iter().map(tails).collect();
     let longest = tails.iter().flatten().copied().fold(0.0, f64::max);
     for (client, tails) in run.clients.iter().zip(&tails) {
-        let spark = spark::line(tails, longest, SPARK);
+        let spark = sparkline(tails, longest, SPARK);
         lines.push((format!("{} p99", client.name), spark, format!("to {}", ms(longest))));
     }
     for resource in run.resources.iter().filter(|resource| resource.utilization >= 0.05) {
         let used: Vec<f64> = resource.series.iter().map(|[mean, _, _]| *mean).collect();
         let name = format!("{} {}", resource.node, resource.name);
-        lines.push((name, spark::line(&used, 1.0, SPARK), "used".to_owned()));
+        lines.push((name, sparkline(&used, 1.0, SPARK), "used".to_owned()));
     }
     let wide = lines.iter().map(|(name, _, _)| name.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
