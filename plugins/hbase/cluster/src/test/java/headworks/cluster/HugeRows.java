@@ -7,9 +7,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -88,15 +88,13 @@ class HugeRows {
 
     /** Gets of a small row for so many seconds: P50 and P99 in ms. */
     private static double[] gets(Table table, int seconds) throws Exception {
-        long[] times = new long[100 * seconds];
-        for (int at = 0; at < times.length; at++) {
+        ConcurrentLinkedQueue<Long> times = new ConcurrentLinkedQueue<>();
+        for (long end = System.nanoTime() + seconds * 1_000_000_000L; System.nanoTime() < end; Thread.sleep(10)) {
             long since = System.nanoTime();
             assertEquals(10, table.get(new Get(Site.key(0))).value().length);
-            times[at] = System.nanoTime() - since;
-            Thread.sleep(10);
+            times.add(System.nanoTime() - since);
         }
-        Arrays.sort(times);
-        return new double[] {times[times.length / 2] / 1e6, times[times.length * 99 / 100] / 1e6};
+        return new double[] {Measured.percentile(times, 0.5), Measured.percentile(times, 0.99)};
     }
 
     /** What is in use after garbage was collected. */

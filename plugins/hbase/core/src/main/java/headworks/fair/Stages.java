@@ -241,7 +241,9 @@ public final class Stages<T> {
             if (missing > 0) {
                 order.charge(flow.tier, flow.tenant, resource, missing);
             } else {
-                flow.credit[resource] = Math.min(Fair.DOVETAIL_NS, flow.credit[resource] - missing);
+                // One call's is given back in full, however much it is.
+                long most = Math.max(Fair.DOVETAIL_NS, taken.charged[resource]);
+                flow.credit[resource] = Math.min(most, flow.credit[resource] - missing);
             }
         }
     }

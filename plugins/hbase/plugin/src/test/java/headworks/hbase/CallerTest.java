@@ -24,6 +24,7 @@ class CallerTest {
     /** A put as HBase itself sends it: one that a sink writes has the clusters where it was. */
     private static MutationProto put(boolean fromAnotherCluster) throws Exception {
         Put put = new Put(new byte[] {1});
+        put.setAttribute("some", new byte[] {2});
         if (fromAnotherCluster) {
             put.setClusterIds(List.of(UUID.randomUUID()));
         }
