@@ -7,7 +7,7 @@ use crate::hbase::{jmx, queues};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of plug-in and agent that belong to this program.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 const REGIONS: &str = "Hadoop:service=HBase,name=RegionServer,sub=Regions";
 
@@ -90,10 +90,65 @@ pub fn configuration(site: &Site) -> Vec<Finding> {
             words,
         ));
     }
+    found.extend(large_responses(site));
     found.extend(
         queues::faults(site).into_iter().map(|words| finding(State::Wrong, "queues", words)),
     );
     found
+}
+
+/// Limits of HBase on one response that are above our bound on what a tenant has unread.
+fn large_responses(site: &Site) -> Vec<Finding> {
+    const BOUND: &str = "headworks.responses.bytes-per-tenant";
+    let bound = site.number(BOUND, 0.0);
+    let limits = [
+        ("hbase.table.max.rowsize", f64::from(1 << 30)),
+        ("hbase.server.scanner.max.result.size", f64::from(100 << 20)),
+    ];
+    let above = |(limit, usual): (&str, f64)| {
+        let most = site.number(limit, usual);
+        (bound > 0.0 && most > bound).then(|| {
+            let words = format!(
+                "{most}, above {BOUND} ({bound}): before a tenant's first large response its size \
+                 is not known, and each handler may be making one\n  mend: set it to what rows \
+                 and batches really need"
+            );
+            finding(State::Warning, limit, words)
+        })
+    };
+    limits.into_iter().filter_map(above).collect()
+}
+
+/// The NameNode's lock is held by calls of all users of HDFS, and an HBase is one of them. Hadoop
+/// can order calls by user, and count for how long each holds the lock.
+pub fn name_node(core: &Site) -> Finding {
+    const NODE: &str = "NameNode";
+    let port = core.get("fs.defaultFS").and_then(|at| at.trim_end_matches('/').rsplit_once(':'));
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(8020);
+    let class = |key: &str| core.get(&format!("ipc.{port}.{key}")).unwrap_or_default();
+    let mut lacks = Vec::new();
+    if !class("callqueue.impl").ends_with(".FairCallQueue") {
+        lacks.push(format!("ipc.{port}.callqueue.impl=org.apache.hadoop.ipc.FairCallQueue"));
+    }
+    if !class("cost-provider.impl").ends_with(".WeightedTimeCostProvider") {
+        lacks.push(format!(
+            "ipc.{port}.cost-provider.impl=org.apache.hadoop.ipc.WeightedTimeCostProvider"
+        ));
+    }
+    if class("decay-scheduler.service-users").is_empty() {
+        lacks.push(format!("ipc.{port}.decay-scheduler.service-users=HBASES_USER"));
+    }
+    if lacks.is_empty() {
+        let words = "calls are ordered by user of HDFS and charged for its lock, HBase's own go \
+                     first; not by tenant: region servers are one user there";
+        return finding(State::Ok, NODE, words);
+    }
+    let words = format!(
+        "NOT by tenant: region servers are one user there. Calls of other users of HDFS may hold \
+         its lock, and HBase waits\n  mend: in core-site.xml {}",
+        lacks.join(", ")
+    );
+    finding(State::Warning, NODE, words)
 }
 
 /// What a node says.
@@ -265,10 +320,10 @@ mod tests {
         for (answer, words) in [
             ("{\"beans\":[]}", "neither plug-in nor agent"),
             ("{\"beans\":[{\"Version\":1,\"Agent\":true}]}", "version 1"),
-            ("{\"beans\":[{\"Version\":2,\"Agent\":false}]}", "no agent"),
-            ("{\"beans\":[{\"Version\":2,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
+            ("{\"beans\":[{\"Version\":3,\"Agent\":false}]}", "no agent"),
+            ("{\"beans\":[{\"Version\":3,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
             ("<html>", "does not answer by JSON"),
-            ("{\"beans\":[{\"Version\":2,\"Tenants\":\"[7]\"}]}", "Tenants cannot be read"),
+            ("{\"beans\":[{\"Version\":3,\"Tenants\":\"[7]\"}]}", "Tenants cannot be read"),
         ] {
             let page = page(answer);
             let (_, found) = node(&page);
@@ -284,7 +339,7 @@ mod tests {
     #[test]
     fn each_table_tenant_and_stage_is_told() {
         let page = page(
-            "{\"beans\":[{\"Version\":2,\"Agent\":true,\"Several\":true,\
+            "{\"beans\":[{\"Version\":3,\"Agent\":true,\"Several\":true,\
              \"Stages\":\"[{\\\"stage\\\":\\\"RPC Handle\\\",\\\"why\\\":\\\"\\\"},{\\\"stage\\\":\\\"RPC Respond\\\",\\\"why\\\":\\\"no rate\\\"},\
              {\\\"stage\\\":\\\"Data Xceiver\\\",\\\"why\\\":\\\"no agent\\\"}]\",\
              \"Tenants\":\"[{\\\"name\\\":\\\"alice\\\",\\\"weight\\\":4.0,\\\"served\\\":{\\\"RPC Handle\\\":7}}]\",\
@@ -316,6 +371,50 @@ mod tests {
         assert_eq!(found.len(), 2);
         let found = unlisted(&[page], false);
         assert!(found.len() == 1 && found[0].found.contains("--hadoop-conf"), "{found:?}");
+    }
+
+    fn site(values: &[(&str, &str)]) -> Site {
+        let property = |(name, value): &(&str, &str)| {
+            format!("<property><name>{name}</name><value>{value}</value></property>")
+        };
+        let all: String = values.iter().map(property).collect();
+        Site::parse(&format!("<configuration>{all}</configuration>")).unwrap()
+    }
+
+    #[test]
+    fn a_name_node_that_orders_calls_by_arrival_or_by_number_is_named() {
+        let queue = ("ipc.9000.callqueue.impl", "org.apache.hadoop.ipc.FairCallQueue");
+        let cost =
+            ("ipc.9000.cost-provider.impl", "org.apache.hadoop.ipc.WeightedTimeCostProvider");
+        let users = ("ipc.9000.decay-scheduler.service-users", "hbase");
+        for (at, settings, lacks) in [
+            ("hdfs://one:9000", &[queue, cost, users][..], None),
+            ("hdfs://one:9000/", &[queue, users], Some("ipc.9000.cost-provider.impl=")),
+            ("hdfs://one:9000", &[queue, cost], Some("ipc.9000.decay-scheduler.service-users=")),
+            ("hdfs://service", &[queue, cost, users], Some("ipc.8020.callqueue.impl=")),
+        ] {
+            let found = name_node(&site(&[&[("fs.defaultFS", at)], settings].concat()));
+            let words = found.found.split_once("core-site.xml ").map(|(_, words)| words);
+            assert_eq!(found.state == State::Ok, lacks.is_none(), "{found:?}");
+            assert!(words.is_none_or(|words| words.starts_with(lacks.unwrap())), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_hbase_that_let_one_response_pass_the_bound_are_named() {
+        let bound = ("headworks.responses.bytes-per-tenant", "67108864");
+        let row = ("hbase.table.max.rowsize", "67108864");
+        let batch = ("hbase.server.scanner.max.result.size", "1000000");
+        for (settings, named) in [
+            (&[bound][..], &[row.0, batch.0][..]),
+            (&[bound, row], &[batch.0]),
+            (&[bound, row, batch], &[]),
+            (&[], &[]),
+        ] {
+            let found = large_responses(&site(settings));
+            let whats: Vec<&str> = found.iter().map(|one| &*one.what).collect();
+            assert_eq!(whats, named);
+        }
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub struct Tenant {
     pub weight: f64,
     /// Bytes of responses that the client has not read.
     pub unread: u64,
+    /// Open connections of its users.
+    pub connections: u64,
+    /// Calls that were answered by an exception, by its name.
+    pub failed: BTreeMap<String, u64>,
     /// Served requests by stage.
     pub served: BTreeMap<String, u64>,
     /// Microseconds for which its work would keep all of a resource busy, by resource.
@@ -82,8 +86,15 @@ pub struct Tenant {
 
 impl Default for Tenant {
     fn default() -> Self {
-        let (served, used_us) = Default::default();
-        Tenant { name: String::new(), weight: 1.0, unread: 0, served, used_us }
+        Tenant {
+            name: String::new(),
+            weight: 1.0,
+            unread: 0,
+            connections: 0,
+            failed: BTreeMap::new(),
+            served: BTreeMap::new(),
+            used_us: BTreeMap::new(),
+        }
     }
 }
 

@@ -29,20 +29,31 @@ const STAGES: [Of<Stage>; 5] = [
         |stage| stage.passed as f64,
     ),
 ];
-const TENANTS: [Of<Tenant>; 2] = [
+const TENANTS: [Of<Tenant>; 3] = [
     (("tenant_weight", "gauge", "weight of the tenant there"), |tenant| tenant.weight),
     (
         ("tenant_unread_bytes", "gauge", "responses that the tenant's clients have not read"),
         |tenant| tenant.unread as f64,
     ),
+    (("tenant_connections", "gauge", "open connections of the tenant's users"), |tenant| {
+        tenant.connections as f64
+    }),
 ];
 const REQUESTS: Family =
     ("tenant_requests_total", "counter", "requests of the tenant that a stage has served");
+const FAILED: Family = (
+    "tenant_failed_total",
+    "counter",
+    "calls of the tenant that were answered by an exception, by its name",
+);
 const USED: Family = (
     "tenant_used_seconds_total",
     "counter",
     "time for which the tenant's work would keep all of the resource busy",
 );
+
+/// A board for Grafana that shows all of this: JSON to import there.
+pub const BOARD: &str = include_str!("board.json");
 
 /// The text of a scrape. Times are in seconds, sizes in bytes.
 pub fn text(look: &Look) -> String {
@@ -70,6 +81,7 @@ pub fn text(look: &Look) -> String {
         });
     }
     add(REQUESTS, &|figures| by(figures, "stage", |tenant| &tenant.served, 1.0));
+    add(FAILED, &|figures| by(figures, "exception", |tenant| &tenant.failed, 1.0));
     add(USED, &|figures| by(figures, "resource", |tenant| &tenant.used_us, 1e-6));
     text
 }
@@ -114,6 +126,23 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
+    fn the_board_asks_for_what_there_is_and_for_all_of_it() {
+        let board: serde_json::Value = serde_json::from_str(BOARD).unwrap();
+        let mut asked = std::collections::BTreeSet::new();
+        for panel in board["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let words = target["expr"].as_str().unwrap();
+                let words = words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                asked.extend(words.filter(|word| word.starts_with("headworks_")));
+            }
+        }
+        let scrape = text(&show::Look { nodes: Vec::new() });
+        let told =
+            scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        assert_eq!(asked, told.collect());
+    }
+
+    #[test]
     fn a_scrape_has_each_node_stage_and_tenant_whatever_their_names() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -121,7 +150,7 @@ mod tests {
             for mut client in listener.incoming().flatten() {
                 let _ = client.read(&mut [0; 1024]);
                 let stages = r#"[{"stage":"RPC Handle","why":"","queued":2,"served":9}]"#;
-                let tenants = r#"[{"name":"a\"b","weight":2,"unread":7,"served":{"RPC Handle":5},"used_us":{"disk":1500000}}]"#;
+                let tenants = r#"[{"name":"a\"b","weight":2,"unread":7,"connections":3,"failed":{"RegionTooBusyException":2},"served":{"RPC Handle":5},"used_us":{"disk":1500000}}]"#;
                 let bean = serde_json::json!({"beans": [{"Version": 2, "Stages": stages, "Tenants": tenants}]});
                 let _ = client.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{bean}").as_bytes());
             }
@@ -136,6 +165,10 @@ mod tests {
             format!("stage_enforced{{{node},stage=\"RPC Handle\"}} 1\n"),
             format!("stage_queued{{{node},stage=\"RPC Handle\"}} 2\n"),
             format!("tenant_unread_bytes{{{node},tenant=\"a\\\"b\"}} 7\n"),
+            format!("tenant_connections{{{node},tenant=\"a\\\"b\"}} 3\n"),
+            format!(
+                "tenant_failed_total{{{node},tenant=\"a\\\"b\",exception=\"RegionTooBusyException\"}} 2\n"
+            ),
             format!("tenant_requests_total{{{node},tenant=\"a\\\"b\",stage=\"RPC Handle\"}} 5\n"),
             format!(
                 "tenant_used_seconds_total{{{node},tenant=\"a\\\"b\",resource=\"disk\"}} 1.5\n"

@@ -196,6 +196,8 @@ struct TenantSum {
     served_per_s: [f64; COUNTED.len()],
     /// Microseconds a second of the nodes that count.
     used_per_s: [f64; RESOURCES.len()],
+    failed_per_s: f64,
+    connections: u64,
     unread: u64,
 }
 
@@ -217,10 +219,12 @@ fn tenants(before: &Look, now: &Look) -> Sheet {
         let mut cells =
             vec![printable(name), sum.weights.into_iter().collect::<Vec<_>>().join(" ")];
         cells.extend(sum.served_per_s.map(rate));
+        cells.push(rate(sum.failed_per_s));
         cells.extend(RESOURCES.iter().zip(sum.used_per_s).map(|(resource, used)| {
             let nodes = if *resource == "disk" && data_nodes > 0 { data_nodes } else { servers };
             percent(used / 1e6 / nodes.max(1) as f64)
         }));
+        cells.push(count(sum.connections));
         cells.push(if sum.unread == 0 { "0".into() } else { format!("{}B", count(sum.unread)) });
         cells
     };
@@ -233,11 +237,13 @@ fn tenants(before: &Look, now: &Look) -> Sheet {
             Column::right("HANDLE/S"),
             Column::right("LOG/S"),
             Column::right("XCEIVER/S"),
+            Column::right("FAILED/S"),
             Column::right("HANDLERS"),
             Column::right("CPU"),
             Column::right("NETWORK"),
             Column::right("DISK"),
             Column::right("LOG"),
+            Column::right("CONNECTIONS"),
             Column::right("UNREAD"),
         ],
         rows: sums.into_iter().map(row).collect(),
@@ -249,6 +255,9 @@ fn add_tenant(sum: &mut TenantSum, node: &Since<'_>, now: &Tenant, counts: impl 
         node.before.and_then(|figures| figures.tenants.iter().find(|known| known.name == now.name));
     sum.weights.insert(format!("{}", now.weight));
     sum.unread += now.unread;
+    sum.connections += now.connections;
+    let failed = |tenant: &Tenant| tenant.failed.values().sum();
+    sum.failed_per_s += node.per_s(before.map(failed), failed(now));
     let of = |map: &BTreeMap<String, u64>, key: &str| map.get(key).copied().unwrap_or(0);
     for (stage, served) in COUNTED.iter().zip(&mut sum.served_per_s) {
         let earlier = before.map(|tenant| of(&tenant.served, stage));
@@ -294,6 +303,7 @@ mod tests {
                 tenants: vec![Tenant {
                     name: "alice".to_owned(),
                     weight: 4.0,
+                    connections: 3,
                     served,
                     used_us,
                     ..Tenant::default()
@@ -334,9 +344,25 @@ mod tests {
         assert_eq!(row(&text, "RPC Handle"), ["RPC Handle", "2 of 2", "6", "100", "0", "0"]);
         assert_eq!(row(&text, "Data Xceiver"), ["Data Xceiver", "1 of 1", "3", "50.0", "0", "0"]);
         // Half a second of 2 s on each node: 100 requests of 5 ms.
-        let alice = ["alice", "4", "100", "0", "50.0", "25 %", "-", "-", "25 %", "-", "0"];
+        let alice =
+            ["alice", "4", "100", "0", "50.0", "0", "25 %", "-", "-", "25 %", "-", "9", "0"];
         assert_eq!(row(&text, "alice"), alice);
         assert!(text.starts_with("3 of 3 nodes answer; 9 requests wait\n"), "{text}");
+    }
+
+    #[test]
+    fn calls_that_failed_are_counted_whatever_their_exceptions() {
+        let failed = |exceptions: &[(&str, u64)]| {
+            let mut node = node("a:1", true, 100);
+            node.figures.as_mut().unwrap().tenants[0].failed =
+                exceptions.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            vec![node]
+        };
+        let text = looks(
+            failed(&[("RpcThrottlingException", 10)]),
+            failed(&[("RpcThrottlingException", 15), ("RegionTooBusyException", 3)]),
+        );
+        assert_eq!(row(&text, "alice")[5], "4.0", "eight in two seconds");
     }
 
     #[test]

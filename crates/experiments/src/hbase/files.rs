@@ -100,6 +100,7 @@ static NO_SCHEDULING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(RIVALS, "cpu_busy"),
         ]
     },
+    clients: &["c1", "c2"],
     predicted: Some(predicted::NO_SCHEDULING),
 };
 
@@ -146,6 +147,7 @@ static NETWORK_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(NETWORK_ARMS, "cpu_busy"),
         ]
     },
+    clients: &["c1", "c2"],
     predicted: Some(predicted::NETWORK),
 };
 
@@ -188,6 +190,7 @@ static ATTEMPTS_FIGURE: Figure = Figure {
         };
         vec![arms.into_iter().fold(Panel::bars("Gets", "1/s"), bars)]
     },
+    clients: &["c1_cold", "c2_cold", "c2_cached"],
     predicted: Some(predicted::ATTEMPTS),
 };
 
@@ -229,6 +232,7 @@ static BLOCKING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(BLOCKING_ARMS, "cpu_busy"),
         ]
     },
+    clients: &["c1", "c2"],
     predicted: Some(predicted::BLOCKING),
 };
 
@@ -279,6 +283,7 @@ static ORDERING_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(ORDERING_ARMS, "cpu_busy"),
         ]
     },
+    clients: &["c1", "c2"],
     predicted: Some(predicted::ORDERING),
 };
 
@@ -321,6 +326,7 @@ static SLOW_DATANODE_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(arms, "cpu_busy"),
         ]
     },
+    clients: &["fast", "slow"],
     predicted: None,
 };
 
@@ -359,5 +365,6 @@ static BULK_LOAD_FIGURE: Figure = Figure {
             Panel::sweep("Processors", "").lines(arms, "cpu_busy"),
         ]
     },
+    clients: &["c1", "c2"],
     predicted: None,
 };

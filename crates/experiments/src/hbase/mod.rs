@@ -47,6 +47,8 @@ pub(crate) struct Figure {
     about: &'static str,
     claims: &'static [Claim],
     panels: fn() -> Vec<Panel>,
+    /// Clients as keys of numbers name them, each by its user, or by its user and what it does.
+    clients: &'static [&'static str],
     /// What the simulator says, where the dissertation has the figure.
     predicted: Option<Predicted>,
 }
@@ -69,7 +71,15 @@ impl Bench for Figure {
             predicted.compare(&mut record);
             panels.push(predicted.panel(self.points));
         }
-        let columns: Vec<_> = self.predicted.iter().map(Predicted::column).collect();
+        let mut columns = columns(self.clients);
+        columns.extend(
+            self.predicted
+                .iter()
+                .map(Predicted::column)
+                .map(|(head, key)| (head.to_owned(), key.to_owned())),
+        );
+        let columns: Vec<(&str, &str)> =
+            columns.iter().map(|(head, key)| (head.as_str(), key.as_str())).collect();
         let show = Presentation {
             id: self.id,
             figure: self.figure,
@@ -83,6 +93,27 @@ impl Bench for Figure {
         };
         sweep::report(&show, record, directory, fresh)
     }
+}
+
+/// What is told of each client: heads of a table, and keys. Errors and retries are a user's.
+fn columns(clients: &[&str]) -> Vec<(String, String)> {
+    let mut columns: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, head: &str, key: &str| {
+        let column = (format!("{}, {head}", name.replace('_', " ")), format!("{name}_{key}"));
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    };
+    for client in clients {
+        add(client, "1/s", "per_s");
+        add(client, "P99 in ms", "p99_ms");
+    }
+    for client in clients {
+        let user = client.split('_').next().unwrap_or(client);
+        add(user, "errors", "errors");
+        add(user, "retries", "retries");
+    }
+    columns
 }
 
 const NEEDS: &[&str] = &["default-jdk-headless", "maven", "iproute2", "make setup-java"];
@@ -173,30 +204,31 @@ static NEIGHBOURS_FIGURE: Figure = Figure {
         BUSY,
         Claim::new("a small client's gets are hardly slower beside a hundred scans")
             .ours("p99 of its gets beside them / alone", |seed| {
-                ratio(seed, OURS, "get_p99_ms", (100.0, 0.0))
+                ratio(seed, OURS, "few_p99_ms", (100.0, 0.0))
             })
             .at_most(2.0),
         Claim::new("and its scan goes on")
             .ours("rows a second beside them / alone", |seed| {
-                ratio(seed, OURS, "small_rows_s", (100.0, 0.0))
+                ratio(seed, OURS, "few_per_s", (100.0, 0.0))
             })
             .at_least(0.45)
             .note("a scan that waits for one handler's rest of work before each row has half of what it has alone"),
         Claim::new("HBase as it is starves it")
             .ours("p99 of its gets beside them / alone, the better of one queue and three", |seed| {
-                [STOCK, ONE_QUEUE].map(|arm| ratio(seed, arm, "get_p99_ms", (100.0, 0.0))).into_iter().fold(f64::INFINITY, f64::min)
+                [STOCK, ONE_QUEUE].map(|arm| ratio(seed, arm, "few_p99_ms", (100.0, 0.0))).into_iter().fold(f64::INFINITY, f64::min)
             })
             .at_least(3.0),
     ],
     panels: || {
         vec![
-            Panel::sweep("P99 of the small client's gets", "ms").lines(RIVALS, "get_p99_ms"),
-            Panel::sweep("Rows of the small client's scan", "1/s").lines(RIVALS, "small_rows_s"),
-            Panel::sweep("Rows of the large client", "1/s").lines(RIVALS, "large_rows_s"),
+            Panel::sweep("P99 of the small client's gets", "ms").lines(RIVALS, "few_p99_ms"),
+            Panel::sweep("Rows of the small client's scan", "1/s").lines(RIVALS, "few_per_s"),
+            Panel::sweep("Rows of the large client", "1/s").lines(RIVALS, "many_per_s"),
             Panel::sweep("Handlers that work", "").lines(RIVALS, "handlers_busy"),
             Panel::sweep("Processors", "").lines(RIVALS, "cpu_busy"),
         ]
     },
+    clients: &["few", "many"],
     predicted: None,
 };
 
@@ -284,6 +316,7 @@ static WEIGHTS_FIGURE: Figure = Figure {
         };
         vec![panel("Reads of each client", READS), panel("Reads and updates of each", UPDATES)]
     },
+    clients: &["c1", "c2", "c3", "c4", "c5"],
     predicted: Some(predicted::WEIGHTS),
 };
 
@@ -338,6 +371,7 @@ static COST_FIGURE: Figure = Figure {
         let panel = bars("one_tenant", "one tenant", panel);
         vec![bars("stock_again", "a second stock server", panel)]
     },
+    clients: &[],
     predicted: None,
 };
 
@@ -355,6 +389,16 @@ mod tests {
         let point = |at| Point { at, runs: vec![run.clone()] };
         let points = vec![point(READS), point(UPDATES)];
         ArmRecord { arm: name.to_owned(), setup: Default::default(), points }
+    }
+
+    #[test]
+    fn errors_and_retries_are_told_once_for_each_user() {
+        let keys: Vec<String> =
+            columns(&["c1_cold", "c2_cold", "c2_cached"]).into_iter().map(|(_, key)| key).collect();
+        let rates = ["c1_cold", "c2_cold", "c2_cached"]
+            .map(|client| [format!("{client}_per_s"), format!("{client}_p99_ms")]);
+        let users = ["c1", "c2"].map(|user| [format!("{user}_errors"), format!("{user}_retries")]);
+        assert_eq!(keys, [rates.concat(), users.concat()].concat());
     }
 
     #[test]

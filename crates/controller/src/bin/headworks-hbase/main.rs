@@ -40,6 +40,8 @@ enum Command {
     Top(Top),
     /// Give the figures of all nodes to Prometheus
     Metrics(Scrape),
+    /// Write a board for Grafana that shows these figures: JSON to import there
+    Board,
     /// Write the manual pages (what `headworks man` starts)
     #[command(hide = true)]
     Man(headworks_console::man::Man),
@@ -130,6 +132,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "headworks hbase metrics --conf /etc/hbase/conf > hbase.prom",
         ],
     ),
+    ("board", &["headworks hbase board > board.json"]),
 ];
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -178,6 +181,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Doctor(conf) => return examine(&conf),
         Command::Top(args) => top(&args)?,
         Command::Metrics(args) => scrape(&args)?,
+        Command::Board => print!("{}", metrics::BOARD),
         Command::Man(args) => {
             let command = headworks_console::with_examples(Cli::command(), EXAMPLES);
             headworks_console::man::write(command, &args, &[])?;
@@ -267,6 +271,9 @@ fn examine(conf: &Conf) -> Result<ExitCode> {
     let mut nodes = Vec::new();
     let pages = figures::pages(&conf.conf, conf.hadoop_conf.as_deref())?;
     findings.extend(doctor::unlisted(&pages, conf.hadoop_conf.is_some()));
+    if let Some(hadoop) = &conf.hadoop_conf {
+        findings.push(doctor::name_node(&Site::load(&hadoop.join("core-site.xml"))?));
+    }
     for page in pages {
         let (node, found) = doctor::node(&page);
         findings.extend(found);

@@ -46,6 +46,22 @@ final class Advices {
         }
     }
 
+    /** A call is answered, whether well or not. */
+    static final class Answered {
+        @Advice.OnMethodEnter
+        static void enter(@Advice.This Object call, @Advice.Argument(0) Object answer, @Advice.Argument(2) Throwable failed) {
+            HeadworksCalls.answered(call, answer, failed);
+        }
+    }
+
+    /** A connection has said whose it is. */
+    static final class Opened {
+        @Advice.OnMethodExit
+        static void exit(@Advice.This Object connection) {
+            HeadworksCalls.opened(connection);
+        }
+    }
+
     /** Log append: a write has a place below the ordered log, from before its row locks until it is durable. */
     static final class Place {
         @Advice.OnMethodEnter

@@ -43,6 +43,9 @@ public final class Agent {
         new Change(IPC + "SimpleRpcServerResponder", named("doRespond"), Advices.RespondSimple.class, Stage.RESPOND),
         new Change(IPC + "NettyServerCall", named("sendResponseIfReady"), Advices.RespondNetty.class, Stage.RESPOND),
         new Change(IPC + "ServerCall", named("done").and(takesArguments(0)), Advices.Taken.class, null),
+        // What is told of tenants: calls that failed, and connections.
+        new Change(IPC + "ServerCall", named("setResponse").and(takesArguments(4)), Advices.Answered.class, null),
+        new Change(IPC + "ServerRpcConnection", named("processConnectionHeader"), Advices.Opened.class, null),
         new Change("org.apache.hadoop.hbase.regionserver.HRegion",
             named("batchMutate").and(takesArguments(1)).and(takesArgument(0, nameEndsWith("BatchOperation"))), Advices.Place.class, Stage.LOG),
         new Change("org.apache.hadoop.hbase.regionserver.HRegion",

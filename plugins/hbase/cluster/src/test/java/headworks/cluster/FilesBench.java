@@ -78,7 +78,7 @@ class FilesBench extends Measured {
         run(SLOW_READS, cluster -> {
             files(FILES, 128_000);
             limit("c2", ThrottleType.READ_SIZE, HALF);
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+            try (Connection c1 = connect("c1"); Connection c2 = connect("c2")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
@@ -102,15 +102,17 @@ class FilesBench extends Measured {
         run(settings, cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 100);
             files(FILES, 60_000);
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+            try (Connection c1 = connect("c1"); Connection c2 = connect("c2")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong cold = new AtomicLong();
                 AtomicLong cached = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
-                clients(FILES, (int) POINT, c1, first, null, FilesBench::cold);
-                clients(FILES, 16, c2, cold, null, FilesBench::cold);
+                var coldTimes = new ConcurrentLinkedQueue<Long>();
+                var firstTimes = new ConcurrentLinkedQueue<Long>();
+                clients(FILES, (int) POINT, c1, first, firstTimes, FilesBench::cold);
+                clients(FILES, 16, c2, cold, coldTimes, FilesBench::cold);
                 clients(4, c2, cached, times, FilesBench::cached);
-                measure(Map.of("c1_cold", first, "c2_cold", cold, "c2_cached", cached), Map.of("c2_cached", times));
+                measure(Map.of("c1_cold", first, "c2_cold", cold, "c2_cached", cached), Map.of("c1_cold", firstTimes, "c2_cold", coldTimes, "c2_cached", times));
                 end();
             }
             toldOfAttempts();
@@ -135,7 +137,7 @@ class FilesBench extends Measured {
             files(FILES, 60_000);
             // Ten handlers, half of their time each.
             limit(ThrottleType.REQUEST_HANDLER_USAGE_MS, 10_000, Map.of("c1", 5_000L, "c2", 5_000L));
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+            try (Connection c1 = connect("c1"); Connection c2 = connect("c2")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
@@ -179,7 +181,7 @@ class FilesBench extends Measured {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 100);
             Site.table(other, Cluster.DEFAULT, true, 1, 100);
             limit("c2", ThrottleType.WRITE_NUMBER, 400);
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+            try (Connection c1 = connect("c1"); Connection c2 = connect("c2")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
@@ -202,7 +204,7 @@ class FilesBench extends Measured {
         run(Map.of(), List.of(List.of(READ_RATE + "=10000000"), List.of(READ_RATE + "=500000")), cluster -> {
             TableName[] at = tablesAt(2);
             limit("slow", ThrottleType.READ_SIZE, 450_000);
-            try (Connection fast = Site.connect("fast"); Connection slow = Site.connect("slow")) {
+            try (Connection fast = connect("fast"); Connection slow = connect("slow")) {
                 AtomicLong first = new AtomicLong();
                 AtomicLong second = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();
@@ -251,7 +253,7 @@ class FilesBench extends Measured {
         run(Map.of(WRITE_RATE, "12000000"), cluster -> {
             Site.table(TABLE, Cluster.DEFAULT, true, 1, 1_000);
             Site.table(loaded, Cluster.DEFAULT, true, 1, 100);
-            try (Connection c1 = Site.connect("c1"); Connection c2 = Site.connect("c2")) {
+            try (Connection c1 = connect("c1"); Connection c2 = connect("c2")) {
                 AtomicLong gets = new AtomicLong();
                 AtomicLong megabytes = new AtomicLong();
                 var times = new ConcurrentLinkedQueue<Long>();

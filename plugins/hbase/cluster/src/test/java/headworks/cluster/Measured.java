@@ -1,11 +1,13 @@
 package headworks.cluster;
 
+import com.codahale.metrics.Counter;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -19,6 +21,7 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionImplementation;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
 import org.apache.hadoop.hbase.quotas.QuotaTableUtil;
@@ -48,6 +51,7 @@ abstract class Measured {
     final AtomicBoolean stop = new AtomicBoolean();
     private final List<Thread> threads = new ArrayList<>();
     final AtomicLong failures = new AtomicLong();
+    private final Map<Connection, Client> users = new IdentityHashMap<>();
     /** What clients had done after each second of the window. */
     final List<long[]> bySecond = new ArrayList<>();
 
@@ -58,6 +62,44 @@ abstract class Measured {
     /** What one client does again and again. */
     interface Work {
         void once(Table table) throws Exception;
+    }
+
+    /** A user's requests that failed for good; and before the window. */
+    private static final class Client {
+        final String user;
+        final AtomicLong errors = new AtomicLong();
+        long errorsBefore;
+        long refusedBefore;
+
+        Client(String user) {
+            this.user = user;
+        }
+    }
+
+    /** Connects a user whose errors and retries become figures. */
+    Connection connect(String user) throws Exception {
+        Connection connection = Site.connect(user);
+        users.put(connection, new Client(user));
+        return connection;
+    }
+
+    /** Calls that were answered by an exception, or not at all. HBase's client tries again, or gives up. */
+    private static long refused(Connection connection) {
+        Counter all = ((ConnectionImplementation) connection).getConnectionMetrics().getRpcCounters().get("rpcTotalExceptions");
+        return all == null ? 0 : all.getCount();
+    }
+
+    private void notes(boolean after) {
+        users.forEach((connection, client) -> {
+            long errors = client.errors.get() - client.errorsBefore;
+            long refused = refused(connection) - client.refusedBefore;
+            if (after) {
+                figures.put(client.user + "_errors", (double) errors);
+                figures.put(client.user + "_retries", (double) Math.max(0, refused - errors));
+            }
+            client.errorsBefore += errors;
+            client.refusedBefore += refused;
+        });
     }
 
     private static Map<String, String> settings() {
@@ -149,6 +191,7 @@ abstract class Measured {
                             }
                         } catch (IOException refused) {
                             failures.incrementAndGet();
+                            users.get(connection).errors.incrementAndGet();
                         }
                     }
                 } catch (Exception failed) {
@@ -164,6 +207,7 @@ abstract class Measured {
     void measure(Runnable begins, AtomicLong... counters) throws Exception {
         Thread.sleep(WARM_UP_MS);
         begins.run();
+        notes(false);
         long[] cpu = cpu();
         long[] disk = disk();
         long bytes = loopback();
@@ -180,6 +224,7 @@ abstract class Measured {
             samples++;
         }
         double seconds = (System.nanoTime() - start) / 1e9;
+        notes(true);
         long sent = loopback() - bytes;
         long[] after = cpu();
         figures.put("cpu_busy", 1.0 - (double) (after[1] - cpu[1]) / (after[0] - cpu[0]));

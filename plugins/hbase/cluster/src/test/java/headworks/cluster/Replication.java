@@ -115,13 +115,20 @@ class Replication {
             scans.forEach(Thread::start);
             try {
                 Thread.sleep(1_000);
-                Told before = Told.by(Cluster.SECOND_PAGE);
+                Told idle = Told.by(Cluster.SECOND_PAGE);
                 admin.enableReplicationPeer(PEER);
+                Told before = begun(idle);
                 arrived(1_000, ROWS);
                 Told after = Told.by(Cluster.SECOND_PAGE);
-                long users = used(after, "carol") + used(after, "dave") - used(before, "carol") - used(before, "dave");
-                long replication = used(after, REPLICATION) - used(before, REPLICATION);
-                System.err.println("handlers' time of users and of replication, in ms: " + users / 1_000 + ", " + replication / 1_000);
+                long users = 0;
+                // The one who looks what has arrived uses handlers, too.
+                for (String user : List.of("carol", "dave", "reader")) {
+                    users += used(after, user) - used(before, user);
+                }
+                // Its first calls are over when it is seen to have begun.
+                long replication = used(after, REPLICATION) - used(idle, REPLICATION);
+                long calls = after.served(REPLICATION, "RPC Handle") - idle.served(REPLICATION, "RPC Handle");
+                System.err.println("handlers' time of users and of replication, in ms: " + users / 1_000 + ", " + replication / 1_000 + " by " + calls + " calls");
                 // Alike, replication would have a third. It begins with one call at once.
                 assertTrue(users > 6 * replication, users + " and " + replication + ": " + after);
             } finally {
@@ -130,6 +137,19 @@ class Replication {
                     scan.join();
                 }
             }
+        }
+    }
+
+    /** Waits until replication has begun: a source looks now and then whether its peer is switched on. */
+    private static Told begun(Told before) throws Exception {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (true) {
+            Told now = Told.by(Cluster.SECOND_PAGE);
+            if (used(now, REPLICATION) > used(before, REPLICATION)) {
+                return now;
+            }
+            assertTrue(System.nanoTime() < end, "nothing is replicated:\n" + cluster.tail("regionserver"));
+            Thread.sleep(10);
         }
     }
 

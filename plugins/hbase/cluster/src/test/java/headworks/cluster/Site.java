@@ -61,6 +61,8 @@ final class Site {
         conf.set("hbase.client.meta.operation.timeout", "40000");
         conf.set("hbase.rpc.timeout", "20000");
         conf.set("hbase.client.scanner.timeout.period", "20000");
+        // A client counts its calls that failed.
+        conf.set("hbase.client.metrics.enable", "true");
         try (Connection connection = connect("root"); Admin admin = connection.getAdmin()) {
             admin.balancerSwitch(false, true);
             // The master is ready before the last of them has come.

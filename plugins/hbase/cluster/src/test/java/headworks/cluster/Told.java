@@ -54,6 +54,19 @@ final class Told {
         return known == null ? 0 : known.get("unread").getAsLong();
     }
 
+    /** A tenant's open connections. */
+    long connections(String tenant) {
+        JsonObject known = named("Tenants", "name", tenant);
+        return known == null ? 0 : known.get("connections").getAsLong();
+    }
+
+    /** A tenant's calls that were answered by this exception. */
+    long failed(String tenant, String exception) {
+        JsonObject known = named("Tenants", "name", tenant);
+        JsonElement count = known == null ? null : known.getAsJsonObject("failed").get(exception);
+        return count == null ? 0 : count.getAsLong();
+    }
+
     /** Attempts at gets without files: answered, ended. */
     long attempts(String figure) {
         return text("Attempts").getAsJsonObject().get(figure).getAsLong();

@@ -2,12 +2,14 @@ package headworks.fair;
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** What a process tells about its stages and tenants. */
@@ -33,6 +35,10 @@ public final class Figures {
     /** Gets that were tried without a handler: answered, and needed a file. */
     private final LongAdder answered = new LongAdder();
     private final LongAdder ended = new LongAdder();
+    /** Calls that failed, by tenant and exception. */
+    private final Map<Integer, Map<String, LongAdder>> failed = new ConcurrentHashMap<>();
+    /** Open connections by tenant. */
+    private volatile Supplier<Map<String, Integer>> connections = Map::of;
 
     Figures(Scheduler scheduler) {
         this.scheduler = scheduler;
@@ -148,6 +154,16 @@ public final class Figures {
         passed[stage.ordinal()].increment();
     }
 
+    /** A tenant's call was answered by an exception: its simple name. */
+    public void fails(Tenants.Tenant tenant, String exception) {
+        failed.computeIfAbsent(tenant.number, number -> new ConcurrentSkipListMap<>()).computeIfAbsent(exception, name -> new LongAdder()).increment();
+    }
+
+    /** How many connections each tenant has is asked there. */
+    public void connections(Supplier<Map<String, Integer>> open) {
+        connections = open;
+    }
+
     /** A get was tried without a handler. */
     public void attempts(boolean wasAnswered) {
         (wasAnswered ? answered : ended).increment();
@@ -180,11 +196,17 @@ public final class Figures {
     /** The tenants with the most served requests, as JSON: so many at most. */
     public String tenants(int most) {
         StringBuilder out = new StringBuilder("[");
+        Map<String, Integer> open = connections.get();
         scheduler.tenants().all().stream().sorted((a, b) -> Long.compare(total(b), total(a))).limit(most).forEach(tenant -> {
             out.append(out.length() > 1 ? "," : "").append("{\"name\":").append(quoted(tenant.name))
                 .append(",\"weight\":").append(tenant.weight() / 1e3).append(",\"unread\":").append(tenant.unread.get())
-                .append(",\"served\":{");
+                .append(",\"connections\":").append(open.getOrDefault(tenant.name, 0)).append(",\"failed\":{");
             String comma = "";
+            for (Map.Entry<String, LongAdder> each : failed.getOrDefault(tenant.number, Map.of()).entrySet()) {
+                comma = figure(out, comma, each.getKey(), each.getValue().sum());
+            }
+            out.append("},\"served\":{");
+            comma = "";
             for (Stage stage : Stage.values()) {
                 comma = figure(out, comma, stage.words, tenant.served.get(stage.ordinal()));
             }

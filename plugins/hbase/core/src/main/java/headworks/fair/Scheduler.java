@@ -23,6 +23,8 @@ public final class Scheduler {
     private final int first;
     private final AtomicInteger queues = new AtomicInteger();
     private volatile Stages<Object>[] instances;
+    private Stages.Entry entry;
+    private Stage asked;
 
     public Scheduler(int count) {
         first = count;
@@ -117,6 +119,15 @@ public final class Scheduler {
         }
     }
 
+    /** Asks this at a stage whether one more of a client's requests may be taken; {@code null}: none is asked. */
+    synchronized void setEntry(Stage stage, Stages.Entry asks) {
+        asked = stage;
+        entry = asks;
+        for (Stages<Object> each : instances) {
+            each.setEntry(stage.ordinal(), asks);
+        }
+    }
+
     /** A period is over: see {@link Stages#tick}. */
     public void tick() {
         for (Stages<Object> each : instances) {
@@ -138,6 +149,9 @@ public final class Scheduler {
         Stages<Object>[] made = new Stages[count];
         for (int number = 0; number < count; number++) {
             made[number] = new Stages<>(Stage.COUNT, Resource.COUNT, seen);
+            if (entry != null) {
+                made[number].setEntry(asked.ordinal(), entry);
+            }
         }
         return made;
     }

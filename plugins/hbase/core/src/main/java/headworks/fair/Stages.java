@@ -42,6 +42,11 @@ public final class Stages<T> {
     private int bounded;
     private int most;
     private final Recent recent = new Recent();
+    /** Who is asked at {@link #asked} whether a client may have one thing more taken; {@code null}: none. */
+    private Entry entry;
+    private int asked;
+    /** Who let the next one in, that is about to be taken; {@code null}: none was asked. */
+    private Entry letIn;
     private final List<Flow<T>> atMost = new ArrayList<>();
     private final Nested order;
     private final List<List<Flow<T>>> flows = new ArrayList<>();
@@ -58,14 +63,17 @@ public final class Stages<T> {
         private final boolean tried;
         /** It is one of those that {@link Stages#setMost} bounds. */
         private final boolean bounded;
+        /** It was let in, and is told when it leaves. */
+        private final Entry entry;
 
-        private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean tried, boolean bounded) {
+        private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean tried, boolean bounded, Entry entry) {
             this.item = item;
             this.flow = flow;
             this.stage = stage;
             this.charged = charged;
             this.tried = tried;
             this.bounded = bounded;
+            this.entry = entry;
         }
 
         /** Where it was taken. */
@@ -221,6 +229,7 @@ public final class Stages<T> {
             }
         } finally {
             lock.unlock();
+            left(taken);
         }
     }
 
@@ -232,7 +241,9 @@ public final class Stages<T> {
             if (missing > 0) {
                 order.charge(flow.tier, flow.tenant, resource, missing);
             } else {
-                flow.credit[resource] = Math.min(Fair.DOVETAIL_NS, flow.credit[resource] - missing);
+                // One call's is given back in full, however much it is.
+                long most = Math.max(Fair.DOVETAIL_NS, taken.charged[resource]);
+                flow.credit[resource] = Math.min(most, flow.credit[resource] - missing);
             }
         }
     }
@@ -271,12 +282,13 @@ public final class Stages<T> {
             while (true) {
                 int tier = order.choose(tried);
                 Flow<T> flow = tier < 0 ? null : flows.get(tier).get(order.chosenFlow());
-                if (flow != null && (idle[stage] == 0 || flow.isHeld(stage))) {
+                if (flow == null || idle[stage] > 0 && !flow.isHeld(stage)) {
+                    crowded.await();
+                } else if (enters(flow, stage)) {
                     T item = flow.tries.peek();
                     flow.items[stage].remove(item);
                     return taken(item, flow, stage, true);
                 }
-                crowded.await();
             }
         } finally {
             lock.unlock();
@@ -298,6 +310,7 @@ public final class Stages<T> {
             queued(flow, taken.stage);
         } finally {
             lock.unlock();
+            left(taken);
         }
     }
 
@@ -317,6 +330,41 @@ public final class Stages<T> {
 
     /** Why a tenant is held. While any reason holds, it is. */
     public enum Reason { UNREAD, LIMIT, MOST }
+
+    /** Says whether one more of a client's things may be taken. */
+    interface Entry {
+        /** One more. {@code false}: all of the client's are held until {@link Stages#hold} lets them go on. Takes no lock: the instance's is held. */
+        boolean enters(int tenant);
+
+        /** One of them is over. No lock is held. */
+        void leaves(int tenant);
+    }
+
+    /** Asks this at a stage from now on; {@code null}: none is asked. */
+    void setEntry(int stage, Entry asks) {
+        lock.lock();
+        try {
+            asked = stage;
+            entry = asks;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private boolean enters(Flow<T> flow, int stage) {
+        letIn = stage == asked && flow.tier == Tier.USERS.ordinal() && seen.several() ? entry : null;
+        boolean may = letIn == null || letIn.enters(flow.tenant);
+        if (!may) {
+            hold(flow, stage, Reason.UNREAD, true);
+        }
+        return may;
+    }
+
+    private void left(Taken<T> taken) {
+        if (taken.entry != null) {
+            taken.entry.leaves(taken.flow.tenant);
+        }
+    }
 
     /** A tenant's things may hold so many threads of this stage while others' come; 0: any number. */
     public void setMost(int stage, int threads) {
@@ -378,7 +426,9 @@ public final class Stages<T> {
         boolean is = flow.isHeld(stage);
         if (was != is && flow.items[stage] != null && !flow.items[stage].isEmpty()) {
             order.hold(flow.tier, flow.tenant, stage, is);
-            filled[stage].signalAll();
+            if (!is) {
+                filled[stage].signalAll();
+            }
         }
         if (flow.tries != null && !flow.tries.isEmpty()) {
             order.hold(flow.tier, flow.tenant, tried, !flow.mayBeTried(stage));
@@ -434,11 +484,14 @@ public final class Stages<T> {
     }
 
     private Taken<T> next(int stage) {
-        int tier = order.choose(stage);
-        if (tier < 0) {
-            return null;
-        }
-        Flow<T> flow = flows.get(tier).get(order.chosenFlow());
+        Flow<T> flow;
+        do {
+            int tier = order.choose(stage);
+            if (tier < 0) {
+                return null;
+            }
+            flow = flows.get(tier).get(order.chosenFlow());
+        } while (!enters(flow, stage));
         Taken<T> taken = taken(flow.items[stage].poll(), flow, stage, false);
         if (taken.bounded) {
             flow.running++;
@@ -464,7 +517,7 @@ public final class Stages<T> {
             order.leave(flow.tier, flow.tenant, stage);
         }
         boolean isBounded = !isTried && stage == bounded && most > 0 && charged != null;
-        return new Taken<>(item, flow, stage, charged, isTried, isBounded);
+        return new Taken<>(item, flow, stage, charged, isTried, isBounded, letIn);
     }
 
     /** Charges the usual cost, less what was charged too much before. An attempt is charged when it is over. */

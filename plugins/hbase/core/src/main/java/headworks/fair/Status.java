@@ -7,7 +7,7 @@ import javax.management.ObjectName;
 /** What a server says of its scheduler by JMX. HBase and Hadoop show that at {@code /jmx} of their own pages. */
 public final class Status implements StatusMBean {
     /** Grows with each change of what the agent and the plug-in do. */
-    public static final int VERSION = 2;
+    public static final int VERSION = 3;
     private static final String NAME = "headworks:type=Scheduler";
     private static final int MOST_TENANTS = 100;
     /** A property of the virtual machine, which {@code jcmd} shows: {@code headworks tad record} reads it. */

@@ -1,10 +1,12 @@
 package headworks.fair;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicLongArray;
 
@@ -12,6 +14,7 @@ import java.util.concurrent.atomic.AtomicLongArray;
 public final class Tenants {
     /** Tenants that are told apart. All later ones share one queue. */
     public static final int MOST = 32_768;
+    private static final int LONGEST_NAME = 256;
 
     /** A tenant, with its weight in thousandths. */
     public static final class Tenant {
@@ -25,6 +28,10 @@ public final class Tenants {
         public final AtomicLongArray used = new AtomicLongArray(Resource.COUNT);
         /** Bytes of its responses that its clients have not taken yet. */
         public final AtomicLong unread = new AtomicLong();
+        /** Calls that are taken, and may be making a response. */
+        final AtomicInteger running = new AtomicInteger();
+        /** What a response of its may have: the largest of late. */
+        volatile long expected;
         private volatile int weight;
 
         private Tenant(String name, int number, int weight) {
@@ -53,6 +60,11 @@ public final class Tenants {
         }
         Tenant known = byName.get(name);
         return known != null ? known : admit(name);
+    }
+
+    /** The tenant of a name that came from a client: the beginning of a long one. */
+    public Tenant of(byte[] name) {
+        return of(new String(name, 0, Math.min(name.length, LONGEST_NAME), StandardCharsets.UTF_8));
     }
 
     /** The tenant of this number. */

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 
 class FiguresTest {
@@ -47,6 +49,22 @@ class FiguresTest {
         assertEquals("", figures.why(Stage.READ));
         figures.lacks(Stage.READ, "no such method");
         assertEquals("", figures.why(Stage.READ));
+    }
+
+    @Test
+    void failedCallsAndConnectionsAreToldByTenant() {
+        Scheduler scheduler = new Scheduler(1);
+        Figures figures = scheduler.figures();
+        Tenants.Tenant alice = scheduler.tenants().of("alice");
+        String nothing = "\"connections\":0,\"failed\":{}";
+        assertEquals(3, figures.tenants(10).split(Pattern.quote(nothing), -1).length, figures.tenants(10));
+        figures.fails(alice, "RpcThrottlingException");
+        figures.fails(alice, "RegionTooBusyException");
+        figures.fails(alice, "RpcThrottlingException");
+        figures.connections(() -> Map.of("alice", 4));
+        String told = figures.tenants(10);
+        assertTrue(told.contains("\"connections\":4,\"failed\":{\"RegionTooBusyException\":1,\"RpcThrottlingException\":2}"), told);
+        assertTrue(told.contains(nothing), "the others have none: " + told);
     }
 
     private static String last(List<String> told) {

@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
+import java.util.PriorityQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
@@ -129,6 +131,66 @@ class StagesTest {
         assertTrue(background >= 38 && background <= 44, background + " of 840: a twentieth of what clients get");
         serve(1_000 - 840 + (int) background, MS);
         assertTrue(stages.size(0) > 0, "alone, it has all that is idle");
+    }
+
+    /** A sink of replication: one call at a time, and the next one comes so long after its end. Both threads are wanted by two users. */
+    private double partOfOneCallAtATime(long pauseNs, long... callNs) throws Exception {
+        Stages<Character> two = new Stages<>(1, 1);
+        record Runs(long endNs, Stages.Taken<Character> taken, long costNs) {}
+        PriorityQueue<Runs> threads = new PriorityQueue<>(Comparator.comparingLong(Runs::endNs));
+        for (int at = 0; at < 6; at++) {
+            two.add(0, Tier.USERS, 1, ONE, 'u', 100);
+            two.add(0, Tier.USERS, 2, ONE, 'v', 100);
+        }
+        long comes = 0;
+        int calls = 0;
+        long[] used = new long[2];
+        for (long now = 0; now < 3_000_000 * MS; now = threads.peek().endNs) {
+            while (!threads.isEmpty() && threads.peek().endNs == now) {
+                Runs over = threads.poll();
+                two.done(over.taken, new long[] {over.costNs / 2});
+                if (over.taken.tier() == Tier.USERS) {
+                    two.add(0, Tier.USERS, over.taken.tenant(), ONE, over.taken.item, 100);
+                } else {
+                    comes = now + pauseNs;
+                }
+            }
+            if (comes <= now) {
+                two.add(0, Tier.BACKGROUND, 3, ONE, 'b', 100);
+                comes = Long.MAX_VALUE;
+            }
+            while (threads.size() < 2) {
+                Stages.Taken<Character> next = two.poll(0);
+                long cost = next.tier() == Tier.USERS ? 20 * MS : callNs[calls++ % callNs.length];
+                used[next.tier().ordinal()] += cost;
+                threads.add(new Runs(now + cost, next, cost));
+            }
+        }
+        return (double) used[1] / (used[0] + used[1]);
+    }
+
+    /**
+     * Beside users' twenty parts housekeeping has one, also with one call at a time, as long as that comes back before the users have
+     * had theirs: after ten times the call's own time with two threads. Beyond that it was idle meanwhile, and has no claim.
+     */
+    @Test
+    void oneCallOfHousekeepingAtATimeHasATwentiethOfWhatUsersHave() throws Exception {
+        for (long call : new long[] {5 * MS, 35 * MS}) {
+            for (long pause : new long[] {0, 2 * call, 8 * call}) {
+                double part = partOfOneCallAtATime(pause, call);
+                assertEquals(1 / 21.0, part, 0.03 / 21, "call " + call / MS + " ms, pause " + pause / MS + " ms");
+            }
+        }
+        // 35 ms of 2 × 635 ms, and a little more until a thread is free.
+        double late = partOfOneCallAtATime(600 * MS, 35 * MS);
+        assertTrue(late > 0.026 && late < 0.028, "" + late);
+    }
+
+    /** A call that takes long makes what the next ones are expected to cost too much. What one of them was charged is given back in full. */
+    @Test
+    void whatWasExpectedInVainIsGivenBack() throws Exception {
+        double part = partOfOneCallAtATime(0, 1_600 * MS, 8 * MS, 8 * MS, 8 * MS, 8 * MS, 8 * MS);
+        assertTrue(part > 0.9 / 21 && part < 1.03 / 21, "" + part * 21);
     }
 
     @Test

@@ -3,14 +3,13 @@ package headworks.hbase;
 import headworks.fair.Tenants;
 import headworks.fair.Tier;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import org.apache.hadoop.hbase.ipc.RpcCall;
 import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos;
 import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hbase.thirdparty.com.google.protobuf.Message;
 
 /** For whom a call is made. */
 final class Caller {
-    private static final int LONGEST_NAME = 256;
     private static final String OWN_USER = ownUser();
     /** HBase's attribute of a write with the clusters that have it: {@code Mutation.setClusterIds}. */
     private static final String CLUSTERS = "_cs.id";
@@ -26,14 +25,15 @@ final class Caller {
             return tenants.others();
         }
         try {
-            if (replicates(call)) {
+            String user = call.getRequestUser().map(each -> each.getShortName()).orElse(null);
+            if (replicates(call.getParam(), user, OWN_USER)) {
                 return tenants.of(Tier.REPLICATION);
             }
             byte[] name = settings.attribute == null ? null : attribute(call, settings.attribute);
             if (name != null && name.length > 0) {
-                return tenants.of(new String(name, 0, Math.min(name.length, LONGEST_NAME), StandardCharsets.UTF_8));
+                return tenants.of(name);
             }
-            return tenants.of(call.getRequestUser().map(user -> user.getShortName()).orElse(null));
+            return tenants.of(user);
         } catch (RuntimeException | LinkageError unreadable) {
             return tenants.others();
         }
@@ -48,14 +48,13 @@ final class Caller {
      * Whether a sink of replication writes what came from another cluster: a batch as a client's, by the server's own user, and
      * each write names clusters that have it. Such a name alone would let any client pass for replication.
      */
-    private static boolean replicates(RpcCall call) {
-        if (!(call.getParam() instanceof ClientProtos.MultiRequest batch) || batch.getRegionActionCount() == 0
-            || batch.getRegionAction(0).getActionCount() == 0) {
+    static boolean replicates(Message request, String user, String ownUser) {
+        if (ownUser.isEmpty() || !ownUser.equals(user) || !(request instanceof ClientProtos.MultiRequest batch)
+            || batch.getRegionActionCount() == 0 || batch.getRegionAction(0).getActionCount() == 0) {
             return false;
         }
         return batch.getRegionAction(0).getAction(0).getMutation().getAttributeList().stream()
-            .anyMatch(each -> each.getName().equals(CLUSTERS))
-            && call.getRequestUser().map(user -> user.getShortName()).filter(OWN_USER::equals).isPresent();
+            .anyMatch(each -> each.getName().equals(CLUSTERS));
     }
 
     private static String ownUser() {

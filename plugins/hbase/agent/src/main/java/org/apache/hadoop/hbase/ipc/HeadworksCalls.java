@@ -16,10 +16,18 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.channels.CancelledKeyException;
 import java.nio.channels.SelectionKey;
-import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.Stream;
+import org.apache.hadoop.hbase.CallQueueTooBigException;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos.MultiResponse;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos.ResultOrException;
 
-/** RPC Read and RPC Respond: what the agent needs of classes of this package. */
+/** RPC Read and RPC Respond, failed calls and connections: what the agent needs of classes of this package. */
 public final class HeadworksCalls {
     private static final int READ = Stage.READ.ordinal();
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -97,9 +105,67 @@ public final class HeadworksCalls {
         String attribute = Parts.attribute();
         byte[] name = attribute == null || connection.connectionAttributes == null ? null : connection.connectionAttributes.get(attribute);
         if (name != null && name.length > 0) {
-            return tenants.of(new String(name, StandardCharsets.UTF_8));
+            return tenants.of(name);
         }
         return connection.user == null ? tenants.others() : tenants.of(connection.user.getShortName());
+    }
+
+    /** A call's tenant where no handler has it: by the request's attribute, else the connection's. */
+    private static Tenants.Tenant tenant(ServerCall<?> call) {
+        String attribute = Parts.attribute();
+        byte[] name = attribute == null ? null : call.getRequestAttribute(attribute);
+        return name != null && name.length > 0 ? Scheduler.here().tenants().of(name) : tenant(call.connection);
+    }
+
+    /**
+     * A call is answered by an exception, or by a batch of which something may have failed. Calls that have handlers apart, such as
+     * those for {@code hbase:meta}, are no tenant's.
+     */
+    public static void answered(Object call, Object answer, Throwable failed) {
+        try {
+            String exception = failed != null ? failed.getClass().getSimpleName() : answer instanceof MultiResponse batch ? exception(batch) : null;
+            String name = exception == null ? null : Here.name();
+            if (name != null) {
+                Scheduler.here().figures().fails(Scheduler.here().tenants().of(name), exception);
+            } else if (failed instanceof CallQueueTooBigException) {
+                Scheduler.here().figures().fails(tenant((ServerCall<?>) call), exception);
+            }
+        } catch (RuntimeException | LinkageError unknown) {
+            // The client has its answer, and the figures lack one.
+        }
+    }
+
+    /** The first exception in a batch's answer, {@code null} if there is none. */
+    static String exception(MultiResponse batch) {
+        return batch.getRegionActionResultList().stream()
+            .flatMap(region -> region.hasException() ? Stream.of(region.getException())
+                : region.getResultOrExceptionList().stream().filter(ResultOrException::hasException).map(ResultOrException::getException))
+            .findFirst().map(each -> each.getName().substring(each.getName().lastIndexOf('.') + 1)).orElse(null);
+    }
+
+    /** Connections whose user is known. Those that were closed are forgotten. */
+    private static final class Open {
+        static final Set<ServerRpcConnection> ALL = Collections.newSetFromMap(new WeakHashMap<>());
+
+        static {
+            Scheduler.here().figures().connections(Open::byTenant);
+        }
+
+        static Map<String, Integer> byTenant() {
+            Map<String, Integer> open = new HashMap<>();
+            synchronized (ALL) {
+                ALL.removeIf(connection -> !connection.isConnectionOpen());
+                ALL.forEach(connection -> open.merge(tenant(connection).name, 1, Integer::sum));
+            }
+            return open;
+        }
+    }
+
+    /** A connection says whose it is. */
+    public static void opened(Object connection) {
+        synchronized (Open.ALL) {
+            Open.ALL.add((ServerRpcConnection) connection);
+        }
     }
 
     /** A connection with bytes to be read. */
