@@ -285,7 +285,10 @@ final class Cluster implements AutoCloseable {
     private static List<String> tools() {
         return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
             .filter(each -> each.matches(".*/hbase-(server|common)-[0-9][^/]*[.]jar"))
-            .map(each -> each.substring(0, each.length() - ".jar".length()) + "-tests.jar").toList();
+            .map(each -> each.substring(0, each.length() - ".jar".length()) + "-tests.jar")
+            // The programs of HBase 2.5: those of 2.6 are in no library.
+            .flatMap(each -> each.contains("hbase-server") ? Stream.of(each, each.replaceAll("hbase-server", "hbase-mapreduce")
+                .replaceAll("2[.]6[.][0-9]+-hadoop3", "2.5.13-hadoop3")) : Stream.of(each)).toList();
     }
 
     static boolean hasTools() {
@@ -294,7 +297,7 @@ final class Cluster implements AutoCloseable {
 
     /** Runs a tool of HBase's own tests to its end: its exit status. */
     int tool(String name, Map<String, String> environment, String main, List<String> arguments) throws IOException {
-        List<String> command = command(name, 256, main, arguments.toArray(String[]::new));
+        List<String> command = command(name, 768, main, arguments.toArray(String[]::new));
         int path = command.indexOf("-cp") + 1;
         command.set(path, command.get(path) + File.pathSeparator + String.join(File.pathSeparator, tools()));
         return run(name, environment, command);
