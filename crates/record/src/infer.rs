@@ -12,6 +12,7 @@
 //! a rule that may err; "guess" rests on too little.
 
 pub mod arrows;
+mod carriers;
 mod doors;
 mod draft;
 mod event_loops;
@@ -312,6 +313,7 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
              alone"
         ));
     }
+    found.unseen.extend(carriers::unseen(trace));
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
     }

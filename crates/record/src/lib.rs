@@ -9,6 +9,7 @@
 //! place.
 
 pub mod capture;
+mod compiled;
 pub mod diff;
 pub mod draw;
 pub mod flame;

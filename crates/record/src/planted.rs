@@ -9,6 +9,7 @@ mod program;
 pub use program::serve;
 
 use crate::capture::{self, Options};
+use crate::compiled::Classes;
 use crate::draw::draw;
 use crate::hints::Hints;
 use crate::infer::infer;
@@ -185,7 +186,7 @@ struct Server {
     port: u16,
     clients: usize,
     /// Its program, if that was made for it.
-    _classes: Option<java::Classes>,
+    _classes: Option<Classes>,
 }
 
 impl Server {
@@ -199,10 +200,9 @@ impl Server {
         if planted.limit.0 == Kind::Server {
             words.push(peer(if mended { 4 } else { 2 })?.to_string());
         }
-        let classes =
-            (planted.limit.0 == Kind::Collector).then(java::Classes::compile).transpose()?;
+        let classes = (planted.limit.0 == Kind::Collector).then(java::compile).transpose()?;
         let mut command = match &classes {
-            Some(classes) => classes.command(mended),
+            Some(classes) => java::command(classes, mended),
             None => command(&words),
         };
         let child = command.stdout(Stdio::piped()).spawn().context("cannot start the server")?;

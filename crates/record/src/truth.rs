@@ -1,8 +1,11 @@
 //! Random systems whose stages and arrows are known: what the recorder is measured on.
 //!
-//! [`serve`] is such a system, as a program. [`Server`] runs it, [`Clients`] load it, and [`Score`]
-//! compares what a recording shows with the truth.
+//! [`serve`] is such a system, as a program, and [`java`] has them for a Java virtual machine.
+//! [`Server`] runs one, [`Clients`] load it, and [`Score`] compares what a recording shows with the
+//! truth.
 
+pub mod java;
+mod plan;
 mod program;
 mod queue;
 mod running;
@@ -22,12 +25,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Clients of a system, and how long each pauses after an answer.
-pub type Load = (usize, Duration);
+/// Clients of a system, how long each pauses after an answer, and the time before it is recorded.
+pub type Load = (usize, Duration, Duration);
+const BEFORE: Duration = Duration::from_millis(100);
 /// What processors can serve.
-pub const USUAL: Load = (4, Duration::from_micros(500));
+pub const USUAL: Load = (4, Duration::from_micros(500), BEFORE);
 /// More than they can: threads are seldom asleep.
-pub const SATURATED: Load = (16, Duration::ZERO);
+pub const SATURATED: Load = (16, Duration::ZERO, BEFORE);
+/// As usual, once a virtual machine has compiled what runs often.
+pub const WARM: Load = (4, Duration::from_micros(500), Duration::from_secs(2));
 
 const LENGTH: Duration = Duration::from_millis(2_500);
 /// Of fewer requests, rare ways are not seen.
@@ -42,11 +48,12 @@ const ENOUGH: u64 = 100;
 pub fn judge(command: Command, load: Load, score: &mut Score, kept: Option<&Path>) -> Result<bool> {
     let server = Server::start(command)?;
     let clients = Clients::start(server.port, load.0, load.1);
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(load.2);
     let stop = AtomicBool::new(false);
-    let options = Options::of(vec![server.pid()], LENGTH, 1.0, &stop);
+    let options = Options { attach: true, ..Options::of(vec![server.pid()], LENGTH, 1.0, &stop) };
+    let before = clients.answered.load(Ordering::Relaxed);
     let trace = capture::record(&options, &mut |_| {});
-    let answered = clients.answered.load(Ordering::Relaxed);
+    let answered = clients.answered.load(Ordering::Relaxed) - before;
     clients.end();
     let trace = trace?;
     let threads = server.threads();
@@ -66,7 +73,7 @@ fn keep(path: &Path, trace: &Trace, truth: &Truth, threads: &Threads) -> Result<
     let mut out = std::io::BufWriter::new(std::fs::File::create(path.with_extension("ndjson"))?);
     trace.write(&mut out, u64::MAX)?;
     let stages: Vec<_> = truth.stages.iter().collect();
-    let truth = serde_json::json!({ "stages": stages, "arrows": truth.arrows, "threads": threads });
+    let truth = serde_json::json!({ "stages": stages, "arrows": truth.arrows, "hidden": truth.hidden, "threads": threads });
     std::fs::write(path.with_extension("truth"), truth.to_string())?;
     Ok(())
 }

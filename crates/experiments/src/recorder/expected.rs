@@ -110,6 +110,37 @@ pub(super) const REDIS: Expected = Expected {
     letters: None,
 };
 
+/// WiredTiger 3.2 behind a thread for each connection, as MongoDB's workers are (Figure 3.3): it
+/// reads a request, does all of it in the engine, and answers. The engine's threads are fed by the
+/// clock and by memory that they share; there is one node, so that nothing is replicated.
+pub(super) const WIREDTIGER: Expected = Expected {
+    stages: &[
+        stage("workers", "", ""),
+        stage("checkpoints", "", "make_checkpoints"),
+        stage("eviction", "", "thread_run"),
+        stage("log, closing files", "", "log_file_server"),
+        stage("log, what is written", "", "log_wrlsn_server"),
+        stage("log, archive", "", "log_server"),
+    ],
+    arrows: &[
+        data("clients", "workers", ""),
+        data("workers", "clients", ""),
+        data("workers", "log, what is written", "a record is in the log's buffer"),
+    ],
+    absent: &[
+        (
+            "sweep of handles",
+            "it works for a moment every ten seconds: it is among those that slept",
+        ),
+        (
+            "Net Interface, Fetcher, Batcher, Oplog Writer, Writer, Feedback",
+            "they replicate to secondary nodes",
+        ),
+        ("a limit of 128 workers at work", "the small server has none"),
+    ],
+    letters: None,
+};
+
 const REGION: &str = "regionserver";
 const DATA: &str = "datanode";
 const NAME: &str = "namenode";

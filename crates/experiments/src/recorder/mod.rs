@@ -25,6 +25,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     servers::MARIADB,
     servers::POSTGRES,
     servers::REDIS,
+    servers::WIREDTIGER,
     hbase::EXPERIMENT,
     predict::EXPERIMENT,
     overhead::EXPERIMENT,

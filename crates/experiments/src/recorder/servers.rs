@@ -1,4 +1,4 @@
-//! MariaDB, PostgreSQL and Redis under load: what is found of them, and how the recording
+//! MariaDB, PostgreSQL, Redis and WiredTiger under load: what is found of them, and how the recording
 //! simulates.
 
 use std::collections::BTreeMap;
@@ -55,6 +55,12 @@ pub(super) const REDIS: Experiment = experiment(
     &["redis-server", "redis-tools", "root"],
 );
 
+pub(super) const WIREDTIGER: Experiment = experiment(
+    &WIREDTIGER_FAMILY,
+    "WiredTiger behind a small server, recorded under load: its stages and arrows, and a simulation",
+    &["libwiredtiger-dev", "gcc", "redis-tools", "root"],
+);
+
 const MARIADB_LOADS: &[&str] = &["oltp_point_select", "oltp_read_write"];
 static MARIADB_FAMILY: Family = Family {
     id: "record-mariadb",
@@ -97,6 +103,23 @@ static REDIS_FAMILY: Family = Family {
         points::all_found("arrows are found", |seed| points::found(seed, &["set"], "arrows")),
         points::simulates(|seed| points::off(seed, REDIS_LOADS)),
         points::costs(|seed| points::cost(seed, REDIS_LOADS)),
+    ],
+};
+
+const WIREDTIGER_LOADS: &[&str] = &["get", "put"];
+static WIREDTIGER_FAMILY: Family = Family {
+    id: "record-wiredtiger",
+    name: "WiredTiger",
+    kind: Kind::WiredTiger,
+    loads: WIREDTIGER_LOADS,
+    expected: &expected::WIREDTIGER,
+    claims: &[
+        points::all_found("stages are found", |seed| {
+            points::found(seed, WIREDTIGER_LOADS, "stages")
+        }),
+        points::all_found("arrows are found", |seed| points::found(seed, &["put"], "arrows")),
+        points::simulates(|seed| points::off(seed, WIREDTIGER_LOADS)),
+        points::costs(|seed| points::cost(seed, WIREDTIGER_LOADS)),
     ],
 };
 

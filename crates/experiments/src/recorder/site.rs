@@ -10,8 +10,10 @@ use headworks_rig::{
     postgres_program,
 };
 
+use crate::gate_postgres::pooler;
 use crate::progress::Progress;
 use crate::running::{Running, output, pause};
+use crate::split::{wiredtiger, wiredtiger_counted};
 use crate::work::Work;
 
 /// Rows of each of four tables of sysbench, and pgbench's scale.
@@ -21,6 +23,18 @@ const SCALE: &str = "4";
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Longer than any of the experiments needs its clients.
 const FOREVER_S: &str = "36000";
+const ENDLESS: &str = "1000000000";
+/// WiredTiger's documents, as redis-benchmark chooses them: each is written some five times.
+const DOCUMENTS: &str = "20000";
+const FILL: &str = "100000";
+const KEY: &str = "document:__rand_int__";
+/// Megabytes of its cache, which has half of the documents; seconds between checkpoints.
+const ENGINE: (&str, &str) = ("10", "2");
+/// Transactions of two statements, of which one waits in the server.
+const SCRIPT: &str = "pooled.sql";
+const POOLED: &str = "\\set aid random(1, 400000)\n\
+                      SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\
+                      SELECT pg_sleep(0.005);\n";
 const PREPARE: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +42,17 @@ pub(super) enum Kind {
     MariaDb,
     Postgres,
     Redis,
+    WiredTiger,
+    /// PostgreSQL behind PgBouncer, with so many connections between them.
+    Pooled(u32),
 }
 
 enum Program {
     MariaDb(Server),
     Postgres(PostgresServer),
     Redis(LoopServer),
+    WiredTiger(LoopServer),
+    Pooled { pooler: Running, port: u16, server: PostgresServer },
 }
 
 /// See the module.
@@ -55,6 +74,14 @@ impl Site {
                 let builder = PostgresServer::builder().setting("fsync", "on");
                 Program::Postgres(builder.remove_when_orphaned(work.path()).start()?)
             }
+            Kind::Pooled(size) => {
+                let builder = PostgresServer::builder();
+                let server = builder.remove_when_orphaned(work.path()).start()?;
+                let (program, folder) = (pooler::program()?, work.path());
+                std::fs::write(folder.join(SCRIPT), POOLED)?;
+                let (pooler, port) = pooler::start(&program, folder, server.port(), size)?;
+                Program::Pooled { pooler, port, server }
+            }
             Kind::Redis => {
                 let builder = LoopServer::builder(LoopKind::Redis).options([
                     "--appendonly",
@@ -64,6 +91,17 @@ impl Site {
                 ]);
                 Program::Redis(builder.remove_when_orphaned(work.path()).start()?)
             }
+            Kind::WiredTiger => {
+                let log = work.path().join("fill.log");
+                let fill = |server: &LoopServer| {
+                    let mut command = redis_benchmark(server.port(), 8)?;
+                    command.args(["-n", FILL, "-r", DOCUMENTS, "HSET", KEY, "field", &document()]);
+                    Running::spawn("the load", command, &log)?.wait(PREPARE, progress)
+                };
+                let (cache_mb, checkpoint_every_s) = ENGINE;
+                let server = wiredtiger(work.path(), cache_mb, checkpoint_every_s, fill)?;
+                Program::WiredTiger(server)
+            }
         };
         let site = Self { server, work };
         if let Program::MariaDb(server) = &site.server {
@@ -71,8 +109,8 @@ impl Site {
         }
         let prepare = match kind {
             Kind::MariaDb => Some(site.sysbench("oltp_point_select", 1, "prepare")?),
-            Kind::Postgres => Some(site.pgbench(&["-i", "-q", "-s", SCALE])?),
-            Kind::Redis => None,
+            Kind::Postgres | Kind::Pooled(_) => Some(site.pgbench(&["-i", "-q", "-s", SCALE])?),
+            Kind::Redis | Kind::WiredTiger => None,
         };
         if let Some(command) = prepare {
             Running::spawn("the load", command, &site.log("prepare"))?.wait(PREPARE, progress)?;
@@ -84,8 +122,18 @@ impl Site {
         match &self.server {
             Program::MariaDb(server) => server.pid(),
             Program::Postgres(server) => server.pid(),
-            Program::Redis(server) => server.pid(),
+            Program::Redis(server) | Program::WiredTiger(server) => server.pid(),
+            Program::Pooled { server, .. } => server.pid(),
         }
+    }
+
+    /// Its processes, without those that they forked.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let pooler = match &self.server {
+            Program::Pooled { pooler, .. } => Some(pooler.id()),
+            _ => None,
+        };
+        pooler.into_iter().chain([self.pid()]).collect()
     }
 
     /// What runs, in words.
@@ -96,6 +144,11 @@ impl Site {
             }
             Program::Postgres(_) => "PostgreSQL, fsync on, scale 4; pgbench",
             Program::Redis(_) => "Redis, append-only file, fsync each second; redis-benchmark",
+            Program::Pooled { .. } => "PostgreSQL behind PgBouncer, scale 4; pgbench",
+            Program::WiredTiger(_) => {
+                "WiredTiger behind a thread for each connection, 20,000 documents of 1 KB, a cache of 10 MB, \
+                 updates durable when they are answered, a checkpoint every 2 s; redis-benchmark"
+            }
         }
     }
 
@@ -108,12 +161,25 @@ impl Site {
                 let mode = if load == "select" { "-S" } else { "-N" };
                 self.pgbench(&["-n", mode, "-c", &clients, "-j", &threads, "-T", FOREVER_S])?
             }
+            Program::Pooled { .. } => {
+                let (clients, threads) = (clients.to_string(), clients.min(8).to_string());
+                let words = ["-n", "-f", SCRIPT, "-c", &clients, "-j", &threads, "-T", FOREVER_S];
+                self.pgbench(&words)?
+            }
             Program::Redis(server) => {
-                let program = find_program("redis-benchmark")
-                    .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
-                let mut command = Command::new(program);
-                command.args(["-p", &server.port().to_string(), "-c", &clients.to_string()]);
-                command.args(["-n", "1000000000", "-r", "10000", "-q", "-t", load]);
+                let mut command = redis_benchmark(server.port(), clients)?;
+                command.args(["-n", ENDLESS, "-r", "10000", "-q", "-t", load]);
+                command
+            }
+            Program::WiredTiger(server) => {
+                let mut command = redis_benchmark(server.port(), clients)?;
+                // A thread for each client, which sends when it has its answer.
+                command.args(["-n", ENDLESS, "-r", DOCUMENTS, "-q"]);
+                command.args(["--threads", &clients.min(8).to_string()]);
+                match load {
+                    "get" => command.args(["HGETALL", KEY]),
+                    _ => command.args(["HSET", KEY, "field", &document()]),
+                };
                 command
             }
         };
@@ -130,7 +196,7 @@ impl Site {
                 let value = answer.rows.first().and_then(|row| row.get(1)?.as_ref()?.parse().ok());
                 value.context("MariaDB does not count its statements")
             }
-            Program::Postgres(server) => {
+            Program::Postgres(server) | Program::Pooled { server, .. } => {
                 /// Statements of a transaction: `pgbench -N` has five.
                 const UPDATE: f64 = 5.0;
                 let psql = postgres_program("psql").context("psql is not installed")?;
@@ -139,7 +205,7 @@ impl Site {
                 command.args([&server.port().to_string(), "postgres", "-c"]);
                 command.arg("SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'");
                 let commits = number(&mut command, |text| text.trim().parse().ok())?;
-                Ok(commits * if load == "select" { 1.0 } else { UPDATE })
+                Ok(commits * if load == "update" { UPDATE } else { 1.0 })
             }
             Program::Redis(server) => {
                 let mut command = Command::new("redis-cli");
@@ -149,6 +215,7 @@ impl Site {
                     text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
                 })
             }
+            Program::WiredTiger(server) => wiredtiger_counted(server, "requests"),
         }
     }
 
@@ -177,17 +244,33 @@ impl Site {
     }
 
     fn pgbench(&self, words: &[&str]) -> Result<Command> {
-        let Program::Postgres(server) = &self.server else { unreachable!("PostgreSQL alone") };
+        let port = match &self.server {
+            Program::Postgres(server) => server.port(),
+            Program::Pooled { port, .. } => *port,
+            _ => unreachable!("PostgreSQL alone"),
+        };
         let program = postgres_program("pgbench").context("pgbench is not installed")?;
         let mut command = Command::new(program);
         command
-            .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &server.port().to_string()])
+            .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &port.to_string()])
             .args(words)
             .env_remove("LD_PRELOAD")
             .env("PGDATABASE", "postgres")
             .current_dir(self.work.path());
         Ok(command)
     }
+}
+
+fn redis_benchmark(port: u16, clients: usize) -> Result<Command> {
+    let program = find_program("redis-benchmark")
+        .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
+    let mut command = Command::new(program);
+    command.args(["-p", &port.to_string(), "-c", &clients.to_string()]).env_remove("LD_PRELOAD");
+    Ok(command)
+}
+
+fn document() -> String {
+    "x".repeat(1_000)
 }
 
 fn number(command: &mut Command, parse: impl Fn(&str) -> Option<f64>) -> Result<f64> {

@@ -1,5 +1,5 @@
-//! Random systems as real programs, in three dresses, and made hard to see in five ways: which of
-//! their stages and arrows are found.
+//! Random systems as real programs, in three dresses, made hard to see in five ways, and in three
+//! dresses of Java: which of their stages and arrows are found.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use headworks_record::capture;
-use headworks_record::truth::{Count, SATURATED, Score, USUAL, judge};
+use headworks_record::truth::java::{Dress, Java};
+use headworks_record::truth::{Count, SATURATED, Score, USUAL, WARM, judge};
 
 use super::interval::proportion;
 use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
@@ -25,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = super::experiment(
     ID,
     "stages and arrows that the recorder finds in random systems whose architecture is known",
     (600, 60),
-    &["root"],
+    &["root", "default-jdk-headless", "a JDK from 21 on for virtual threads"],
     &Steps { collect, report },
 );
 
@@ -41,13 +42,19 @@ const SATURATES: &str = "saturated";
 /// What makes a system hard to see. Threads have names; those that rename themselves have loops.
 const HARD: [&str; 5] = [SPINS, BATCHES, RENAMES, RING, SATURATES];
 
+const JAVA_NAMED: &str = "java-named";
+const JAVA_EXECUTOR: &str = "java-executor";
+const JAVA_VIRTUAL: &str = "java-virtual";
+/// Programs of a Java virtual machine.
+const JAVA: [&str; 3] = [JAVA_NAMED, JAVA_EXECUTOR, JAVA_VIRTUAL];
+
 /// Systems of each dress.
 const SYSTEMS: usize = 30;
 /// One of so many of these is also made hard to see.
 const HARD_EACH: usize = 3;
 /// The first system's own seed is so many times that of the run, and the others follow.
 const BETWEEN: u64 = 10_000;
-const EACH: Duration = Duration::from_secs(5);
+const EACH: Duration = Duration::from_secs(6);
 
 fn collect(options: &RunOptions) -> Result<Record> {
     if let Some(why) = capture::refusal() {
@@ -55,7 +62,9 @@ fn collect(options: &RunOptions) -> Result<Record> {
     }
     let systems = options.repeat.unwrap_or(if options.quick { 4 } else { SYSTEMS }).max(1);
     let chosen = |dress: &&str| options.only.as_deref().is_none_or(|only| dress.contains(only));
-    let dresses: Vec<&'static str> = DRESSES.into_iter().chain(HARD).filter(chosen).collect();
+    let first = options.seed * BETWEEN + 1;
+    let all = DRESSES.into_iter().chain(HARD).chain(JAVA).filter(chosen);
+    let (programs, dresses, left_out) = Programs::of(first, all.collect());
     let takes_part =
         |at: usize, dress: &str| at.is_multiple_of(HARD_EACH) || !HARD.contains(&dress);
     let folder = options.out.join(ID);
@@ -65,17 +74,21 @@ fn collect(options: &RunOptions) -> Result<Record> {
     let all = (0..systems).flat_map(|at| dresses.iter().map(move |dress| (at, *dress)));
     let all: Vec<(usize, &str)> = all.filter(|(at, dress)| takes_part(*at, dress)).collect();
     let mut progress = Progress::new(&title, EACH * all.len() as u32);
+    left_out.iter().for_each(|why| progress.note(why));
     let rounds = Rounds::begin(&EXPERIMENT, options);
-    let first = options.seed * BETWEEN + 1;
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     for (at, dress) in all {
         let system = first + at as u64;
         interrupt::check()?;
         progress.step(&format!("system {system}, {dress}"), EACH);
         let kept = folder.join(format!("{system}-{dress}"));
-        let load = if dress == SATURATES { SATURATED } else { USUAL };
+        let load = match dress {
+            SATURATES => SATURATED,
+            _ if JAVA.contains(&dress) => WARM,
+            _ => USUAL,
+        };
         let mut score = Score::default();
-        let judged = judge(program(system, dress)?, load, &mut score, Some(&kept))?;
+        let judged = judge(programs.command(system, dress)?, load, &mut score, Some(&kept))?;
         for note in &score.notes {
             progress.note(&format!("system {system}, {dress}: {note}"));
         }
@@ -100,23 +113,54 @@ fn about(dress: &str) -> &'static str {
         RENAMES => "as loops; threads take the same new names in all stages with each request",
         RING => "as named; stages wait by io_uring",
         SATURATES => "as named; sixteen clients that do not pause",
+        JAVA_NAMED => "in Java; pools and threads have their stage's name",
+        JAVA_EXECUTOR => "in Java; tasks of one executor run all stages, pool-1-thread-#",
+        JAVA_VIRTUAL => "in Java; virtual threads, and named ones for every second pool",
         _ => "threads run all stages by one function, without names",
     }
 }
 
-/// This program, as a random system.
-fn program(system: u64, dress: &str) -> Result<Command> {
-    let own = std::env::current_exe().context("this program cannot find itself")?;
-    ensure!(own.is_file(), "{} was replaced meanwhile", own.display());
-    let mut command = Command::new(own);
-    command.args(["random-server", &system.to_string()]).env_remove("LD_PRELOAD");
-    match dress {
-        SATURATES => command.arg(NAMED),
-        RENAMES => command.args([LOOPS, RENAMES]),
-        SPINS | BATCHES | RING => command.args([NAMED, dress]),
-        _ => command.arg(dress),
-    };
-    Ok(command)
+/// Programs that are random systems: this one, and one in Java.
+struct Programs {
+    java: Option<Java>,
+}
+
+impl Programs {
+    /// With those of these dresses that can be run here, and why others cannot.
+    fn of(first: u64, dresses: Vec<&'static str>) -> (Programs, Vec<&'static str>, Vec<String>) {
+        let java = dresses.iter().any(|dress| JAVA.contains(dress)).then(Java::compile);
+        let why = java.as_ref().and_then(|java| java.as_ref().err()).map(|why| format!("{why:#}"));
+        let programs = Programs { java: java.and_then(Result::ok) };
+        let (mut some, mut left_out) = (Vec::new(), Vec::new());
+        for dress in dresses {
+            match programs.command(first, dress) {
+                Err(none) if JAVA.contains(&dress) => {
+                    let why = why.clone().unwrap_or_else(|| format!("{none:#}"));
+                    left_out.push(format!("{dress} is left out: {why}"));
+                }
+                _ => some.push(dress),
+            }
+        }
+        (programs, some, left_out)
+    }
+
+    fn command(&self, system: u64, dress: &str) -> Result<Command> {
+        let java = |dress| self.java.as_ref().context("no Java")?.command(system, dress);
+        let own = std::env::current_exe().context("this program cannot find itself")?;
+        ensure!(own.is_file(), "{} was replaced meanwhile", own.display());
+        let mut command = Command::new(own);
+        command.args(["random-server", &system.to_string()]).env_remove("LD_PRELOAD");
+        match dress {
+            JAVA_NAMED => return java(Dress::Named),
+            JAVA_EXECUTOR => return java(Dress::Executor),
+            JAVA_VIRTUAL => return java(Dress::Virtual),
+            SATURATES => command.arg(NAMED),
+            RENAMES => command.args([LOOPS, RENAMES]),
+            SPINS | BATCHES | RING => command.args([NAMED, dress]),
+            _ => command.arg(dress),
+        };
+        Ok(command)
+    }
 }
 
 /// All systems of a dress.
@@ -222,13 +266,35 @@ const CLAIMS: &[Claim] = &[
             DRESSES.iter().chain(&HARD).map(wrong).sum()
         })
         .at_most(0.0),
+    claim("java-named: stages are found", 0.98, |seed| worse(seed, JAVA_NAMED, "stages")),
+    claim("java-named: arrows are found", 0.95, |seed| worse(seed, JAVA_NAMED, "arrows")),
+    claim("java-named: blocking is found", 0.90, |seed| worse(seed, JAVA_NAMED, "blocking")),
+    Claim::new("java-executor: arrows that are drawn are right")
+        .ours("precision", |seed| seed.get(JAVA_EXECUTOR, 0.0, "arrows_precision"))
+        .at_least(0.95),
+    Claim::new("java-executor: arrows are found")
+        .ours("recall", |seed| seed.get(JAVA_EXECUTOR, 0.0, "arrows_recall"))
+        .at_least(0.80),
+    Claim::new("java-virtual: arrows that are drawn are right")
+        .ours("precision", |seed| seed.get(JAVA_VIRTUAL, 0.0, "arrows_precision"))
+        .at_least(0.95),
+    Claim::new("java-virtual: what is not seen is named")
+        .ours("missed arrows that the report does not name", |seed| {
+            seed.get(JAVA_VIRTUAL, 0.0, "silent")
+        })
+        .at_most(0.0),
+    Claim::new("in Java, no wrong arrow is called certain")
+        .ours("of all dresses", |seed| {
+            JAVA.iter().map(|dress| seed.get(dress, 0.0, "certain_wrong")).sum()
+        })
+        .at_most(0.0),
 ];
 
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let bars = |what: &str| {
         let panel = Panel::bars(&format!("{what}: precision and recall"), "").up_to(1.0);
-        DRESSES.iter().chain(&HARD).fold(panel, |panel, dress| {
+        DRESSES.iter().chain(&HARD).chain(&JAVA).fold(panel, |panel, dress| {
             ["precision", "recall"].iter().fold(panel, |panel, part| {
                 let key = format!("{}_{part}", what.to_lowercase());
                 panel.bar(dress, part, dress, 0.0, &key)
@@ -240,7 +306,7 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         id: ID,
         figure: EXPERIMENT.figure,
         about: "Random systems of the generator of diagrams, as real programs of threads, with four clients that pause \
-                for 0.5 ms. Every third one is also made hard to see. Each is recorded for 2.5 s without a hint, and what was found is compared with what it is.",
+                for 0.5 ms. Every third one is also made hard to see. Those in Java run for 2 s before. Each is recorded for 2.5 s without a hint, and what was found is compared with what it is.",
         sweep_label: "",
         caption: lists.clone(),
         columns: &[

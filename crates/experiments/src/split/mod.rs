@@ -30,6 +30,7 @@ use crate::experiment::Experiment;
 pub(crate) use disk::{Disk, Stack};
 pub use load::file_load;
 pub(crate) use postgres::make as pgbench_data;
+pub(crate) use wiredtiger::{counted as wiredtiger_counted, filled as wiredtiger};
 
 /// All of them, in the order of the chapter.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[

@@ -8,7 +8,7 @@
  * With 0 seconds there are no checkpoints and updates are not made durable: for loading.
  *
  * A document is a list of names and values. Commands: HSET, HGETALL, ZADD (which does nothing),
- * INFO (how many checkpoints there were) and SHUTDOWN (after a checkpoint).
+ * INFO (how many checkpoints and requests on documents there were) and SHUTDOWN (after a checkpoint).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 enum { WORDS = 64, BUFFER = 1 << 20 };
 
 static WT_CONNECTION *engine;
-static atomic_ulong checkpoints;
+static atomic_ulong checkpoints, requests;
 
 static void die(const char *what, const char *why)
 {
@@ -251,6 +251,8 @@ static void *serve(void *argument)
     while ((count = command(client, store, words))) {
         if (client->written > BUFFER / 2 && !flush(client))
             break;
+        if (is(words[0], "HSET") || is(words[0], "HGETALL"))
+            atomic_fetch_add(&requests, 1);
         if (is(words[0], "HSET") && count >= 4)
             hset(client, words, count);
         else if (is(words[0], "HGETALL") && count == 2)
@@ -258,7 +260,7 @@ static void *serve(void *argument)
         else if (is(words[0], "ZADD"))
             answer(client, ":1\r\n");
         else if (is(words[0], "INFO"))
-            answer(client, "+checkpoints:%lu\r\n", atomic_load(&checkpoints));
+            answer(client, "+checkpoints:%lu requests:%lu\r\n", atomic_load(&checkpoints), atomic_load(&requests));
         else if (is(words[0], "SHUTDOWN")) {
             check(client->session->checkpoint(client->session, NULL), "checkpoint");
             check(engine->close(engine, "leak_memory=true"), "close the engine");

@@ -54,28 +54,71 @@ fn ask(server: &LoopServer, word: &str) -> Result<String> {
     Ok(line)
 }
 
-/// Compiles the server, and makes its data on the machine's own disk.
-fn template(work: &Path) -> Result<PathBuf> {
+/// Compiles the server. It has the library in it, so that the functions of the library's threads
+/// have names.
+fn compile(work: &Path) -> Result<()> {
     let source = work.join("wiredtiger-server.c");
     fs::write(&source, SOURCE)?;
     let compiled = Command::new("cc")
         .args(["-O2", "-o"])
         .args([&work.join(PROGRAM), &source])
-        .args(["-lwiredtiger", "-lpthread"])
+        .args(["-l:libwiredtiger.a", "-lpthread", "-ldl", "-lrt"])
         .status()
         .context("cc is missing: make setup-bench")?;
     ensure!(compiled.success(), "cannot compile a server with WiredTiger: make setup-bench");
+    Ok(())
+}
+
+/// Compiles the server, and makes its data on the machine's own disk.
+fn template(work: &Path) -> Result<PathBuf> {
+    compile(work)?;
     let data = work.join("template");
     fs::create_dir(&data)?;
     let mut server = builder(work, &data, "0").start()?;
     load(&address(&server)?, RECORDS, SEED, 2, &mut |_| true).context("cannot load WiredTiger")?;
-    ask(&server, "SHUTDOWN")?;
+    end(&mut server)?;
+    Ok(data)
+}
+
+/// Ends the server, after a checkpoint.
+fn end(server: &mut LoopServer) -> Result<()> {
+    ask(server, "SHUTDOWN")?;
     let begun = Instant::now();
     while server.is_running() {
         ensure!(begun.elapsed() < TIMEOUT, "WiredTiger does not end:\n{}", server.log_tail());
         sleep(Duration::from_millis(50));
     }
-    Ok(data)
+    Ok(())
+}
+
+/// A number that the server counts.
+pub(crate) fn counted(server: &LoopServer, what: &str) -> Result<f64> {
+    let line = ask(server, "INFO")?;
+    let mut words = line.trim().trim_start_matches('+').split(' ');
+    let number = words.find_map(|word| word.strip_prefix(what)?.strip_prefix(':')?.parse().ok());
+    number.with_context(|| format!("the server answered {line:?}"))
+}
+
+/// A server with a cache of so many megabytes and a checkpoint every so many seconds, in this
+/// directory. `fill` writes its documents, while nothing is made durable.
+pub(crate) fn filled(
+    work: &Path,
+    cache_mb: &str,
+    every_s: &str,
+    fill: impl FnOnce(&LoopServer) -> Result<()>,
+) -> Result<LoopServer> {
+    compile(work)?;
+    let data = work.join("documents");
+    fs::create_dir(&data)?;
+    let server = |every_s: &str| {
+        let builder = LoopServer::builder(LoopKind::Redis).program(work.join(PROGRAM));
+        let words = builder.options([data.as_os_str()]).options([cache_mb, every_s]);
+        words.remove_when_orphaned(work).start()
+    };
+    let mut filling = server("0")?;
+    fill(&filling)?;
+    end(&mut filling)?;
+    server(every_s)
 }
 
 /// One run: the server on the fresh disk, requests at a fixed rate, and checkpoints.
@@ -91,9 +134,7 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, _: f64) -> Result<Numbers> {
     let connect = |number: usize| User::connect(&address, &user, number);
     let latencies = plan.requests(USERS, RATE, User::KINDS, &connect, TIMEOUT, &|| ())?;
     ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
-    let line = ask(&server, "INFO")?;
-    let checkpoints = line.trim().strip_prefix("+checkpoints:").and_then(|text| text.parse().ok());
-    let checkpoints = checkpoints.with_context(|| format!("the server answered {line:?}"))?;
+    let checkpoints = counted(&server, "checkpoints")?;
     Ok(latencies.into_iter().chain(named([("checkpoints", checkpoints)])).collect())
 }
 

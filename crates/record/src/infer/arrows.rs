@@ -135,6 +135,8 @@ pub fn find(
         .iter()
         .filter(|link| matches!(link.kind, Kind::Handover | Kind::Ready) && link.waker.is_some())
         .filter(|link| !machine(stages, link) && !bystander(links, sockets, link))
+        // Who wakes carriers may hand over a request or an answer.
+        .filter(|link| stages.stages[link.wakee].title != super::carriers::VIRTUAL)
         .collect();
     let mut woken = vec![0; count];
     for link in links.all.iter().filter(|link| matters(link.kind)) {
@@ -272,7 +274,8 @@ fn by_socket(stages: &Stages, from: usize, to: usize, meaning: Meaning, sent: Se
 
 /// Where sockets cannot be seen, a process that is not recorded still wakes the stage that reads.
 fn outside_wakes(stages: &Stages, links: &Links, arrows: &mut Vec<Arrow>) {
-    for link in links.all.iter().filter(|link| link.outside && link.kind == Kind::Socket) {
+    let outside = links.all.iter().filter(|link| link.outside && link.kind == Kind::Socket);
+    for link in outside.filter(|link| !machine(stages, link)) {
         let end = End::Stage(link.wakee);
         let known = arrows
             .iter()

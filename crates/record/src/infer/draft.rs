@@ -1,5 +1,6 @@
 //! What is known of units before stages are, and stages in the making.
 
+use super::carriers::{self, VIRTUAL};
 use super::frames::is_machine;
 use super::names::normalised;
 use super::renames::Renames;
@@ -60,6 +61,8 @@ pub struct Known<'t> {
     pub threads: Vec<u32>,
     /// Its threads work for several stages.
     pub renames: bool,
+    /// Number of the executor of `java.util.concurrent` that made its thread, which has no name.
+    pub executor: Option<u32>,
     /// The program whose first thread it is.
     pub first_of: Option<&'t str>,
     pub birth: Option<(u32, Option<&'t str>, Option<&'t str>)>,
@@ -84,6 +87,7 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
     }
     let all = Renames::of(trace);
     let go = go_programs(trace);
+    let carriers = carriers::find(trace);
     let mut known = BTreeMap::new();
     for (&number, unit) in &trace.units {
         if number <= OUTSIDE {
@@ -101,10 +105,12 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
         let shared = own.iter().find_map(|tid| all.title(trace, *tid));
         let nameless = own.iter().any(|tid| all.nameless(*tid));
         let goroutines = go.contains(&pid);
-        let renames = nameless || shared.is_some() || goroutines;
+        let carries = carriers.contains(&number);
+        let renames = nameless || shared.is_some() || goroutines || carries;
         let first = own == [pid];
         let first_of = trace.processes.get(&pid).filter(|_| first).map(|each| &*each.program);
         let given = match shared {
+            _ if carries => Some(VIRTUAL.to_owned()),
             Some(title) => Some(title.clone()),
             None if nameless => None,
             None => given_name(trace, unit, &own, pid)
@@ -112,10 +118,10 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
                 .or_else(|| goroutines.then(|| GOROUTINES.to_owned())),
         };
         let title = title_of(trace, pid);
-        known.insert(
-            number,
-            Known { unit, place, given, title, threads: own, renames, first_of, birth },
-        );
+        let executor = executor_of(trace, unit, &own, pid);
+        let known_unit =
+            Known { unit, place, given, title, threads: own, renames, executor, first_of, birth };
+        known.insert(number, known_unit);
     }
     known
 }
@@ -150,6 +156,18 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
     }
     let empty = ["Thread-#", "pool-#-thread-#", "ForkJoinPool-#-worker-#", "java", "#"];
     (!empty.contains(&name.as_str())).then_some(name)
+}
+
+/// `pool-3-thread-1` has no name, but is of the third executor that was made. Threads that are made
+/// for requests have their creator's name for a while.
+fn executor_of(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<u32> {
+    let java = trace.processes.get(&pid)?.java && unit.births == 0;
+    let names = threads.iter().filter_map(|tid| trace.threads[tid].names.first());
+    let mut numbers = names.filter_map(|name| {
+        let (number, rest) = name.strip_prefix("pool-")?.split_once("-thread-")?;
+        rest.parse::<u32>().ok().and(number.parse().ok())
+    });
+    numbers.next().filter(|_| java)
 }
 
 /// A title that the process wrote: `postgres: walwriter`.

@@ -45,17 +45,33 @@ type Counts = BTreeMap<(bool, usize), u64>;
 
 /// Splits units of one loop function. `of` says which unit has which loop function.
 pub fn split(trace: &Trace, units: &[u32], of: &BTreeMap<u32, usize>) -> Vec<Group> {
-    let one = || vec![Group { units: units.to_vec(), known: true }];
-    if units.len() < 2 {
-        return one();
-    }
     let (parts, weak) = parts(trace, units);
     // Where each thread has its own object, and none is shared, it is a pool whose threads
     // are woken one by one. Who wakes whom in it says nothing of stages.
-    if parts.len() < 2 || parts.iter().all(|part| part.len() == 1) {
-        return one();
+    if units.len() < 2 || parts.len() < 2 || parts.iter().all(|part| part.len() == 1) {
+        return vec![Group { units: units.to_vec(), known: true }];
     }
-    let classes = refine(trace, &parts, of);
+    grouped(trace, units, of, (parts, weak), false)
+}
+
+/// Splits units of one executor whose threads park: each has its own object, whatever it waits for.
+pub fn split_parked(trace: &Trace, units: &[u32], of: &BTreeMap<u32, usize>) -> Vec<Group> {
+    grouped(trace, units, of, parts(trace, units), true)
+}
+
+fn grouped(
+    trace: &Trace,
+    units: &[u32],
+    of: &BTreeMap<u32, usize>,
+    (parts, weak): (Vec<Vec<u32>>, Vec<u32>),
+    parked: bool,
+) -> Vec<Group> {
+    let one = || vec![Group { units: units.to_vec(), known: true }];
+    // Threads that park wake one another for locks, too, so that all look alike at first, except
+    // those that read sockets.
+    let apart = |part: &Vec<u32>| parked && part.iter().all(|&unit| serves(trace, unit));
+    let first = parts.iter().map(|part| usize::from(apart(part))).collect();
+    let classes = refine(trace, &parts, of, first);
     let mut groups = Vec::new();
     for class in classes {
         // Several queues, each with several threads, are several stages, although they are alike.
@@ -84,16 +100,7 @@ fn parts(trace: &Trace, units: &[u32]) -> (Vec<Vec<u32>>, Vec<u32>) {
     let mut parts: Vec<(BTreeSet<u64>, Vec<u32>)> = Vec::new();
     let (mut weak, mut servers) = (Vec::new(), Vec::new());
     for &unit in units {
-        let of = |keep: &dyn Fn(&crate::trace::Wait) -> bool| -> u64 {
-            let own = trace.waits.iter().filter(|wait| wait.wakee == unit && keep(wait));
-            own.map(|wait| wait.n).sum()
-        };
-        let inside = |waker: u32| trace.pid_of(waker) == trace.pid_of(unit);
-        let sockets = of(&|wait| wait.how == How::Ready && !inside(wait.waker));
-        let woken = of(&|wait| matches!(wait.how, How::Futex | How::Ready));
-        // A thread that is made for a request has no queue either.
-        let born = trace.units.get(&unit).is_some_and(|unit| unit.births > 0);
-        if born || sockets >= STRONG && sockets * 10 >= woken * 3 {
+        if serves(trace, unit) {
             servers.push(unit);
             continue;
         }
@@ -120,14 +127,31 @@ fn parts(trace: &Trace, units: &[u32]) -> (Vec<Vec<u32>>, Vec<u32>) {
     (parts, weak)
 }
 
+/// Whether a unit reads sockets. A thread that is made for a request has no queue either.
+fn serves(trace: &Trace, unit: u32) -> bool {
+    let of = |keep: &dyn Fn(&crate::trace::Wait) -> bool| -> u64 {
+        let own = trace.waits.iter().filter(|wait| wait.wakee == unit && keep(wait));
+        own.map(|wait| wait.n).sum()
+    };
+    let inside = |waker: u32| trace.pid_of(waker) == trace.pid_of(unit);
+    let sockets = of(&|wait| wait.how == How::Ready && !inside(wait.waker));
+    let woken = of(&|wait| matches!(wait.how, How::Futex | How::Ready));
+    let born = trace.units.get(&unit).is_some_and(|unit| unit.births > 0);
+    born || sockets >= STRONG && sockets * 10 >= woken * 3
+}
+
 /// Classes of parts whose neighbours are of the same classes.
-fn refine(trace: &Trace, parts: &[Vec<u32>], of: &BTreeMap<u32, usize>) -> Vec<Vec<usize>> {
+fn refine(
+    trace: &Trace,
+    parts: &[Vec<u32>],
+    of: &BTreeMap<u32, usize>,
+    mut class: Vec<usize>,
+) -> Vec<Vec<usize>> {
     let part_of: BTreeMap<u32, usize> = parts
         .iter()
         .enumerate()
         .flat_map(|(at, units)| units.iter().map(move |unit| (*unit, at)))
         .collect();
-    let mut class: Vec<usize> = vec![0; parts.len()];
     for _ in 0..ROUNDS {
         // Neighbours outside of these parts have numbers beyond all classes.
         let neighbour = |unit: u32| match part_of.get(&unit) {
@@ -265,5 +289,27 @@ mod tests {
         let trace = trace(&[(2, 3, 0x300, 50), (3, 4, 0x400, 60), (4, 2, 0x200, 40)]);
         let found = split(&trace, &[2, 3, 4], &BTreeMap::new());
         assert_eq!(units(&found), [vec![2, 3, 4]]);
+    }
+
+    /// Each thread parks at its own address, and those of one pool wake one another for its lock.
+    #[test]
+    fn threads_that_park_are_told_apart_by_their_neighbours() {
+        let mut trace = trace(&[
+            (2, 4, 0x400, 50),
+            (3, 5, 0x500, 50),
+            (2, 5, 0x500, 50),
+            (3, 4, 0x400, 50),
+            (4, 5, 0x500, 40),
+            (5, 4, 0x400, 40),
+            (4, 6, 0x600, 50),
+            (5, 6, 0x600, 50),
+            (6, 6, 0x600, 20),
+        ]);
+        for wakee in [2, 3] {
+            let how = How::Ready;
+            trace.waits.push(Wait { waker: 1, wakee, object: 7, n: 90, how, ..Wait::default() });
+        }
+        let found = split_parked(&trace, &[2, 3, 4, 5, 6], &BTreeMap::new());
+        assert_eq!(units(&found), [vec![2, 3], vec![4, 5], vec![6]]);
     }
 }

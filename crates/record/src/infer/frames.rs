@@ -1,7 +1,7 @@
 //! Which functions are of an application, and what a sleep is for by the functions around it.
 
 /// Runtimes' functions at the beginning of threads. They are the same for all stages.
-const BEGINNINGS: [&str; 36] = [
+const BEGINNINGS: [&str; 43] = [
     "_start",
     "__libc_start",
     "start_thread",
@@ -25,6 +25,13 @@ const BEGINNINGS: [&str; 36] = [
     "<() as std::",
     "__rust_try",
     "thread_native_entry",
+    "os::",
+    "Monitor::",
+    "PlatformMonitor::",
+    "ObjectMonitor::",
+    "ObjectSynchronizer::",
+    "ThreadsSMRSupport::",
+    "Threads::remove",
     "Thread::call_run",
     "JavaThread::",
     "JavaCalls::",
@@ -50,7 +57,7 @@ pub fn is_generic(function: &str) -> bool {
 }
 
 /// Threads of a Java virtual machine itself.
-const VIRTUAL_MACHINE: [&str; 17] = [
+const VIRTUAL_MACHINE: [&str; 21] = [
     "JFR ",
     "Permissionless ",
     "GC Thread",
@@ -68,6 +75,10 @@ const VIRTUAL_MACHINE: [&str; 17] = [
     "Service Thread",
     "Notification Th",
     "DestroyJavaVM",
+    "VirtualThread-",
+    "Read-Poller",
+    "Write-Poller",
+    "MasterPoller",
 ];
 
 /// Whether a virtual machine's thread serves the machine and not the application.
@@ -84,6 +95,8 @@ pub enum Site {
     Lock,
     /// A time.
     Time,
+    /// A virtual machine's own work when threads begin and end, and when it stops them: no request.
+    Machine,
 }
 
 /// Functions that take a lock.
@@ -127,8 +140,8 @@ const CONDITIONS: [&str; 15] = [
     "__atomic_futex_unsigned",
     "_M_load_and_test",
 ];
-const TIMES: [&str; 5] =
-    ["JavaThread::sleep", "nanosleep", "usleep", "std::thread::sleep", "Thread.sleep"];
+const TIMES: [&str; 6] =
+    ["JavaThread::sleep", "nanosleep", "usleep", "std::thread::sleep", "Thread.sleep", "pg_sleep"];
 /// Functions that take Python's lock of its interpreter, which is built on a condition.
 const INTERPRETER: [&str; 4] =
     ["PyEval_RestoreThread", "PyEval_AcquireThread", "PyGILState_Ensure", "take_gil"];
@@ -140,6 +153,9 @@ const SLEEP_DEPTH: usize = 3;
 /// See [`Site`].
 pub fn site(frames: &[String]) -> Option<Site> {
     let has = |frame: &str, known: &[&str]| known.iter().any(|word| frame.contains(word));
+    if of_machine(frames) {
+        return Some(Site::Machine);
+    }
     if interpreter(frames).is_some() {
         return Some(Site::Lock);
     }
@@ -165,6 +181,26 @@ pub fn site(frames: &[String]) -> Option<Site> {
         }
     }
     found
+}
+
+/// Functions of a Java virtual machine for threads' beginnings and ends, and for its pauses.
+const MACHINE: [&str; 6] = [
+    "os::create_thread",
+    "JavaThread::exit",
+    "ThreadsSMRSupport::",
+    "Threads::remove",
+    "SafepointSynchronize::",
+    "VMThread::execute",
+];
+
+/// A new thread waits until it may run, too, and its creator until it is there.
+fn of_machine(frames: &[String]) -> bool {
+    let near = &frames[..frames.len().min(DEPTH)];
+    let known = |frame: &String| MACHINE.iter().any(|known| frame.starts_with(known));
+    let begins = |pair: &[String]| {
+        pair[0].contains("Monitor::wait") && pair[1].starts_with("thread_native_entry")
+    };
+    near.iter().any(known) || near.windows(2).any(begins)
 }
 
 fn interpreter(frames: &[String]) -> Option<&str> {
@@ -243,6 +279,17 @@ mod tests {
         ];
         assert_eq!(site(&frames(&sleep)), Some(Site::Time));
         assert_eq!(site(&frames(&sleep[..2])), Some(Site::Condition));
+        const WAITS: &str = "Monitor::wait_without_safepoint_check(long)";
+        let birth = [sleep[0], WAITS, "thread_native_entry(Thread*)"];
+        assert_eq!(site(&frames(&birth)), Some(Site::Machine));
+        let creator = [sleep[0], WAITS, "os::create_thread(Thread*, os::ThreadType)", "submit"];
+        assert_eq!(site(&frames(&creator)), Some(Site::Machine));
+        let ends = [sleep[0], "ObjectSynchronizer::enter(Handle)", "JavaThread::exit(bool)"];
+        assert_eq!(site(&frames(&ends)), Some(Site::Machine));
+        let other = [sleep[0], WAITS, "CompileQueue::get()", "thread_native_entry(Thread*)"];
+        assert_eq!(site(&frames(&other)), Some(Site::Condition));
+        let sleeps = frames(&["libc.so.6!epoll_wait", "WaitEventSetWait", "WaitLatch", "pg_sleep"]);
+        assert_eq!(site(&sleeps), Some(Site::Time));
         let postgres = frames(&["libc.so.6!8a0", "sem_wait", "PGSemaphoreLock", "LWLockAcquire"]);
         assert_eq!(site(&postgres), Some(Site::Lock));
         assert_eq!(site(&frames(&["libc.so.6!1", "main"])), None);

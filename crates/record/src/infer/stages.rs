@@ -7,8 +7,9 @@ use super::frames::is_generic;
 use super::names::{short, word};
 use super::newborn::{doubt_the_newborn, place_the_rest};
 use super::trie;
+use super::waits::{Kind, Sites, kind};
 use crate::hints::Hints;
-use crate::trace::{Stack, Trace};
+use crate::trace::{Stack, Trace, Wait};
 use headworks_tad::model::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,13 +159,19 @@ fn mixed(known: &BTreeMap<u32, Known>) -> BTreeSet<u32> {
 }
 
 fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
-    let mut drafts = Vec::new();
-    for (place, Place { program, .. }) in places.iter().enumerate() {
-        let own: BTreeMap<u32, &Known> =
-            rest.iter().filter(|(_, known)| known.place == place).map(|(u, k)| (*u, *k)).collect();
+    let mut drafts = executors(trace, rest);
+    for (place, Place { program, java, .. }) in places.iter().enumerate() {
+        let own: BTreeMap<u32, &Known> = rest
+            .iter()
+            .filter(|(_, known)| known.place == place && known.executor.is_none())
+            .map(|(unit, known)| (*unit, *known))
+            .collect();
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
         // A thread that ends is seen in the C library alone, which says nothing of its stage.
-        let tells = |stack: &&Stack| stack.whole && stack.frames.iter().any(|f| !is_generic(f));
+        // And one of a Java virtual machine's own functions alone says nothing either.
+        let says =
+            |function: &&String| !is_generic(function) && !(*java && function.contains("::"));
+        let tells = |stack: &&Stack| stack.whole && stack.frames.iter().any(|f| says(&f));
         for stack in trace.stacks.iter().filter(tells) {
             if own.contains_key(&stack.unit) {
                 stacks.entry(stack.unit).or_default().push(outwards(stack));
@@ -197,6 +204,52 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
         found = found.into_iter().flat_map(|draft| split_by_object(trace, draft, &of)).collect();
         doubt_functions(&mut found);
         drafts.extend(found);
+    }
+    drafts
+}
+
+/// Executors of a Java virtual machine whose threads have no name: each is a stage, or runs several.
+/// Few of their stacks are whole, and each of their threads parks at its own address. So those of
+/// one stage are known by whom they wake, and who wakes them.
+fn executors(trace: &Trace, rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
+    let mut pools: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+    for (&unit, known) in rest {
+        if let Some(number) = known.executor {
+            pools.entry((known.place, number)).or_default().push(unit);
+        }
+    }
+    let of: BTreeMap<u32, usize> = pools
+        .values()
+        .enumerate()
+        .flat_map(|(at, units)| units.iter().map(move |unit| (*unit, at)))
+        .collect();
+    if pools.is_empty() {
+        return Vec::new();
+    }
+    // Who lets another one have a lock is no neighbour.
+    let sites = Sites::of(trace);
+    let passes = |wait: &&Wait| !matches!(kind(trace, &sites, wait), Kind::Lock | Kind::Idle);
+    let passed = Trace {
+        waits: trace.waits.iter().filter(passes).cloned().collect(),
+        units: trace.units.clone(),
+        threads: trace.threads.clone(),
+        ..Trace::default()
+    };
+    let mut drafts = Vec::new();
+    for ((place, number), units) in pools {
+        let title = format!("pool-{number}");
+        let groups = executor::split_parked(&passed, &units, &of);
+        let one = groups.len() < 2;
+        for (at, group) in groups.into_iter().enumerate() {
+            drafts.push(Draft {
+                place,
+                title: if one { title.clone() } else { format!("{title} {}", at + 1) },
+                units: group.units,
+                basis: if one { Basis::Name } else { Basis::Object },
+                sure: if group.known { Confidence::Likely } else { Confidence::Guess },
+                first: None,
+            });
+        }
     }
     drafts
 }

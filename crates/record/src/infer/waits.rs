@@ -120,7 +120,10 @@ pub struct Sites {
     exact: BTreeMap<(u32, u64, i16, u16), Seen>,
     process: BTreeMap<(u32, u64), Seen>,
     park: BTreeSet<(u32, u64)>,
+    seen: BTreeSet<(u32, u64)>,
     own: BTreeSet<(u32, u64)>,
+    /// Stacks by unit and how it sleeps: those of a virtual machine's own work, and all.
+    machine: BTreeMap<(u32, i16, u16), [u64; 2]>,
 }
 
 impl Sites {
@@ -129,6 +132,10 @@ impl Sites {
         let mut sites = Sites { own: own_words(trace), ..Sites::default() };
         for stack in &trace.stacks {
             let Some(site) = site(&stack.frames) else { continue };
+            sites.seen.insert((stack.unit, stack.object));
+            let sum = sites.machine.entry((stack.unit, stack.sleep, stack.op)).or_default();
+            sum[0] += if site == Site::Machine { stack.n } else { 0 };
+            sum[1] += stack.n;
             let waiting = frames::waiting(&stack.frames).unwrap_or("?").to_owned();
             let key = (stack.unit, stack.object, stack.sleep, stack.op);
             sites.exact.entry(key).or_default().push((site, waiting.clone()));
@@ -145,7 +152,11 @@ impl Sites {
     fn site(&self, trace: &Trace, wait: &Wait) -> Option<Site> {
         let exact = self.exact.get(&(wait.wakee, wait.object, wait.sleep, wait.op));
         let process = || self.process.get(&(trace.pid_of(wait.wakee), wait.object));
-        let found = exact.or_else(|| (wait.object > MANY).then(process)?)?;
+        let Some(found) = exact.or_else(|| (wait.object > MANY).then(process)?) else {
+            // Each birth has another address. What lasts was seen.
+            let [own, all] = self.machine.get(&(wait.wakee, wait.sleep, wait.op))?;
+            return (own * 2 > *all).then_some(Site::Machine);
+        };
         // A lock is believed only if it is what the object is mostly used for.
         let locks = found.iter().filter(|(site, _)| *site == Site::Lock).count();
         if locks * 2 > found.len() {
@@ -228,6 +239,7 @@ pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
                 (true, true, _) => Kind::Idle,
                 (false, _, Some(Site::Lock)) => Kind::Lock,
                 (false, _, Some(Site::Time)) => Kind::Timer,
+                (false, _, Some(Site::Machine)) => Kind::Idle,
                 (false, ..) => Kind::Handover,
             }
         }
@@ -252,12 +264,18 @@ pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
 /// Links between stages.
 pub fn links(trace: &Trace, stages: &Stages, sites: &Sites) -> Links {
     let shared = Sharing::of(trace, stages);
+    let parks = parks(trace, stages, sites);
     let mut all: BTreeMap<_, Link> = BTreeMap::new();
     for wait in &trace.waits {
         let Some(&wakee) = stages.of.get(&wait.wakee) else { continue };
         let waker = stages.of.get(&wait.waker).copied();
         let kind = kind(trace, sites, wait);
-        let park = sites.park.contains(&(wait.wakee, wait.object));
+        let own = (wait.wakee, wait.object);
+        let park = match parks.get(&(wakee, wait.sleep, wait.op)) {
+            // As others of its stage.
+            Some([parks, all]) if !sites.seen.contains(&own) => parks * 2 > *all,
+            _ => sites.park.contains(&own),
+        };
         let object = shared.object(wakee, wait.object, park);
         let exact = (wait.wakee, wait.object, wait.sleep, wait.op);
         let seen = sites.exact.contains_key(&exact) || wait.how == How::Futex;
@@ -284,6 +302,20 @@ pub fn links(trace: &Trace, stages: &Stages, sites: &Sites) -> Links {
         link.seen |= seen;
     }
     Links { all: all.into_values().collect() }
+}
+
+/// Sleeps of each stage where their functions were seen, by how it sleeps: parks, and all.
+fn parks(trace: &Trace, stages: &Stages, sites: &Sites) -> BTreeMap<(usize, i16, u16), [u64; 2]> {
+    let mut parks: BTreeMap<_, [u64; 2]> = BTreeMap::new();
+    for wait in &trace.waits {
+        let own = (wait.wakee, wait.object);
+        if let (Some(&stage), true) = (stages.of.get(&wait.wakee), sites.seen.contains(&own)) {
+            let sum = parks.entry((stage, wait.sleep, wait.op)).or_default();
+            sum[0] += if sites.park.contains(&own) { wait.n } else { 0 };
+            sum[1] += wait.n;
+        }
+    }
+    parks
 }
 
 /// Which objects several threads of a stage wait on.

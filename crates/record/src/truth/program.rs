@@ -8,19 +8,15 @@
 //! Queues are those of C programs: a condition, a semaphore, a pipe, or an event descriptor with
 //! epoll; of glibc, as most servers use it. A request is a byte and its answer is a byte.
 
+use super::plan::{THREADS_MAX, Use, used, uses};
 use super::queue::{Condition, Kind, Queue};
 use headworks_tad::complete::random;
-use headworks_tad::model::{Quantity, ResourceKind, StageId, StepId, Tad, Threads};
+use headworks_tad::model::{StageId, StepId, Tad, Threads};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Amounts are this much smaller than in the generator, so that many requests fit into a second.
-const SMALLER: u64 = 20;
-/// No stage has more threads than this here.
-const THREADS_MAX: u32 = 6;
 
 /// What makes it hard to see.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,23 +76,17 @@ fn burn(ns: u64) {
 
 fn use_up(stage: StageId, request: usize, step: StepId) {
     let system = system();
-    let kind = &system.tad.requests[request];
-    for used in &kind.steps[step].uses {
-        let Quantity::Parameter(at) = used.amount else { continue };
-        let resource = &system.tad.resources[used.resource];
-        let amount = kind.parameters[at].default / SMALLER;
-        match resource.kind {
-            ResourceKind::Cpu => burn((amount as f64 / resource.rate_per_s * 1e9) as u64),
-            ResourceKind::Io => {
+    for used in uses(&system.tad, request, &system.tad.requests[request].steps[step]) {
+        match used {
+            Use::Cpu(ns) => burn(ns),
+            Use::Write => {
                 let bytes = vec![0u8; 4096];
                 std::os::unix::fs::FileExt::write_all_at(&system.disk, &bytes, stage as u64 * 4096)
                     .expect("a write");
                 system.disk.sync_data().expect("a sync");
             }
-            _ => burn(2_000),
         }
     }
-    burn(5_000);
 }
 
 #[inline(never)]
@@ -268,17 +258,7 @@ fn serve_client(client: TcpStream) {
 }
 
 fn truth(system: &System) -> String {
-    let mut used = std::collections::BTreeSet::new();
-    let mut arrows = std::collections::BTreeSet::new();
-    for kind in &system.tad.requests {
-        for step in &kind.steps {
-            used.insert(step.stage);
-            for &next in step.submits.iter().chain(&step.then) {
-                let blocks = step.waits.contains(&next);
-                arrows.insert((step.stage, kind.steps[next].stage, blocks));
-            }
-        }
-    }
+    let (used, arrows) = used(&system.tad);
     let queue = |stage: &StageId| match system.tad.stages[*stage].threads {
         _ if *stage == 0 => "sockets".to_owned(),
         Threads::OnDemand => "on-demand".to_owned(),

@@ -1,8 +1,9 @@
 //! A random system that runs, and its clients.
 
+use super::plan::Arrows;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,9 @@ pub struct Truth {
     /// Used stages with their queues.
     pub stages: BTreeMap<usize, String>,
     /// From, to, and whether the first is blocked until the other is done.
-    pub arrows: BTreeSet<(usize, usize, bool)>,
+    pub arrows: Arrows,
+    /// More arrows, between stages whose threads are not the kernel's.
+    pub hidden: usize,
 }
 
 /// Stage of each thread.
@@ -99,7 +102,8 @@ pub fn read(json: &str) -> Result<Truth> {
     let value: Value = serde_json::from_str(json)?;
     let stages: Vec<(usize, String)> = serde_json::from_value(value["stages"].clone())?;
     let arrows = serde_json::from_value(value["arrows"].clone())?;
-    Ok(Truth { stages: stages.into_iter().collect(), arrows })
+    let hidden = value["hidden"].as_u64().unwrap_or(0) as usize;
+    Ok(Truth { stages: stages.into_iter().collect(), arrows, hidden })
 }
 
 /// Clients that send one request after another.

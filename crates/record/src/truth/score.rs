@@ -89,6 +89,7 @@ impl Score {
             ran.entry(stage).or_default().insert(tid);
         }
         self.add_stages(found, &of, &ran);
+        self.add_hidden(found, truth.hidden);
         let on_demand: Vec<usize> = truth
             .stages
             .iter()
@@ -117,6 +118,14 @@ impl Score {
                 if meaning == Meaning::Data { &mut self.arrows } else { &mut self.blocking };
             count.add(&drawn, &wanted);
         }
+    }
+
+    /// Arrows that no thread of the kernel shows: the report is to say so.
+    fn add_hidden(&mut self, found: &Architecture, hidden: usize) {
+        let named = found.unseen.iter().any(|text| text.contains("virtual threads"));
+        self.arrows.truth += hidden;
+        self.missed += hidden;
+        self.silent += if named { 0 } else { hidden };
     }
 
     fn add_stages(

@@ -4,7 +4,8 @@
 use crate::conserve::example;
 use crate::server::command;
 use headworks_record::capture;
-use headworks_record::truth::{SATURATED, Score, USUAL, judge, judge_kept};
+use headworks_record::truth::java::{Dress, Java};
+use headworks_record::truth::{SATURATED, Score, USUAL, WARM, judge, judge_kept};
 use std::collections::BTreeMap;
 
 pub fn can_record() -> bool {
@@ -46,6 +47,45 @@ fn what_makes_a_system_hard_to_see_makes_no_wrong_arrow_certain() {
     judge(saturated, SATURATED, &mut score, None).expect("a recording");
     assert_eq!(score.certain_wrong, 0, "{score:?}");
     assert!(score.arrows.precision() >= 0.75, "{score:?}");
+}
+
+#[test]
+fn stages_and_arrows_of_systems_in_java_are_found() {
+    if !can_record() {
+        return;
+    }
+    let java = match Java::compile() {
+        Ok(java) => java,
+        Err(why) => return println!("skipped: {why:#}"),
+    };
+    let mut score = Score::default();
+    for seed in [6, 8] {
+        let command = java.command(seed, Dress::Named).expect("a plan");
+        judge(command, WARM, &mut score, None).expect("a recording");
+    }
+    assert!(score.stages.recall() >= 0.75, "{score:?}");
+    assert!(score.arrows.precision() >= 0.75 && score.arrows.recall() >= 0.75, "{score:?}");
+}
+
+/// What passes between virtual threads cannot be seen. The report says so, and claims nothing.
+#[test]
+fn virtual_threads_are_named_as_not_seen_and_make_no_wrong_arrow_certain() {
+    if !can_record() {
+        return;
+    }
+    let java = match Java::compile() {
+        Ok(java) => java,
+        Err(why) => return println!("skipped: {why:#}"),
+    };
+    let mut score = Score::default();
+    for seed in [6, 8] {
+        let command = match java.command(seed, Dress::Virtual) {
+            Ok(command) => command,
+            Err(why) => return println!("skipped: {why:#}"),
+        };
+        judge(command, WARM, &mut score, None).expect("a recording");
+    }
+    assert_eq!((score.certain_wrong, score.silent), (0, 0), "{score:?}");
 }
 
 /// Scores recordings that the experiment kept: rules can be tried without recording again.

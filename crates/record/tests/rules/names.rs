@@ -1,6 +1,6 @@
 //! Names of stages: they do not depend on which sleeps were caught.
 
-use crate::made::{FUTEX, found, named, requests, wakes};
+use crate::made::{FUTEX, arrows, found, named, requests, wakes};
 use headworks_record::infer::Architecture;
 use headworks_record::trace::{How, Monitor, Stack, Trace, Wait};
 use headworks_tad::model::Confidence;
@@ -184,6 +184,47 @@ fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
     assert_eq!((name_of(&found, 2), found.stages.stages.len()), ("goroutines", 1));
     assert_eq!(found.stages.stages[0].sure, Confidence::Likely);
     assert!(found.unseen.iter().any(|what| what.starts_with("goroutines of server")));
+}
+
+/// An executor of `java.util.concurrent` gives its threads no name but its number.
+#[test]
+fn executors_of_java_are_told_apart_by_their_numbers() {
+    let names = ["pool-1-thread-1", "pool-1-thread-2", "pool-2-thread-1", "pool-name-thread-1"];
+    for (java, wanted) in [(true, ["pool-1", "pool-1", "pool-2"]), (false, ["pool-thread"; 3])] {
+        let mut trace = named(&names);
+        trace.processes.get_mut(&1).expect("a process").java = java;
+        let found = found(&trace);
+        assert_eq!([2, 3, 4].map(|unit| name_of(&found, unit)), wanted);
+        let sure = found.stages.stages[found.stages.of[&2]].sure;
+        assert_eq!(sure == Confidence::Likely, java);
+    }
+}
+
+/// JDK 25's threads: what runs virtual threads says nothing of their stages.
+#[test]
+fn carriers_of_virtual_threads_are_one_stage_and_what_passes_between_these_is_not_seen() {
+    const OWN: &str = "VirtualThread-unblocker";
+    for (names, seen) in [([OWN, "ForkJoinPool-1-worker-1"], false), (["main", "pool-3"], true)] {
+        let mut trace = named(&[names[0], names[1], "stage-b-1"]);
+        trace.processes.get_mut(&1).expect("a process").java = true;
+        if seen {
+            sleeps(&mut trace, 3, &[&["void jdk.internal.vm.Continuation.run()", "work"]]);
+        }
+        requests(&mut trace, 3, 500);
+        wakes(&mut trace, 3, 4, 0x1000, 300);
+        wakes(&mut trace, 4, 3, 0x2000, 300);
+        let found = found(&trace);
+        assert_eq!((name_of(&found, 3), name_of(&found, 4)), ("virtual-threads", "stage-b"));
+        // Who wakes a carrier may answer a virtual thread, or hand over to one.
+        let inside = arrows(&found).into_iter().filter(|arrow| !arrow.contains("clients"));
+        assert_eq!(inside.collect::<Vec<_>>(), ["virtual-threads -> stage-b"]);
+        let carriers = &found.stages.stages[found.stages.of[&3]];
+        assert_eq!((carriers.units.len(), carriers.sure), (1, Confidence::Likely));
+        assert!(found.unseen.iter().any(|what| what.contains("virtual threads of server")));
+    }
+    let mut trace = named(&["main", "ForkJoinPool-1-worker-1"]);
+    trace.processes.get_mut(&1).expect("a process").java = true;
+    assert!(found(&trace).unseen.iter().all(|what| !what.contains("virtual threads")));
 }
 
 /// The kernel keeps fifteen characters of a name, which those of several pools may have in common.
