@@ -5,7 +5,7 @@
 
 use super::budget::Budget;
 use super::layout::{
-    CallKey, Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS,
+    BORN_FIRST, CallKey, Control, Edge, EdgeKey, Event, Group, LOSSES, SocketKey, Traffic, UNITS,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
@@ -327,6 +327,13 @@ impl Kernel {
         let map = self.ebpf.map("groups").and_then(|map| Array::<_, Group>::try_from(map).ok());
         let group = map.and_then(|map| map.get(&unit, 0).ok());
         group.map_or(0, |group| group.run_ns + group.queued_ns)
+    }
+
+    /// Units of threads that were born.
+    pub fn born(&self) -> std::ops::Range<u32> {
+        let map = self.ebpf.map("born_count").and_then(|map| Array::<_, u64>::try_from(map).ok());
+        let count = map.and_then(|map| map.get(&0, 0).ok()).unwrap_or(0);
+        BORN_FIRST..UNITS.min(BORN_FIRST + count.min(u64::from(UNITS)) as u32)
     }
 
     /// Losses by kind, those that happened.

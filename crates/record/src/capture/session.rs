@@ -197,13 +197,12 @@ impl Session<'_> {
     /// Notes how many threads are alive and how many run. Threads that live shortly are gone at the
     /// next look: of these the kernel's side tells, for the time that was counted.
     fn note(&mut self) {
-        let one = |(&unit, &busy_ns): (&u32, &u64)| {
-            let alive = self.registry.alive.get(&unit).copied().unwrap_or(0);
-            let counted = unit >= BORN_FIRST;
-            let busy_ns = if counted { self.kernel.busy_ns(unit) } else { busy_ns };
-            (unit, Look { alive, busy_ns, counted })
-        };
-        let looks = self.registry.busy_ns.iter().map(one).collect();
+        let alive = |unit: u32| self.registry.alive.get(&unit).copied().unwrap_or(0);
+        let of = |unit, busy_ns, counted| (unit, Look { alive: alive(unit), busy_ns, counted });
+        let seen = self.registry.busy_ns.range(..BORN_FIRST);
+        let seen = seen.map(|(&unit, &busy_ns)| of(unit, busy_ns, false));
+        let born = self.kernel.born().map(|unit| of(unit, self.kernel.busy_ns(unit), true));
+        let looks = seen.chain(born).collect();
         self.over.note(self.begun.elapsed(), self.counted, &looks);
     }
 

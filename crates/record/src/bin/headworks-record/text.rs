@@ -96,7 +96,7 @@ fn stages(report: &Report) -> Table {
     table
 }
 
-/// Threads that are alive, and those that run or are ready to: a full block is all of them.
+/// Threads that are alive, and those that run or are ready to: a full block is the most of them.
 fn over_time(report: &Report) -> Table {
     let mut table = Table::new(&[
         Column::left("STAGE"),
@@ -111,13 +111,13 @@ fn over_time(report: &Report) -> Table {
         let Some(over) = &stage.over_time else { continue };
         let (least, most) = over.alive();
         let highest = over.active.iter().copied().fold(0.0, f64::max);
-        let top = f64::from(stage.threads.max(1));
         table.row(vec![
             stage.name.clone(),
             if least < most { format!("{least} to {most}") } else { most.to_string() },
             format!("{:.2}", over.active()),
             format!("{highest:.2}"),
-            sparkline(&over.active, top, SPARK),
+            // Before the first moment there was no time.
+            sparkline(over.active.get(1..).unwrap_or_default(), highest, SPARK),
         ]);
     }
     table
