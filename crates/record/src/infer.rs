@@ -24,6 +24,7 @@ pub mod names;
 mod newborn;
 mod paused;
 mod renames;
+mod sites;
 pub mod sockets;
 pub mod stages;
 mod trie;
