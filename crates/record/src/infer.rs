@@ -26,6 +26,7 @@ mod newborn;
 pub mod past;
 mod paused;
 mod renames;
+mod sites;
 pub mod sockets;
 pub mod stages;
 mod trie;

@@ -1,18 +1,20 @@
-//! A change of HBase, predicted from a recording before it is made: `headworks tad limits` says
-//! what twice as much of one part gains. Then a cluster is started that has it.
+//! Changes of HBase and of PgBouncer, predicted from a recording before they are made: `headworks
+//! tad limits` says what twice as much of one part gains. Then a system is started that has it.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use headworks_record::limits::{self, Kind, Limit};
 
 use super::hbase::{AROUND, CLASSIC, Cluster, Step, WARM_UP_S};
 use super::limits::ABSENT;
-use super::recorded::Recorded;
+use super::recorded::{Recorded, record};
+use super::site::{Kind::Pooled, Site};
 use crate::experiment::{Experiment, Outcome, RunOptions, Steps};
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::running::pause;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds};
@@ -23,9 +25,17 @@ const ID: &str = "record-predict";
 
 pub(super) const EXPERIMENT: Experiment = super::experiment(
     ID,
-    "HBase recorded, a change of it predicted, then made and measured",
-    (300, 200),
-    &["default-jdk-headless", "maven", "iproute2", "make setup-java", "root"],
+    "HBase and PgBouncer recorded, a change of each predicted, then made and measured",
+    (400, 250),
+    &[
+        "default-jdk-headless",
+        "maven",
+        "iproute2",
+        "make setup-java",
+        "postgresql",
+        "pgbouncer",
+        "root",
+    ],
     &Steps { collect, report },
 );
 
@@ -35,27 +45,51 @@ struct Change {
     about: &'static str,
     load: &'static str,
     clients: f64,
-    /// Settings without and with it.
-    settings: [&'static str; 2],
+    system: System,
     /// The limit that it widens: its kind, its process, and a part of its stage's title.
     limit: (Kind, &'static str, &'static str),
 }
 
-const CHANGES: [Change; 1] = [Change {
-    word: "handlers",
-    about: "six handlers instead of three; a quarter of the gets keeps one for 20 ms",
-    load: "slow",
-    clients: 16.0,
-    settings: ["hbase.regionserver.handler.count=3", "hbase.regionserver.handler.count=6"],
-    limit: (Kind::Threads, "regionserver", "RpcServer.default"),
-}];
+/// What is changed, and how it is set without and with the change.
+enum System {
+    /// Settings of the region server.
+    HBase([&'static str; 2]),
+    /// Connections between PgBouncer and PostgreSQL.
+    PgBouncer([u32; 2]),
+}
+
+const CHANGES: [Change; 2] = [
+    Change {
+        word: "handlers",
+        about: "HBase: six handlers instead of three; a quarter of the gets keeps one for 20 ms",
+        load: "slow",
+        clients: 16.0,
+        system: System::HBase([
+            "hbase.regionserver.handler.count=3",
+            "hbase.regionserver.handler.count=6",
+        ]),
+        limit: (Kind::Threads, "regionserver", "RpcServer.default"),
+    },
+    Change {
+        word: "pool",
+        about: "PgBouncer: four connections to PostgreSQL instead of two; every second statement takes 5 ms",
+        load: "pooled",
+        clients: 16.0,
+        system: System::PgBouncer([2, 4]),
+        limit: (Kind::Threads, "postgres", ""),
+    },
+];
 
 /// Windows with and without the change.
 const WINDOWS: usize = 3;
 
 fn collect(options: &RunOptions) -> Result<Record> {
+    let chosen = |change: &&Change| options.only.as_deref().is_none_or(|only| change.word == only);
+    let changes: Vec<&Change> = CHANGES.iter().filter(chosen).collect();
+    ensure!(!changes.is_empty(), "there are {} and {}", CHANGES[0].word, CHANGES[1].word);
+    let cluster = changes.iter().any(|change| matches!(change.system, System::HBase(_)));
     ensure!(
-        Path::new("scripts/test-hbase").is_file(),
+        !cluster || Path::new("scripts/test-hbase").is_file(),
         "experiments on HBase are run from a checkout, after make setup-java"
     );
     let rounds_of = options.repeat.unwrap_or(1).max(1);
@@ -64,21 +98,26 @@ fn collect(options: &RunOptions) -> Result<Record> {
     let each = (AROUND + Duration::from_secs(WARM_UP_S + WINDOWS as u64 * (window_s + 3))) * 2
         + Duration::from_secs(recording_s + 10);
     let title = format!("{ID}: {}", EXPERIMENT.title);
-    let mut progress = Progress::new(&title, each * (CHANGES.len() * rounds_of) as u32);
+    let mut progress = Progress::new(&title, each * (changes.len() * rounds_of) as u32);
     let rounds = Rounds::begin(&EXPERIMENT, options);
-    let work = Work::new(options, 1 << 30)?;
     let mut runs = Vec::new();
     for round in 0..rounds_of {
-        for change in &CHANGES {
+        for change in &changes {
             interrupt::check()?;
             progress.step(&format!("{}, round {}", change.about, round + 1), each);
-            let measured = |changed| {
+            let measured = |changed: bool| {
                 let seconds = (window_s, recording_s);
-                drive(change, changed, seconds, options, (&work, &progress))
+                match change.system {
+                    System::HBase(_) => hbase(change, changed, seconds, options, &progress),
+                    System::PgBouncer(sizes) => {
+                        let size = sizes[usize::from(changed)];
+                        pooled(change, (size, !changed), seconds, options, &progress)
+                    }
+                }
             };
             let (per_s, seen) = measured(false)?;
-            let (recorded, region) = seen.context("nothing was recorded")?;
-            let found = predict(change, &recorded, region)?;
+            let (recorded, process) = seen.context("nothing was recorded")?;
+            let found = predict(change, &recorded, process)?;
             for limit in found.limits.iter().take(4) {
                 let (gain, busy) = (limit.gain * 100.0, limit.busy * 100.0);
                 progress.note(&format!(
@@ -90,35 +129,64 @@ fn collect(options: &RunOptions) -> Result<Record> {
             runs.push((change.word, 0.0, run(&found, per_s, changed_per_s)));
         }
     }
-    let arms = CHANGES.iter().map(|change| Arm::new(change.word, change.about.to_owned(), &[0.0]));
+    let arms = changes.iter().map(|change| Arm::new(change.word, change.about.to_owned(), &[0.0]));
     Ok(rounds.record((2.0, window_s as f64), "change", arms.collect(), &runs))
 }
 
-/// Requests a second of a cluster; without the change, also a recording, and the region server's
-/// process.
-fn drive(
+/// Requests a second; without the change, also a recording, and the process with the limit.
+type Driven = (f64, Option<(Recorded, u32)>);
+
+fn hbase(
     change: &Change,
     changed: bool,
     (window_s, recording_s): (u64, u64),
     options: &RunOptions,
-    (work, progress): (&Work, &Progress),
-) -> Result<(f64, Option<(Recorded, u32)>)> {
+    progress: &Progress,
+) -> Result<Driven> {
+    let System::HBase(settings) = change.system else { unreachable!("HBase alone") };
     let step =
         |seconds, recorded| Step { load: change.load, clients: change.clients, seconds, recorded };
     let mut plan = vec![step(WARM_UP_S, false)];
     plan.extend((!changed).then(|| step(recording_s + 10, true)));
     plan.extend((0..WINDOWS).map(|_| step(window_s, false)));
-    let settings = change.settings[usize::from(changed)];
-    let mut cluster = Cluster::start(CLASSIC, settings, &plan, work)?;
+    let work = Work::new(options, 1 << 30)?;
+    let mut cluster = Cluster::start(CLASSIC, settings[usize::from(changed)], &plan, &work)?;
     let place = (&*options.out.join(ID), recording_s);
     let given = cluster.drive(&plan, place, options, progress)?;
     cluster.end(progress)?;
-    let mut rates: Vec<f64> =
-        given.iter().filter(|(_, recorded)| recorded.is_none()).map(|(per_s, _)| *per_s).collect();
-    rates.sort_by(f64::total_cmp);
+    let rates = given.iter().filter(|(_, recorded)| recorded.is_none()).map(|(per_s, _)| *per_s);
+    let middle = middle(rates.collect());
     let recorded = given.into_iter().find_map(|(_, recorded)| recorded);
     let region = cluster.processes["regionserver"];
-    Ok((rates[rates.len() / 2], recorded.map(|recorded| (recorded, region))))
+    Ok((middle, recorded.map(|recorded| (recorded, region))))
+}
+
+fn pooled(
+    change: &Change,
+    (size, recorded): (u32, bool),
+    (window_s, recording_s): (u64, u64),
+    options: &RunOptions,
+    progress: &Progress,
+) -> Result<Driven> {
+    let site = Site::start(Pooled(size), Work::new(options, 1 << 30)?, progress)?;
+    let load = site.load(change.load, change.clients as usize)?;
+    let recorded = recorded.then(|| {
+        let place = (&*options.out.join(ID), change.word);
+        record(options, &site.pids(), Duration::from_secs(recording_s), place, progress)
+    });
+    let mut rates = Vec::new();
+    for _ in 0..WINDOWS {
+        let (before, begun) = (site.answered(change.load)?, Instant::now());
+        pause(Duration::from_secs(window_s))?;
+        rates.push((site.answered(change.load)? - before) / begun.elapsed().as_secs_f64());
+    }
+    drop(load);
+    Ok((middle(rates), recorded.transpose()?.map(|recorded| (recorded, site.pid()))))
+}
+
+fn middle(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
 }
 
 /// What a recording says of a change.
@@ -129,13 +197,13 @@ struct Predicted {
     place: Option<usize>,
 }
 
-fn predict(change: &Change, recorded: &Recorded, region: u32) -> Result<Predicted> {
+fn predict(change: &Change, recorded: &Recorded, process: u32) -> Result<Predicted> {
     let tad = &recorded.drawn.tad;
     let mut scenario = recorded.drawn.scenario.clone().context("no request was seen")?;
     scenario.duration_ns = 5_000_000_000;
     let found = limits::limits(tad, &scenario, &recorded.drawn.paused, &mut |_| {})?;
     let (kind, _, title) = change.limit;
-    let process = recorded.found.stages.place_of.get(&region);
+    let process = recorded.found.stages.place_of.get(&process);
     let is = |limit: &Limit| {
         let stage = tad.stage(&limit.name).map(|id| &tad.stages[id]);
         let there = |stage: &headworks_tad::model::Stage| {
@@ -189,8 +257,8 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let show = Presentation {
         id: ID,
         figure: EXPERIMENT.figure,
-        about: "The classic HBase on HDFS. It is recorded once under a load, and tad limits predicts what the change \
-                gains. Then a cluster with the change gets the same load.",
+        about: "A system is recorded once under a load, and tad limits predicts what the change gains. Then one with \
+                the change gets the same load.",
         sweep_label: "",
         caption: lines.collect::<Vec<_>>().join("; "),
         columns: &[

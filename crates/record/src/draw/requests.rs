@@ -230,7 +230,7 @@ fn request(
             then: Vec::new(),
         })
         .collect();
-    let answered_by = answered_by(found, &step_of);
+    let answered_by = answered_by(found, &kind.parents, &step_of);
     let answers = |stage| step_of(stage).is_some_and(|step| answered_by.contains(&step));
     let waited_for: BTreeSet<usize> = blocked.iter().map(|(_, on)| *on).collect();
     // A stage that has nothing to answer does not wait for an answer of one that answers clients,
@@ -247,16 +247,33 @@ fn request(
     }
 }
 
-/// Stages that answer clients. If several do, the last one to be done does.
-fn answered_by(found: &Architecture, step_of: &dyn Fn(usize) -> Option<usize>) -> Vec<usize> {
+/// Stages that answer clients. If several do, the last one to be done does. An event loop that
+/// passes requests on answers when a stage behind it gives them back.
+fn answered_by(
+    found: &Architecture,
+    parents: &BTreeMap<usize, usize>,
+    step_of: &dyn Fn(usize) -> Option<usize>,
+) -> Vec<usize> {
     /// A stage that answers a smaller part does so by the way.
     const PART: u64 = 10;
+    let given_back = |stage: usize, answers: u64| {
+        let back = found.arrows.iter().filter(move |arrow| {
+            arrow.meaning == Meaning::Data
+                && arrow.to == End::Stage(stage)
+                && arrow.n * PART >= answers
+        });
+        let behind = back.filter_map(move |arrow| match arrow.from {
+            End::Stage(from) if descends(parents, from, stage) => Some((arrow.n, from)),
+            _ => None,
+        });
+        behind.max().map_or(stage, |(_, from)| from)
+    };
     let replies: Vec<(usize, u64)> = found
         .arrows
         .iter()
         .filter(|arrow| arrow.to == End::Clients)
         .filter_map(|arrow| match arrow.from {
-            End::Stage(stage) => Some((step_of(stage)?, arrow.n)),
+            End::Stage(stage) => Some((step_of(given_back(stage, arrow.n))?, arrow.n)),
             End::Clients => None,
         })
         .collect();

@@ -134,9 +134,8 @@ pub fn find(
         .all
         .iter()
         .filter(|link| matches!(link.kind, Kind::Handover | Kind::Ready) && link.waker.is_some())
-        .filter(|link| !machine(stages, link) && !bystander(links, sockets, link))
-        // Who wakes carriers may hand over a request or an answer.
-        .filter(|link| stages.stages[link.wakee].title != super::carriers::VIRTUAL)
+        .filter(|link| !machine(stages, link) && !carried(stages, link))
+        .filter(|link| !bystander(links, sockets, link))
         .collect();
     let mut woken = vec![0; count];
     for link in links.all.iter().filter(|link| matters(link.kind)) {
@@ -200,6 +199,11 @@ pub fn find(
 fn machine(stages: &Stages, link: &Link) -> bool {
     let is = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
     is(link.wakee) || link.waker.is_some_and(is)
+}
+
+/// Who wakes a carrier of virtual threads may hand over a request or an answer.
+fn carried(stages: &Stages, link: &Link) -> bool {
+    stages.stages[link.wakee].title == super::carriers::VIRTUAL
 }
 
 /// Whether the waker only was at hand: while it sends, the kernel takes in what clients sent to the

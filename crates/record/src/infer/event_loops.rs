@@ -1,19 +1,20 @@
-//! Event loops: threads that sleep in one `epoll` for clients and for what other threads tell them.
-//! Such a thread is not blocked by a stage that wakes it: it serves what comes first.
+//! Event loops: threads that sleep in one `epoll` for clients and for what other threads tell them,
+//! or servers behind them answer. Such a thread is not blocked by a stage that wakes it: it serves
+//! what comes first.
 
 use super::stages::Stages;
-use crate::trace::{How, Trace};
+use crate::trace::{How, OUTSIDE, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SLEEPS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
 /// Stages of event loops.
 pub fn find(trace: &Trace, stages: &Stages) -> BTreeSet<usize> {
-    // By thread and descriptor: wake-ups by other processes, and by its own.
+    // By thread and descriptor: wake-ups by processes that are not recorded, and by others.
     let mut woken: BTreeMap<(u32, u64), [u64; 2]> = BTreeMap::new();
     for wait in trace.waits.iter().filter(|wait| wait.how == How::Ready) {
         let polls = SLEEPS.contains(&i64::from(wait.sleep));
-        let inside = trace.pid_of(wait.waker) == trace.pid_of(wait.wakee);
+        let inside = wait.waker != OUTSIDE;
         let object = if polls { wait.object } else { u64::MAX };
         woken.entry((wait.wakee, object)).or_default()[usize::from(inside)] += wait.n;
     }

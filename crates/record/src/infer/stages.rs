@@ -6,8 +6,8 @@ use super::executor;
 use super::frames::is_generic;
 use super::names::{short, word};
 use super::newborn::{doubt_the_newborn, place_the_rest};
+use super::sites::{Kind, Sites, kind};
 use super::trie;
-use super::waits::{Kind, Sites, kind};
 use crate::hints::Hints;
 use crate::trace::{Stack, Trace, Wait};
 use headworks_tad::model::Confidence;
@@ -169,9 +169,8 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
         // A thread that ends is seen in the C library alone, which says nothing of its stage.
         // And one of a Java virtual machine's own functions alone says nothing either.
-        let says =
-            |function: &&String| !is_generic(function) && !(*java && function.contains("::"));
-        let tells = |stack: &&Stack| stack.whole && stack.frames.iter().any(|f| says(&f));
+        let silent = |function: &str| is_generic(function) || *java && function.contains("::");
+        let tells = |stack: &&Stack| stack.whole && !stack.frames.iter().all(|f| silent(f));
         for stack in trace.stacks.iter().filter(tells) {
             if own.contains_key(&stack.unit) {
                 stacks.entry(stack.unit).or_default().push(outwards(stack));
@@ -208,8 +207,8 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
     drafts
 }
 
-/// Executors of a Java virtual machine whose threads have no name: each is a stage, or runs several.
-/// Few of their stacks are whole, and each of their threads parks at its own address. So those of
+/// Executors of a Java virtual machine whose threads have no name: each is a stage, or runs
+/// several. Few of their stacks are whole, and each of their threads parks at its own address. So those of
 /// one stage are known by whom they wake, and who wakes them.
 fn executors(trace: &Trace, rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
     let mut pools: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();

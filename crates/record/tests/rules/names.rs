@@ -190,7 +190,8 @@ fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
 #[test]
 fn executors_of_java_are_told_apart_by_their_numbers() {
     let names = ["pool-1-thread-1", "pool-1-thread-2", "pool-2-thread-1", "pool-name-thread-1"];
-    for (java, wanted) in [(true, ["pool-1", "pool-1", "pool-2"]), (false, ["pool-thread"; 3])] {
+    for (java, wanted) in [(true, ["pool-1", "pool-1", "pool-2"]), (false, ["unknown-threads"; 3])]
+    {
         let mut trace = named(&names);
         trace.processes.get_mut(&1).expect("a process").java = java;
         let found = found(&trace);

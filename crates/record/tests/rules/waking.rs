@@ -2,7 +2,7 @@
 
 use crate::made::{FUTEX, arrows, found, named, requests, wakes};
 use headworks_record::draw;
-use headworks_record::trace::{How, Trace, Wait};
+use headworks_record::trace::{How, Process, Socket, Stack, Trace, Wait};
 
 /// As InnoDB's followers of a group commit wait: each on its own word.
 #[test]
@@ -133,6 +133,73 @@ fn an_event_loop_is_not_blocked_by_who_wakes_it() {
         });
         let found = arrows(&found(&trace));
         assert!(found.contains(&wanted.to_owned()), "{found:?}");
+    }
+}
+
+/// Of one thread no sleep was caught: it parks as the others do, and has no second way to be fed.
+#[test]
+fn a_thread_whose_park_was_not_seen_parks_as_others_of_its_stage() {
+    let mut trace = named(&["reader", "pool", "pool", "pool"]);
+    trace.processes.get_mut(&1).expect("a process").java = true;
+    requests(&mut trace, 2, 900);
+    for unit in 3..6 {
+        let object = 0x1000 * u64::from(unit);
+        wakes(&mut trace, 2, unit, object, 300);
+        if unit < 5 {
+            let frames = ["pthread_cond_wait", "Parker::park(bool, long)", "work"];
+            let frames = frames.map(str::to_owned).into();
+            let (sleep, op) = (FUTEX, trace.waits.last().expect("a wait").op);
+            trace.stacks.push(Stack { unit, object, sleep, op, n: 9, frames, ..Stack::default() });
+        }
+    }
+    let found = arrows(&found(&trace));
+    assert!(found.contains(&"reader -> pool".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|arrow| arrow.contains("waits")), "{found:?}");
+}
+
+/// As PgBouncer: one loop for clients and for the servers behind it, which are recorded, too.
+#[test]
+fn an_event_loop_is_not_blocked_by_servers_behind_it() {
+    for (sleep, wanted) in [(232, "backend -> loop"), (7, "loop waits for backend")] {
+        let mut trace = named(&["loop", "backend"]);
+        requests(&mut trace, 2, 300);
+        trace.waits.last_mut().expect("a wait").sleep = sleep;
+        let behind = Process {
+            pid: 9,
+            program: "behind".to_owned(),
+            listens: vec![90],
+            ..Process::default()
+        };
+        trace.processes.insert(9, behind);
+        trace.units.get_mut(&3).expect("a unit").pid = 9;
+        trace.threads.get_mut(&101).expect("a thread").pid = 9;
+        let ends = ["127.0.0.1:40001".to_owned(), "127.0.0.1:90".to_owned()];
+        for (unit, [local, remote]) in [(2, [&ends[0], &ends[1]]), (3, [&ends[1], &ends[0]])] {
+            for sends in [false, true] {
+                let (local, remote) = (local.clone(), remote.clone());
+                trace.sockets.push(Socket {
+                    unit,
+                    sends,
+                    local,
+                    remote,
+                    n: 300,
+                    ..Socket::default()
+                });
+            }
+        }
+        for (waker, wakee, object) in [(3, 2, 44), (2, 3, 45)] {
+            let (how, n) = (How::Ready, 300);
+            trace.waits.push(Wait { waker, wakee, object, sleep, how, n, ..Wait::default() });
+        }
+        let found = arrows(&found(&trace));
+        assert!(found.contains(&wanted.to_owned()), "{found:?}");
+        assert!(found.contains(&"loop -> backend".to_owned()), "{found:?}");
+        // It answers once it has the backend's answer.
+        let drawn = draw::draw(&trace, &crate::made::found(&trace), "made");
+        let kind = &drawn.tad.requests[0];
+        let answers = kind.answered_by.iter().map(|step| &*kind.steps[*step].name);
+        let wanted = if sleep == 232 { "backend" } else { "loop" };
+        assert_eq!(answers.collect::<Vec<_>>(), [wanted]);
     }
 }
 
