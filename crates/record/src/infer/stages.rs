@@ -208,8 +208,8 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
 }
 
 /// Executors of a Java virtual machine whose threads have no name: each is a stage, or runs
-/// several. Few of their stacks are whole, and each of their threads parks at its own address. So those of
-/// one stage are known by whom they wake, and who wakes them.
+/// several. Few of their stacks are whole, and each of their threads parks at its own address. So
+/// those of one stage are known by whom they wake, and who wakes them.
 fn executors(trace: &Trace, rest: &BTreeMap<u32, &Known>) -> Vec<Draft> {
     let mut pools: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
     for (&unit, known) in rest {
