@@ -62,6 +62,8 @@ MAP(edges, BPF_MAP_TYPE_HASH, 32768, struct edge_key, struct edge);
 MAP(sockets, BPF_MAP_TYPE_HASH, 32768, struct socket_key, struct traffic);
 /* Connections for which that has no room, together: the port that the system chose is MANY_PORT. */
 MAP(crowds, BPF_MAP_TYPE_HASH, 4096, struct socket_key, struct traffic);
+/* Ports on which recorded processes listen. */
+MAP(served, BPF_MAP_TYPE_HASH, 4096, u16, u8);
 MAP(directions, BPF_MAP_TYPE_LRU_HASH, 16384, u64, struct direction);
 MAP(calls, BPF_MAP_TYPE_HASH, 8192, struct call_key, u64);
 MAP(peers, BPF_MAP_TYPE_HASH, 256, u32, u64);
@@ -553,26 +555,37 @@ static __always_inline u32 current_group(struct control *c)
 
 static __always_inline struct traffic *room_in(void *table, struct socket_key *key)
 {
-    struct traffic *t = bpf_map_lookup_elem(table, key);
-    if (t)
-        return t;
     struct traffic zero = {};
     bpf_map_update_elem(table, key, &zero, BPF_NOEXIST);
     return bpf_map_lookup_elem(table, key);
 }
 
-static __always_inline struct traffic *traffic_of(struct socket_key *key)
+/* A server's port is kept. Of two that recorded processes do not listen on, that is the smaller. */
+static __always_inline void crowd_of(struct socket_key *key)
 {
-    struct traffic *t = room_in(&sockets, key);
-    if (t)
-        return t;
+    u16 local = key->local_port, remote = key->remote_port;
     if (key->family == 1)
         key->own = key->peer = 0;
-    else if (key->local_port > key->remote_port)
+    else if (bpf_map_lookup_elem(&served, &local))
+        key->remote_port = MANY_PORT;
+    else if (local > remote || bpf_map_lookup_elem(&served, &remote))
         key->local_port = MANY_PORT;
     else
         key->remote_port = MANY_PORT;
-    return room_in(&crowds, key);
+}
+
+static __always_inline struct traffic *traffic_of(struct socket_key *key)
+{
+    struct traffic *t = bpf_map_lookup_elem(&sockets, key);
+    if (t)
+        return t;
+    struct socket_key crowd = *key;
+    crowd_of(&crowd);
+    /* Once there was no room, the table is not asked for it again. */
+    t = bpf_map_lookup_elem(&crowds, &crowd);
+    if (!t)
+        t = room_in(&sockets, key);
+    return t ? t : room_in(&crowds, &crowd);
 }
 
 static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)

@@ -86,7 +86,7 @@ impl OverTime {
 
     /// Mean of those that were active, over time.
     pub fn active(&self) -> f64 {
-        let ends = self.at_ms.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
+        let ends = self.at_ms.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) as f64);
         let (mut sum, mut time) = (0.0, 0.0);
         for (length, active) in ends.zip(self.active.iter().skip(1)) {
             sum += active * length;

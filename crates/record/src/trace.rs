@@ -100,9 +100,9 @@ pub struct Process {
     pub java: bool,
     /// TCP ports on which it listens.
     pub listens: Vec<u16>,
-    /// Connections to these ports that were open at a time, on average. Zero: not known.
+    /// Most connections to these ports that were seen open at one time. Zero: not known.
     #[serde(default)]
-    pub open: f64,
+    pub open: usize,
     /// It listens on a Unix socket.
     #[serde(default)]
     pub listens_unix: bool,

@@ -123,7 +123,10 @@ fn large_responses(site: &Site) -> Vec<Finding> {
 /// can order calls by user, and count for how long each holds the lock.
 pub fn name_node(core: &Site) -> Finding {
     const NODE: &str = "NameNode";
-    let port = core.get("fs.defaultFS").and_then(|at| at.trim_end_matches('/').rsplit_once(':'));
+    let address = core.get("fs.defaultFS").unwrap_or_default();
+    let address = address.split_once("://").map_or(address, |(_, address)| address);
+    let port = address.split('/').next().and_then(|node| node.rsplit_once(':'));
+    // A name service has its port in hdfs-site.xml: usually this one.
     let port = port.and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(8020);
     let class = |key: &str| core.get(&format!("ipc.{port}.{key}")).unwrap_or_default();
     let mut lacks = Vec::new();

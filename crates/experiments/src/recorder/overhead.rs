@@ -216,6 +216,7 @@ fn watch(server: &Loaded, window: Duration) -> Result<(f64, f64)> {
     let ((before, since), switched, begun) = (server.answered()?, switches()?, Instant::now());
     pause(window)?;
     let ((after, until), switches) = (server.answered()?, switches()? - switched);
+    ensure!(until > since, "the load's count of requests stands still: it has ended, or hangs");
     Ok(((after - before) / (until - since), switches / begun.elapsed().as_secs_f64()))
 }
 

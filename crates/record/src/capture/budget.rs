@@ -58,11 +58,12 @@ impl Budget {
         pause > attach_took.min(PERIOD)
     }
 
-    /// The pause after a window of this length that cost this much processor time.
-    pub fn pause(&mut self, window: Duration, cost_ns: u64) -> Duration {
-        let cost_s = cost_ns as f64 / 1e9;
-        let whole_s = if self.allowed > 0.0 { cost_s / self.allowed } else { f64::MAX };
-        self.rate = Some(cost_s / window.as_secs_f64().max(1e-9));
+    /// The pause after a window of this length that cost this much processor time, and with the
+    /// pause before it so much.
+    pub fn pause(&mut self, window: Duration, [open_ns, all_ns]: [u64; 2]) -> Duration {
+        let [open_s, all_s] = [open_ns, all_ns].map(|ns| ns as f64 / 1e9);
+        let whole_s = if self.allowed > 0.0 { all_s / self.allowed } else { f64::MAX };
+        self.rate = Some(open_s / window.as_secs_f64().max(1e-9));
         let pause = (whole_s - window.as_secs_f64()).clamp(0.0, PERIOD.as_secs_f64() * 5.0);
         Duration::from_secs_f64(pause)
     }
@@ -80,9 +81,17 @@ mod tests {
     #[test]
     fn what_costs_less_than_the_budget_is_always_counted() {
         let mut budget = Budget::new(0.01, 2);
-        assert_eq!(budget.pause(WINDOW, 1_000_000), Duration::ZERO);
+        assert_eq!(budget.pause(WINDOW, [1_000_000; 2]), Duration::ZERO);
         assert_eq!(budget.window(LONG), Some(WINDOW));
         assert_eq!(budget.window(WINDOW / 2), Some(WINDOW / 2));
+    }
+
+    #[test]
+    fn what_a_pause_costs_makes_the_next_pause_longer_and_no_window_shorter() {
+        let mut budget = Budget::new(0.01, 2);
+        let pause = budget.pause(SHORTEST, [1_000_000, 40_000_000]);
+        assert_eq!(pause, PERIOD - SHORTEST);
+        assert_eq!(budget.window(LONG), Some(WINDOW));
     }
 
     #[test]
@@ -107,7 +116,7 @@ mod tests {
                 cost_ns += (load(now) * LOOK.as_nanos() as f64) as u64;
                 now += LOOK;
             }
-            now += budget.pause(now - opened, cost_ns);
+            now += budget.pause(now - opened, [cost_ns; 2]);
             windows.push((opened, now, cost_ns as f64 / 1e9));
         }
         windows
@@ -158,7 +167,7 @@ mod tests {
             for _ in 0..20 {
                 let window = budget.window(LONG).expect("there is time");
                 let cost = rate * f64::from(processors) * window.as_secs_f64();
-                let pause = budget.pause(window, (cost * 1e9) as u64);
+                let pause = budget.pause(window, [(cost * 1e9) as u64; 2]);
                 let share = cost / f64::from(processors) / (window + pause).as_secs_f64();
                 // What the shortest window costs cannot be spread over more than ten seconds.
                 let bound = PERIOD * 5 == pause || share <= fraction * 1.001;

@@ -46,6 +46,7 @@ pub struct Kernel {
     ebpf: Ebpf,
     settings: Array<MapData, Control>,
     processes: HashMap<MapData, u32, u32>,
+    served: HashMap<MapData, u16, u8>,
     members: HashMap<MapData, u32, u32>,
     ring: RingBuf<MapData>,
     events: RingBuf<MapData>,
@@ -102,6 +103,7 @@ impl Kernel {
         }
         let settings = Array::try_from(take(&mut ebpf, "settings")?)?;
         let processes = HashMap::try_from(take(&mut ebpf, "processes")?)?;
+        let served = HashMap::try_from(take(&mut ebpf, "served")?)?;
         let members = HashMap::try_from(take(&mut ebpf, "members")?)?;
         let ring = RingBuf::try_from(take(&mut ebpf, "stacks")?)?;
         let events = RingBuf::try_from(take(&mut ebpf, "events")?)?;
@@ -110,6 +112,7 @@ impl Kernel {
             ebpf,
             settings,
             processes,
+            served,
             members,
             ring,
             events,
@@ -196,6 +199,12 @@ impl Kernel {
     /// Records a process.
     pub fn watch(&mut self, pid: u32) -> Result<()> {
         self.processes.insert(pid, 1, 0).context("too many processes")
+    }
+
+    /// A recorded process listens on this port.
+    pub fn serve(&mut self, port: u16) {
+        // Without room, the smaller port of a connection is taken for its server's.
+        let _ = self.served.insert(port, 1, 0);
     }
 
     /// Records a process that ended no longer: its number may come again.

@@ -1,9 +1,9 @@
 //! What `/proc` tells of processes and threads.
 
 use crate::trace::Process;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A process and all that descend from it.
@@ -180,7 +180,7 @@ pub fn process(pid: u32) -> Option<Process> {
         title: title(&line),
         java: maps.contains("/libjvm.so"),
         listens: listens(pid),
-        open: 0.0,
+        open: 0,
         listens_unix: listens_unix(pid),
         host: String::new(),
     })
@@ -227,10 +227,27 @@ pub fn listens(pid: u32) -> Vec<u16> {
     own.map(|tcp| tcp.port).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Open connections to these ports of a process's network, whoever accepted them.
-pub fn open(pid: u32, ports: &[u16]) -> usize {
-    const ESTABLISHED: &str = "01";
-    tcp(pid).filter(|tcp| tcp.state == ESTABLISHED && ports.contains(&tcp.port)).count()
+/// Open connections by port, of each network that processes are in: read once for all of them.
+#[derive(Default)]
+pub struct Networks(BTreeMap<PathBuf, BTreeMap<u16, usize>>);
+
+impl Networks {
+    /// Open connections to these ports of a process's network, whoever accepted them.
+    pub fn open(&mut self, pid: u32, ports: &[u16]) -> usize {
+        const ESTABLISHED: &str = "01";
+        let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { return 0 };
+        if ports.is_empty() {
+            return 0;
+        }
+        let open = self.0.entry(network).or_insert_with(|| {
+            let mut open = BTreeMap::new();
+            for tcp in tcp(pid).filter(|tcp| tcp.state == ESTABLISHED) {
+                *open.entry(tcp.port).or_default() += 1;
+            }
+            open
+        });
+        ports.iter().filter_map(|port| open.get(port)).sum()
+    }
 }
 
 /// A line of the kernel's table of TCP sockets: the local port, the state, the socket's number.
@@ -340,9 +357,10 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = port.local_addr().unwrap().port();
         assert!(listens(own).contains(&port));
-        assert_eq!(open(own, &[port]), 0);
+        assert_eq!(Networks::default().open(own, &[port]), 0);
         let clients = [0; 2].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
-        assert_eq!((open(own, &[port]), open(own, &[])), (clients.len(), 0));
+        let mut networks = Networks::default();
+        assert_eq!([networks.open(own, &[port]), networks.open(own, &[])], [clients.len(), 0]);
     }
 
     #[test]
@@ -353,8 +371,14 @@ mod tests {
         fs::copy("/bin/sleep", &real).unwrap();
         std::os::unix::fs::symlink("checker", real.with_file_name("serves")).unwrap();
         for (started, other) in [("serves", "sleep"), ("checker", "sleep")] {
-            let mut child =
-                std::process::Command::new(real.with_file_name(started)).arg("60").spawn().unwrap();
+            let mut command = std::process::Command::new(real.with_file_name(started));
+            // Another test's child may have the copied file open for a moment.
+            let mut child = loop {
+                match command.arg("60").spawn() {
+                    Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+                    started => break started.unwrap(),
+                }
+            };
             let pid = child.id();
             assert_eq!(program(pid).as_deref(), Some(started));
             let known = ["serves", "checker", other].map(|name| runs(pid, name));

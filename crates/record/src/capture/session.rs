@@ -187,6 +187,9 @@ impl Session<'_> {
         if self.registry.scan(&pids, &mut self.kernel) {
             self.kernel.regroup()?;
         }
+        for port in self.registry.processes.values().flat_map(|process| &process.listens) {
+            self.kernel.serve(*port);
+        }
         self.ask_virtual_machines();
         self.clients.look(self.kernel.peers()?);
         self.scanned = Instant::now();
@@ -234,7 +237,8 @@ impl Session<'_> {
                 break;
             };
             let opened = self.kernel.open(stacks)?;
-            self.wait(opened + longest, cost.ns + budget.most_ns(left));
+            let at_open = self.kernel.cost();
+            self.wait(opened + longest, at_open.ns + budget.most_ns(left));
             let window = self.kernel.close()?.duration_since(opened);
             self.counted += window;
             windows += 1;
@@ -248,7 +252,8 @@ impl Session<'_> {
             }
             // With what programs cost that were attached while none of their events counted.
             let before = std::mem::replace(&mut cost, self.kernel.cost());
-            let pause = budget.pause(window, cost.ns - before.ns);
+            let spent = [at_open.ns, before.ns].map(|since| cost.ns - since);
+            let pause = budget.pause(window, spent);
             self.kernel.rest(pause)?;
             if self.scanned.elapsed() > self.scan_took * SCAN_SHARE {
                 self.look()?;

@@ -127,7 +127,8 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     for ((local, remote), way) in &own {
-        match own.get(&(*remote, *local)) {
+        // What was counted together has one end for all.
+        match own.get(&(*remote, *local)).filter(|_| local != remote) {
             Some(peer) if !way.accepted || peer.accepted => between(&mut found, way, peer),
             Some(_) => {}
             None if way.accepted => outside(&mut found, way),
@@ -146,13 +147,18 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
-    // Connections that come and go: as many clients as were open at a time.
+    // TCP connections that come and go: as many clients as were open at a time.
+    let by_unix = |stage: usize| {
+        own.iter().any(|((local, _), way)| {
+            local.starts_with("unix:") && way.receivers.contains_key(&stage)
+        })
+    };
     for (&stage, clients) in &mut found.clients {
         let place = Some(&stages.stages[stage].place);
         let own = trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
-        let open = own.map(|(_, process)| process.open).fold(0.0, f64::max);
-        if open > 0.0 {
-            *clients = (*clients).min(open.ceil() as usize);
+        let open = own.map(|(_, process)| process.open).max().unwrap_or(0);
+        if open > 0 && !by_unix(stage) {
+            *clients = (*clients).min(open);
         }
     }
     found

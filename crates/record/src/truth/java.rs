@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCE: &str = include_str!("RandomSystem.java");
-/// Versions that have virtual threads.
-const NEWER: [&str; 2] = ["-21", "-25"];
+/// The first version that has virtual threads.
+const NEWER: u32 = 21;
 /// The machine's threads are to be the same in each run.
 const OPTIONS: [&str; 3] =
     ["-Xmx128m", "-XX:+UseSerialGC", "-XX:-UseDynamicNumberOfCompilerThreads"];
@@ -83,7 +83,8 @@ fn newer() -> Option<PathBuf> {
     let all = std::fs::read_dir("/usr/lib/jvm").ok()?.flatten().map(|entry| entry.path());
     let wanted = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        name.is_some_and(|name| NEWER.iter().any(|version| name.contains(version)))
+        let numbers = name.iter().flat_map(|name| name.split(|c: char| !c.is_ascii_digit()));
+        numbers.flat_map(str::parse::<u32>).any(|version| (NEWER..100).contains(&version))
     };
     all.filter(wanted).map(|path| path.join("bin/java")).find(|java| Path::exists(java))
 }

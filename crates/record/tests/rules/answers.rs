@@ -72,7 +72,7 @@ fn who_sends_only_some_answers_may_use_the_network() {
 /// Each request comes by another connection.
 #[test]
 fn connections_that_come_and_go_are_as_many_clients_as_were_open_at_a_time() {
-    for (open, clients) in [(0.0, 40), (2.3, 3), (90.0, 40)] {
+    for (open, clients) in [(0, 40), (3, 3), (90, 40)] {
         let mut trace = named(&["reader"]);
         requests(&mut trace, 2, 500);
         let one = trace.sockets.clone();
@@ -86,4 +86,31 @@ fn connections_that_come_and_go_are_as_many_clients_as_were_open_at_a_time() {
         let found = found(&trace);
         assert_eq!(found.connections[&found.stages.of[&2]], clients, "{open}");
     }
+}
+
+#[test]
+fn clients_of_a_unix_socket_are_not_bounded_by_open_tcp_connections() {
+    let mut trace = named(&["reader"]);
+    requests(&mut trace, 2, 500);
+    let one = trace.sockets.clone();
+    trace.sockets = (0..5)
+        .flat_map(|number| {
+            let [local, remote] = ["a", "b"].map(|end| format!("unix:{end}{number}"));
+            one.iter().map(move |socket| Socket {
+                local: local.clone(),
+                remote: remote.clone(),
+                ..socket.clone()
+            })
+        })
+        .collect();
+    let server = trace.processes.get_mut(&1).expect("the server");
+    (server.open, server.listens_unix) = (1, true);
+    let seen = found(&trace);
+    assert_eq!(seen.connections[&seen.stages.of[&2]], 5);
+    // Where the kernel's side has no room, all of them are one, and that one has no peer.
+    for socket in &mut trace.sockets {
+        (socket.local, socket.remote) = ("unix:0".to_owned(), "unix:0".to_owned());
+    }
+    let seen = found(&trace);
+    assert_eq!(seen.requests, [(seen.stages.of[&2], 2_500)]);
 }

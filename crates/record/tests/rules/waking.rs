@@ -183,6 +183,7 @@ fn an_event_loop_is_not_blocked_by_servers_behind_it() {
                     local,
                     remote,
                     n: 300,
+                    turns: 300,
                     ..Socket::default()
                 });
             }

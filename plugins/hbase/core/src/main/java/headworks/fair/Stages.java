@@ -243,7 +243,7 @@ public final class Stages<T> {
             } else {
                 // One call's is given back in full, however much it is.
                 long most = Math.max(Fair.DOVETAIL_NS, taken.charged[resource]);
-                flow.credit[resource] = Math.min(most, flow.credit[resource] - missing);
+                flow.credit[resource] = Math.max(flow.credit[resource], Math.min(most, flow.credit[resource] - missing));
             }
         }
     }

@@ -145,6 +145,8 @@ public final class Unread implements Stages.Entry {
         heldSince.forEach((number, since) -> {
             if (now - since >= longestHoldNs) {
                 Tenants.Tenant tenant = scheduler.tenants().of(number);
+                // Its clients may get smaller responses now; none would tell while it is held.
+                tenant.expected -= tenant.expected / MEMORY;
                 beyond.put(number, Math.min(mostBeyond, tenant.unread.get() + most / BEYOND));
                 release(tenant);
             }

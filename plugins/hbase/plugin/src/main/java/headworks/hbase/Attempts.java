@@ -97,8 +97,8 @@ final class Attempts {
             // A call that was answered is forgotten by its runner.
             region = HeadworksAttempt.region(runner);
             answered = HeadworksAttempt.run(runner);
-        } catch (RuntimeException | LinkageError failed) {
-            // A handler serves it.
+        } catch (Throwable failed) {
+            // A handler serves it. Memory may have run out, too.
             stages.putBack(taken, new long[Resource.COUNT]);
             throw failed;
         }

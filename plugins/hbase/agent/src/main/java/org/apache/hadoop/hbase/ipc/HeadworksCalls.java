@@ -16,16 +16,19 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.channels.CancelledKeyException;
 import java.nio.channels.SelectionKey;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.stream.Stream;
 import org.apache.hadoop.hbase.CallQueueTooBigException;
 import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos.MultiResponse;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos.RegionActionResult;
 import org.apache.hadoop.hbase.shaded.protobuf.generated.ClientProtos.ResultOrException;
+import org.apache.hadoop.hbase.shaded.protobuf.generated.HBaseProtos.NameBytesPair;
 
 /** RPC Read and RPC Respond, failed calls and connections: what the agent needs of classes of this package. */
 public final class HeadworksCalls {
@@ -123,12 +126,14 @@ public final class HeadworksCalls {
      */
     public static void answered(Object call, Object answer, Throwable failed) {
         try {
-            String exception = failed != null ? failed.getClass().getSimpleName() : answer instanceof MultiResponse batch ? exception(batch) : null;
-            String name = exception == null ? null : Here.name();
-            if (name != null) {
-                Scheduler.here().figures().fails(Scheduler.here().tenants().of(name), exception);
-            } else if (failed instanceof CallQueueTooBigException) {
-                Scheduler.here().figures().fails(tenant((ServerCall<?>) call), exception);
+            String name = Here.name();
+            if (failed instanceof CallQueueTooBigException && name == null) {
+                Scheduler.here().figures().fails(tenant((ServerCall<?>) call), failed.getClass().getSimpleName());
+            } else if (name != null && (failed != null || answer instanceof MultiResponse)) {
+                String exception = failed != null ? failed.getClass().getSimpleName() : exception((MultiResponse) answer);
+                if (exception != null) {
+                    Scheduler.here().figures().fails(Scheduler.here().tenants().of(name), exception);
+                }
             }
         } catch (RuntimeException | LinkageError unknown) {
             // The client has its answer, and the figures lack one.
@@ -137,10 +142,21 @@ public final class HeadworksCalls {
 
     /** The first exception in a batch's answer, {@code null} if there is none. */
     static String exception(MultiResponse batch) {
-        return batch.getRegionActionResultList().stream()
-            .flatMap(region -> region.hasException() ? Stream.of(region.getException())
-                : region.getResultOrExceptionList().stream().filter(ResultOrException::hasException).map(ResultOrException::getException))
-            .findFirst().map(each -> each.getName().substring(each.getName().lastIndexOf('.') + 1)).orElse(null);
+        for (RegionActionResult region : batch.getRegionActionResultList()) {
+            if (region.hasException()) {
+                return name(region.getException());
+            }
+            for (ResultOrException each : region.getResultOrExceptionList()) {
+                if (each.hasException()) {
+                    return name(each.getException());
+                }
+            }
+        }
+        return null;
+    }
+
+    private static String name(NameBytesPair exception) {
+        return exception.getName().substring(exception.getName().lastIndexOf('.') + 1);
     }
 
     /** Connections whose user is known. Those that were closed are forgotten. */
@@ -152,10 +168,18 @@ public final class HeadworksCalls {
         }
 
         static Map<String, Integer> byTenant() {
-            Map<String, Integer> open = new HashMap<>();
+            List<ServerRpcConnection> all;
             synchronized (ALL) {
                 ALL.removeIf(connection -> !connection.isConnectionOpen());
-                ALL.forEach(connection -> open.merge(tenant(connection).name, 1, Integer::sum));
+                all = new ArrayList<>(ALL);
+            }
+            Map<String, Integer> open = new HashMap<>();
+            for (ServerRpcConnection connection : all) {
+                try {
+                    open.merge(tenant(connection).name, 1, Integer::sum);
+                } catch (RuntimeException | LinkageError unknown) {
+                    // The others are counted.
+                }
             }
             return open;
         }
@@ -163,8 +187,12 @@ public final class HeadworksCalls {
 
     /** A connection says whose it is. */
     public static void opened(Object connection) {
-        synchronized (Open.ALL) {
-            Open.ALL.add((ServerRpcConnection) connection);
+        try {
+            synchronized (Open.ALL) {
+                Open.ALL.add((ServerRpcConnection) connection);
+            }
+        } catch (RuntimeException | LinkageError unknown) {
+            // It serves, and the figures lack it.
         }
     }
 
