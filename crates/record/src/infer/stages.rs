@@ -169,8 +169,7 @@ fn unnamed(trace: &Trace, places: &[Place], rest: &BTreeMap<u32, &Known>) -> Vec
         let mut stacks: BTreeMap<u32, Vec<Vec<&str>>> = BTreeMap::new();
         // A thread that ends is seen in the C library alone, which says nothing of its stage.
         // And one of a Java virtual machine's own functions alone says nothing either.
-        let says =
-            |function: &&String| !is_generic(function) && !(*java && function.contains("::"));
+        let says = |function: &&String| !(is_generic(function) || *java && function.contains("::"));
         let tells = |stack: &&Stack| stack.whole && stack.frames.iter().any(|f| says(&f));
         for stack in trace.stacks.iter().filter(tells) {
             if own.contains_key(&stack.unit) {
