@@ -44,7 +44,7 @@ pub struct Options<'o> {
     pub attach: bool,
     /// Agent that counts hand-overs in virtual machines (`agents/jvm`).
     pub agent: Option<&'o Path>,
-    /// Virtual machines' flight recorders are asked, too. Without eBPF they are in any case.
+    /// Virtual machines' flight recorders are asked, too.
     pub jfr: bool,
     /// `/proc` alone, although eBPF could be used.
     pub plain: bool,

@@ -1,5 +1,5 @@
-//! What recording costs a saturated MariaDB, and an HBase: pairs of short windows, with and without the
-//! recorder.
+//! What recording costs a saturated MariaDB, and an HBase: pairs of short windows, with and without
+//! the recorder.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -144,7 +144,7 @@ pub(super) fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
 }
 
 /// What a command says, if it succeeds and takes no longer than [`PATIENCE`].
-pub(super) fn finished(command: &mut Command) -> Option<String> {
+fn finished(command: &mut Command) -> Option<String> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut out = child.stdout.take()?;

@@ -2,99 +2,177 @@
 //! object of which class.
 //!
 //! `jcmd` starts a recording in the machine's memory, which holds some megabytes, and the machine
-//! ends it if this program does not. What it has is dumped to a file, printed by `jfr`, and
-//! removed.
+//! ends it if this program does not. What it has is written to a file when it is stopped, printed
+//! by `jfr`, and removed.
 
-use super::java::{finished, jcmd, outer};
-use crate::infer::frames;
+mod events;
+
+use super::java::{jcmd, outer};
+use super::procfs;
+use crate::infer::frames::{self, Site};
 use crate::trace::{How, Monitor, Stack, Trace, Wait};
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::io::Read;
+use events::{EVENTS, Event};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shorter waits are no events: each costs the machine some microseconds.
 pub const SHORTEST: Duration = Duration::from_millis(1);
 /// If this program is killed, the machine ends the recording so long after it was to end.
 const LATER: Duration = Duration::from_secs(10);
-/// What is printed of an event's stack.
-const DEPTH: &str = "48";
-/// Events that are read.
-const EVENTS_MAX: usize = 100_000;
-const EVENTS: [&str; 3] = ["jdk.JavaMonitorEnter", "jdk.JavaMonitorWait", "jdk.ThreadPark"];
+/// A recording in memory has the newest 10 MB. A smaller file has all.
+const FULL: u64 = 4 << 20;
+const OURS: &str = "headworks-";
 
-/// A recording in a machine. It ends when this is dropped.
+/// A recording in a machine. It ends when this is dropped, and its files are removed.
 #[derive(Debug)]
 pub struct Jfr {
     pid: u32,
     name: String,
+    /// The machine's own /tmp, which may be that of a container. It is held: its path may lead
+    /// elsewhere later, or nowhere.
+    folder: File,
+    runs: bool,
 }
 
 impl Jfr {
-    /// Starts one that lasts no longer than this and a moment.
-    pub fn start(pid: u32, length: Duration) -> Option<Jfr> {
-        let name = format!("headworks-{}", std::process::id());
-        let jfr = Jfr { pid, name };
-        // Seen by the machine in its own /tmp, which may be that of a container.
-        let (outside, inside) = jfr.file("jfc");
-        std::fs::write(&outside, settings()).ok()?;
+    /// Starts one that lasts no longer than this and a moment. If there is none, why.
+    pub fn start(pid: u32, length: Duration) -> Result<Jfr, String> {
+        let why = |why: &str| format!("what threads of the virtual machine {pid} wait on: {why}");
+        let refused =
+            || why(&format!("it refused its flight recorder (jcmd {pid} JFR.check says why)"));
+        let known = jcmd(pid, &["JFR.check"]).ok_or_else(refused)?;
+        let (old, others) = running(&known, procfs::alive);
+        if let Some(other) = others.first() {
+            return Err(why(&format!(
+                "its flight recorder has the recording {other}, which is left alone"
+            )));
+        }
+        for name in old {
+            let _ = jcmd(pid, &["JFR.stop", &format!("name={name}")]);
+        }
+        let mut options = OpenOptions::new();
+        let folder = options
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+            .open(format!("/proc/{pid}/root/tmp"));
+        let folder = folder.map_err(|error| why(&format!("its /tmp cannot be used: {error}")))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let name = format!("{OURS}{}-{now}", std::process::id());
+        let mut jfr = Jfr { pid, name, folder, runs: false };
+        jfr.write_settings().map_err(|error| why(&format!("its /tmp is not written: {error}")))?;
         let words = [
             "JFR.start".to_owned(),
             format!("name={}", jfr.name),
-            format!("settings={inside}"),
+            format!("settings={}", jfr.inside("jfc")),
             format!("duration={}s", (length + LATER).as_secs().max(1)),
             "disk=false".to_owned(),
         ];
+        // It may have started although it did not answer in time.
+        jfr.runs = true;
         let said = jcmd(pid, &words.each_ref().map(String::as_str));
-        let _ = std::fs::remove_file(outside);
-        said.filter(|said| said.contains("Started recording")).map(|_| jfr)
+        let _ = std::fs::remove_file(jfr.outside("jfc"));
+        if said.is_some_and(|said| said.contains("Started recording")) {
+            return Ok(jfr);
+        }
+        Err(refused())
     }
 
-    /// Ends it: what it has, if it can be read.
-    pub fn end(self) -> Option<Vec<Event>> {
-        let (outside, inside) = self.file("jfr");
-        let (name, to) = (format!("name={}", self.name), format!("filename={inside}"));
-        let said = jcmd(self.pid, &["JFR.dump", &name, &to]);
-        let events = said.and_then(|_| printed(&outside));
-        let _ = std::fs::remove_file(outside);
-        events
+    /// The machine reads it, as another user.
+    fn write_settings(&self) -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644).custom_flags(libc::O_NOFOLLOW);
+        let mut file = options.open(self.outside("jfc"))?;
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(settings().as_bytes())
     }
 
-    fn file(&self, ending: &str) -> (PathBuf, String) {
-        let inside = format!("/tmp/{}-{}.{ending}", self.name, self.pid);
-        (PathBuf::from(format!("/proc/{}/root{inside}", self.pid)), inside)
+    fn stop(&mut self) {
+        let (name, to) =
+            (format!("name={}", self.name), format!("filename={}", self.inside("jfr")));
+        self.runs = jcmd(self.pid, &["JFR.stop", &name, &to]).is_none();
+    }
+
+    fn inside(&self, ending: &str) -> String {
+        format!("/tmp/{}.{ending}", self.name)
+    }
+
+    fn outside(&self, ending: &str) -> PathBuf {
+        let (own, folder) = (std::process::id(), self.folder.as_raw_fd());
+        PathBuf::from(format!("/proc/{own}/fd/{folder}/{}.{ending}", self.name))
     }
 }
 
 impl Drop for Jfr {
     fn drop(&mut self) {
-        // A machine that has ended has no recording.
-        let _ = jcmd(self.pid, &["JFR.stop", &format!("name={}", self.name)]);
-    }
-}
-
-/// What is missing where none could be started.
-pub fn refused(pid: u32) -> String {
-    format!(
-        "what threads of the virtual machine {pid} wait on: it refused its flight recorder (jcmd \
-         {pid} JFR.start says why)"
-    )
-}
-
-/// Ends one and adds what it has to a recording. What is missing, in words.
-pub fn end(trace: &mut Trace, pid: u32, flight: Jfr, alone: bool) -> Option<String> {
-    match flight.end() {
-        Some(events) => {
-            add(trace, pid, events, alone);
-            let ms = SHORTEST.as_millis();
-            alone.then(|| format!("waits of less than {ms} ms in the virtual machine {pid}"))
+        if self.runs {
+            // A machine that has ended has no recording.
+            let _ = jcmd(self.pid, &["JFR.stop", &format!("name={}", self.name)]);
         }
-        None => Some(format!(
-            "what the flight recorder of the virtual machine {pid} has: it ended, or jfr is missing"
-        )),
+        for ending in ["jfc", "jfr"] {
+            let _ = std::fs::remove_file(self.outside(ending));
+        }
     }
+}
+
+/// Recordings that run: those of recorders that were killed, and others.
+fn running(check: &str, alive: impl Fn(u32) -> bool) -> (Vec<&str>, Vec<&str>) {
+    let names = check.lines().filter(|line| line.starts_with("Recording "));
+    let names = names.filter(|line| !line.trim_end().ends_with("(stopped)"));
+    let names = names.map(|line| {
+        let name = line.split_once("name=").map_or(line, |(_, name)| name);
+        name.split(' ').next().unwrap_or(name)
+    });
+    names.partition(|name| {
+        let number = name.strip_prefix(OURS).and_then(|rest| rest.split('-').next());
+        number.and_then(|number| number.parse().ok()).is_some_and(|number| !alive(number))
+    })
+}
+
+/// Stops all at once: later, machines would record what this program does with what it has.
+pub fn stop(flights: &mut [Jfr]) {
+    std::thread::scope(|scope| {
+        for flight in flights.iter_mut().filter(|flight| flight.runs) {
+            scope.spawn(|| flight.stop());
+        }
+    });
+}
+
+/// Adds what one has, that was stopped, to a recording. What is missing, in words.
+pub fn end(trace: &mut Trace, flight: &Jfr, alone: bool) -> Vec<String> {
+    let (pid, file) = (flight.pid, flight.outside("jfr"));
+    // What the machine wrote, and nothing that was put there instead.
+    let written = file.symlink_metadata().ok().filter(std::fs::Metadata::is_file);
+    let size = written.filter(|_| !flight.runs).map(|file| file.len());
+    let read = size.and_then(|_| events::printed(&file));
+    let (Some(size), Some(read)) = (size, read) else {
+        return vec![format!(
+            "what the flight recorder of the virtual machine {pid} has: it ended, or jfr is missing"
+        )];
+    };
+    let mut missing = Vec::new();
+    if alone {
+        let ms = SHORTEST.as_millis();
+        missing.push(format!("waits of less than {ms} ms in the virtual machine {pid}"));
+    }
+    if !read.whole {
+        let n = read.events.len();
+        missing.push(format!(
+            "waits in the virtual machine {pid} after the first {n} that its flight recorder has"
+        ));
+    }
+    if let Some(since) = read.since.filter(|_| size >= FULL) {
+        missing.push(format!(
+            "waits in the virtual machine {pid} before {since}, if its flight recorder had older \
+             ones: it keeps the newest 10 MB"
+        ));
+    }
+    add(trace, pid, read.events, alone);
+    missing
 }
 
 fn settings() -> String {
@@ -110,151 +188,6 @@ fn settings() -> String {
     format!("<?xml version=\"1.0\"?><configuration version=\"2.0\">{events}</configuration>")
 }
 
-/// A wait.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    by: &'static str,
-    thread: u32,
-    other: Option<u32>,
-    ns: u64,
-    class: String,
-    /// Functions, the innermost first.
-    frames: Vec<String>,
-    whole: bool,
-}
-
-fn printed(file: &std::path::Path) -> Option<Vec<Event>> {
-    let mut command = Command::new("jfr");
-    command.args(["print", "--json", "--stack-depth", DEPTH, "--events", &EVENTS.join(",")]);
-    let text = finished(command.arg(file).stdin(Stdio::null()))?;
-    events(text.as_bytes())
-}
-
-#[derive(Deserialize)]
-struct File {
-    recording: Recording,
-}
-#[derive(Deserialize)]
-struct Recording {
-    events: Vec<Line>,
-}
-#[derive(Deserialize)]
-struct Line {
-    #[serde(rename = "type")]
-    kind: String,
-    values: Values,
-}
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Values {
-    duration: String,
-    event_thread: Option<Owner>,
-    previous_owner: Option<Owner>,
-    notifier: Option<Owner>,
-    monitor_class: Option<Named>,
-    parked_class: Option<Named>,
-    stack_trace: Option<Trail>,
-}
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Owner {
-    os_thread_id: u32,
-}
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-#[derive(Deserialize)]
-struct Trail {
-    truncated: bool,
-    frames: Vec<Frame>,
-}
-#[derive(Deserialize)]
-struct Frame {
-    method: Method,
-}
-#[derive(Deserialize)]
-struct Method {
-    #[serde(rename = "type")]
-    class: Named,
-    name: String,
-}
-
-/// From what `jfr print --json` writes.
-fn events(json: impl Read) -> Option<Vec<Event>> {
-    let file: File = serde_json::from_reader(json).ok()?;
-    let all = file.recording.events.into_iter().take(EVENTS_MAX);
-    Some(all.filter_map(|line| event(&line.kind, line.values)).collect())
-}
-
-fn event(kind: &str, values: Values) -> Option<Event> {
-    let (by, class, other) = match kind {
-        "jdk.JavaMonitorEnter" => ("enter", values.monitor_class, values.previous_owner),
-        "jdk.JavaMonitorWait" => ("wait", values.monitor_class, values.notifier),
-        "jdk.ThreadPark" => ("park", values.parked_class, None),
-        _ => return None,
-    };
-    let trail = values.stack_trace?;
-    let dotted = |name: &str| name.replace('/', ".");
-    let function =
-        |frame: &Frame| format!("{}.{}", dotted(&frame.method.class.name), frame.method.name);
-    Some(Event {
-        by,
-        thread: values.event_thread?.os_thread_id,
-        other: other.map(|other| other.os_thread_id),
-        ns: nanoseconds(&values.duration)?,
-        class: class.map_or_else(String::new, |class| dotted(&class.name)),
-        frames: trail.frames.iter().map(function).collect(),
-        whole: !trail.truncated,
-    })
-}
-
-/// `PT0.0203S`, `PT1M2S`
-fn nanoseconds(text: &str) -> Option<u64> {
-    let (mut rest, mut seconds) = (text.strip_prefix("PT")?, 0.0);
-    for (unit, each) in [('H', 3_600.0), ('M', 60.0), ('S', 1.0)] {
-        if let Some((number, after)) = rest.split_once(unit) {
-            seconds += number.parse::<f64>().ok()? * each;
-            rest = after;
-        }
-    }
-    (rest.is_empty() && seconds >= 0.0).then_some((seconds * 1e9).round() as u64)
-}
-
-impl Event {
-    /// The class that says what is waited for. A park is built into a class of the library: a lock,
-    /// a queue, a latch.
-    fn class(&self) -> String {
-        const LIBRARY: &str = "java.util.concurrent.";
-        let simple = |class: &str| class.rsplit('.').next().unwrap_or(class).to_owned();
-        let inner = |class: &str| class.split('$').next().unwrap_or(class).to_owned();
-        let library = self
-            .frames
-            .iter()
-            .skip_while(|frame| !frame.starts_with(LIBRARY))
-            .take_while(|frame| frame.starts_with(LIBRARY));
-        let classes = library.filter_map(|frame| frame.rsplit_once('.')).map(|(class, _)| class);
-        // The pool that takes from a queue is not the queue.
-        let of_pool = |class: &&str| {
-            class.contains("ThreadPoolExecutor") || class.contains("ForkJoinWorkerThread")
-        };
-        match classes.filter(|class| !of_pool(class)).last() {
-            Some(class) if self.by == "park" => inner(&simple(class)),
-            _ => simple(&self.class),
-        }
-    }
-
-    /// As the kernel's side would have seen it.
-    fn native(&self) -> Vec<String> {
-        let own = match self.by {
-            "enter" => "ObjectMonitor::enter",
-            "wait" => "ObjectMonitor::wait",
-            _ => "Parker::park",
-        };
-        std::iter::once(own.to_owned()).chain(self.frames.iter().cloned()).collect()
-    }
-}
-
 /// Adds the waits to a recording of the process. Without the kernel's side (`alone`), they are all
 /// that is known of who waits for whom.
 fn add(trace: &mut Trace, pid: u32, events: Vec<Event>, alone: bool) {
@@ -262,6 +195,9 @@ fn add(trace: &mut Trace, pid: u32, events: Vec<Event>, alone: bool) {
     let number = |tid: u32| outer.as_ref().map_or(Some(tid), |outer| outer.get(&tid).copied());
     let unit = |trace: &Trace, tid: u32| Some(trace.threads.get(&number(tid)?)?.unit);
     let mut monitors: BTreeMap<_, Monitor> = BTreeMap::new();
+    if alone {
+        leave_out(trace, &events.iter().filter_map(|event| unit(trace, event.thread)).collect());
+    }
     for event in events {
         let Some(own) = unit(trace, event.thread) else { continue };
         let waker = event.other.and_then(|other| unit(trace, other)).unwrap_or(0);
@@ -289,6 +225,18 @@ fn add(trace: &mut Trace, pid: u32, events: Vec<Event>, alone: bool) {
     }
 }
 
+/// Sleeps of these units that were sampled, and that events tell: they would count twice. No event
+/// tells of a sleep for a time.
+fn leave_out(trace: &mut Trace, units: &BTreeSet<u32>) {
+    let futex = libc::SYS_futex as i16;
+    let timed = trace.stacks.iter().filter(|one| frames::site(&one.frames) == Some(Site::Time));
+    let timed: BTreeSet<_> = timed.map(|stack| (stack.unit, stack.object)).collect();
+    trace.waits.retain(|wait| {
+        let told = wait.sleep == futex && units.contains(&wait.wakee);
+        !told || timed.contains(&(wait.wakee, wait.object))
+    });
+}
+
 const CONDITION: u16 = 393;
 const MUTEX: u16 = 128;
 
@@ -313,11 +261,14 @@ fn stack(
     frames: Vec<String>,
 ) {
     let (object, sleep, op) = (object(class, event.by), libc::SYS_futex as i16, op(event.by));
-    let stack = Stack { tid, unit, object, sleep, op, whole: event.whole, frames, n: 1 };
-    let same = |known: &&mut Stack| Stack { n: 1, ..(**known).clone() } == stack;
-    match trace.stacks.iter_mut().rev().take(64).find(same) {
+    let mut stack = Stack { tid, unit, object, sleep, op, whole: event.whole, frames, n: 1 };
+    let known = trace.stacks.iter_mut().rev().take(64).find(|known| {
+        stack.n = known.n;
+        **known == stack
+    });
+    match known {
         Some(known) => known.n += 1,
-        None => trace.stacks.push(stack),
+        None => trace.stacks.push(Stack { n: 1, ..stack }),
     }
 }
 
@@ -345,15 +296,6 @@ mod tests {
     use super::*;
     use crate::trace::Thread;
 
-    #[test]
-    fn durations_are_read() {
-        assert_eq!(nanoseconds("PT0.020345S"), Some(20_345_000));
-        assert_eq!(nanoseconds("PT1M2S"), Some(62_000_000_000));
-        assert_eq!(nanoseconds("PT1H"), Some(3_600_000_000_000));
-        assert_eq!(nanoseconds("P1D"), None);
-        assert_eq!(nanoseconds("PTxS"), None);
-    }
-
     /// As JDK 17 prints it, without what is not read.
     const PRINTED: &str = r#"{"recording": {"events": [
         {"type": "jdk.JavaMonitorEnter", "values": {"startTime": "2026", "duration": "PT0.003S",
@@ -375,13 +317,13 @@ mod tests {
 
     #[test]
     fn waits_become_lines_of_the_recording() {
-        let events = events(PRINTED.as_bytes()).expect("events");
+        let events = events::read(PRINTED.as_bytes(), 1 << 20, 9).expect("a recording").events;
         assert_eq!(events.len(), 2, "one has no thread");
         let mut trace = Trace::default();
         for tid in [11, 12] {
             trace.threads.insert(tid, Thread { tid, pid: 1, unit: tid, ..Thread::default() });
         }
-        add(&mut trace, u32::MAX, [events.clone(), events].concat(), true);
+        add(&mut trace, u32::MAX, [&events[..], &events[..]].concat(), true);
         let [lock, queue] = &trace.monitors[..] else { panic!("{:?}", trace.monitors) };
         let said = (lock.unit, lock.waker, &*lock.class, &*lock.function, lock.n, lock.off_ns);
         assert_eq!(said, (11, 12, "Shop$Stock", "Shop.order", 2, 6_000_000));
@@ -390,7 +332,43 @@ mod tests {
         assert_eq!((trace.waits[0].how, trace.waits[0].op), (How::Futex, MUTEX));
         assert_eq!(trace.stacks.iter().map(|stack| stack.n).collect::<Vec<_>>(), [2, 2]);
         let mut beside = Trace { threads: trace.threads.clone(), ..Trace::default() };
-        add(&mut beside, u32::MAX, super::events(PRINTED.as_bytes()).expect("events"), false);
+        add(&mut beside, u32::MAX, events, false);
         assert_eq!((beside.monitors.len(), beside.waits.len(), beside.stacks.len()), (2, 0, 0));
+    }
+
+    #[test]
+    fn a_sleep_that_an_event_tells_is_not_counted_twice() {
+        let events = events::read(PRINTED.as_bytes(), 1 << 20, 9).expect("a recording").events;
+        let mut trace = Trace::default();
+        for tid in [11, 12, 13] {
+            trace.threads.insert(tid, Thread { tid, pid: 1, unit: tid, ..Thread::default() });
+        }
+        let futex = libc::SYS_futex as i16;
+        // The third has no event. The last two are no waits of which events tell.
+        for (wakee, object, sleep) in
+            [(11, 8, futex), (12, 16, futex), (13, 24, futex), (11, 0, 7), (11, 32, futex)]
+        {
+            trace.waits.push(Wait { wakee, object, sleep, off_ns: 100, ..Wait::default() });
+        }
+        let frames = vec!["JavaThread::sleep(long)".to_owned()];
+        let sleeps =
+            Stack { tid: 11, unit: 11, object: 32, sleep: futex, frames, ..Stack::default() };
+        trace.stacks.push(sleeps);
+        add(&mut trace, u32::MAX, events, true);
+        let left: Vec<_> = trace.waits.iter().map(|wait| (wait.wakee, wait.off_ns)).collect();
+        let told = [(11, 3_000_000), (12, 2_000_000)];
+        assert_eq!(left, [&[(13, 100), (11, 100), (11, 100)], &told[..]].concat());
+    }
+
+    #[test]
+    fn a_recording_of_others_is_left_alone() {
+        let check = "42:\nRecording 1: name=headworks-7-99 duration=13s (running)\n\n\
+                     Recording 2: name=1 maxsize=250.0MB (running)\nRecording 3: \
+                     name=headworks-8-1 (stopped)\nRecording 4: name=headworks-9-1 (running)\n";
+        assert_eq!(
+            running(check, |pid| pid == 9),
+            (vec!["headworks-7-99"], vec!["1", "headworks-9-1"])
+        );
+        assert_eq!(running("42:\nNo available recordings.\n", |_| true), (vec![], vec![]));
     }
 }

@@ -232,7 +232,7 @@ pub fn listens(pid: u32) -> Vec<u16> {
 pub struct Networks(BTreeMap<PathBuf, BTreeMap<u16, usize>>);
 
 impl Networks {
-    /// Open connections to these ports of a process's network, whoever accepted them.
+    /// Open connections to these ports of a process's network, those that others accepted included.
     pub fn open(&mut self, pid: u32, ports: &[u16]) -> usize {
         const ESTABLISHED: &str = "01";
         let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { return 0 };

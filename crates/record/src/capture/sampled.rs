@@ -78,6 +78,7 @@ pub fn record(
         let share = (options.budget * f64::from(processors())).max(1e-4);
         std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
     }
+    jfr::stop(&mut machines.flights);
     let mut head = head(options, begun, own, &why, looks);
     head.missing.extend(others);
     let mut trace = trace(registry, asleep.waits.into_values().collect(), &asleep.stacks, head);
@@ -131,7 +132,7 @@ impl Asleep {
 struct Machines {
     asked: BTreeSet<u32>,
     names: BTreeMap<u32, String>,
-    flights: Vec<(u32, Jfr)>,
+    flights: Vec<Jfr>,
     missing: Vec<String>,
 }
 
@@ -143,9 +144,16 @@ impl Machines {
                 continue;
             }
             self.names.extend(java::names(pid).into_iter().flatten());
+            if !options.jfr {
+                self.missing.push(format!(
+                    "what threads of the virtual machine {pid} wait on: --jfr asks its flight \
+                     recorder"
+                ));
+                continue;
+            }
             match Jfr::start(pid, options.length.saturating_sub(begun.elapsed())) {
-                Some(flight) => self.flights.push((pid, flight)),
-                None => self.missing.push(jfr::refused(pid)),
+                Ok(flight) => self.flights.push(flight),
+                Err(why) => self.missing.push(why),
             }
         }
     }
@@ -157,8 +165,8 @@ impl Machines {
             }
         }
         trace.head.missing.extend(self.missing);
-        for (pid, flight) in self.flights {
-            let missing = jfr::end(trace, pid, flight, true);
+        for flight in self.flights {
+            let missing = jfr::end(trace, &flight, true);
             trace.head.missing.extend(missing);
         }
     }

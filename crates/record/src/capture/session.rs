@@ -72,7 +72,7 @@ struct Session<'o> {
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
     /// Flight recorders that run.
-    flights: Vec<(u32, Jfr)>,
+    flights: Vec<Jfr>,
     scheduled: Vec<Scheduled>,
     full_names: BTreeMap<u32, String>,
 }
@@ -118,6 +118,7 @@ pub fn record(
     session.begun = Instant::now();
     session.idle_before = idle();
     session.run(progress)?;
+    jfr::stop(&mut session.flights);
     if options.probes {
         session.look_at_locks()?;
     }
@@ -365,8 +366,8 @@ impl Session<'_> {
         self.ask_agents();
         let flights = std::mem::take(&mut self.flights);
         let mut trace = self.trace()?;
-        for (pid, flight) in flights {
-            let missing = jfr::end(&mut trace, pid, flight, false);
+        for flight in flights {
+            let missing = jfr::end(&mut trace, &flight, false);
             trace.head.missing.extend(missing);
         }
         Ok(trace)

@@ -157,6 +157,18 @@ pub fn find(
     search.visit_roots(links, sockets);
     search.rest(links, sockets);
     let mut arrows = search.arrows();
+    by_sockets(stages, sockets, &search.loops, &mut arrows);
+    outside_wakes(stages, links, &mut arrows);
+    (arrows, search.home)
+}
+
+/// Requests, answers and what is passed on by sockets.
+fn by_sockets(
+    stages: &Stages,
+    sockets: &Sockets,
+    loops: &BTreeSet<usize>,
+    arrows: &mut Vec<Arrow>,
+) {
     for &(stage, n) in &sockets.requests {
         arrows.push(from_clients(stages, stage, n));
     }
@@ -183,15 +195,13 @@ pub fn find(
     }
     for (&(waits, answers), &sent) in &sockets.answers {
         if sent.calls >= EVENTS_MIN && waits != answers {
-            arrows.push(if search.loops.contains(&waits) {
+            arrows.push(if loops.contains(&waits) {
                 by_socket(stages, answers, waits, Meaning::Data, sent)
             } else {
                 by_socket(stages, waits, answers, Meaning::Blocking, sent)
             });
         }
     }
-    outside_wakes(stages, links, &mut arrows);
-    (arrows, search.home)
 }
 
 /// Collectors and compilers of a virtual machine are woken by each thread that allocates: that is

@@ -3,8 +3,11 @@
 use crate::leaves::{recorder, said, scratch};
 use crate::random::can_record;
 use serde_json::Value;
+use std::fs::DirEntry;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 struct Shop(Child);
 
@@ -29,11 +32,32 @@ impl Shop {
         self.0.id().to_string()
     }
 
+    fn jcmd(&self, words: &[&str]) -> String {
+        said(&Command::new("jcmd").arg(self.pid()).args(words).output().expect("jcmd"))
+    }
+
+    /// The machine's recordings, when they are as wanted, or after some time.
+    fn recordings(&self, wanted: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let check = self.jcmd(&["JFR.check"]);
+            if wanted(&check) || Instant::now() > until {
+                return check;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     fn report(&self, words: &[&str]) -> Value {
         let mut recording = recorder();
         recording.args(["record", "--json", "--pid", &self.pid(), "--for", "3s"]).args(words);
-        let output = recording.arg("-o").arg(scratch("shop.toml")).output().expect("the recorder");
+        recording.arg("-o").arg(scratch("shop.toml"));
+        let child = recording.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the recorder");
+        let number = child.id();
+        let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(left_by(number), Vec::<PathBuf>::new());
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 }
@@ -43,6 +67,14 @@ impl Drop for Shop {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Files that a recorder left in the machine's folder.
+fn left_by(recorder: u32) -> Vec<PathBuf> {
+    let ours = format!("headworks-{recorder}-");
+    let files = std::fs::read_dir("/tmp").expect("a folder").flatten();
+    let named = |file: &DirEntry| file.file_name().to_string_lossy().starts_with(&ours);
+    files.filter(named).map(|file| file.path()).collect()
 }
 
 /// The rows of one list whose fields are these.
@@ -56,7 +88,7 @@ const SELLERS: &str = "a-seller-with-a-long-name";
 #[test]
 fn without_ebpf_locks_have_their_class_and_who_notifies_is_known() {
     let Some(shop) = Shop::open() else { return };
-    let report = shop.report(&["--proc"]);
+    let report = shop.report(&["--proc", "--jfr"]);
     for lock in ["Shop$Stock in Shop.order", "ReentrantLock in Shop.book"] {
         assert!(has(&report, "locks", &[("name", lock)]), "{lock}: {report:#}");
     }
@@ -71,16 +103,59 @@ fn without_ebpf_locks_have_their_class_and_who_notifies_is_known() {
     }
     let arrow = [("from", SELLERS), ("to", "biller")];
     assert!(has(&report, "arrows", &arrow), "{report:#}");
-    // The machine has no recording any more, and its files are gone.
-    let check = Command::new("jcmd").args([&shop.pid(), "JFR.check"]).output().expect("jcmd");
-    assert!(said(&check).contains("No available recordings"), "{}", said(&check));
-    let ours = |name: String| name.starts_with("headworks-") && name.contains(&shop.pid());
-    let files = std::fs::read_dir("/tmp").expect("a folder").flatten();
-    let left: Vec<String> = files
-        .map(|file| file.file_name().to_string_lossy().into_owned())
-        .filter(|n| ours(n.clone()))
-        .collect();
-    assert!(left.iter().all(|name| !name.ends_with(".jfr") && !name.ends_with(".jfc")), "{left:?}");
+    // The machine has no recording any more.
+    let check = shop.jcmd(&["JFR.check"]);
+    assert!(check.contains("No available recordings"), "{check}");
+}
+
+#[test]
+fn it_is_left_alone_unless_asked_for_and_if_it_is_in_use() {
+    let Some(shop) = Shop::open() else { return };
+    let none = |report: &Value, why: &str| {
+        assert_eq!(report["monitors"], serde_json::json!([]));
+        let unseen = report["unseen"].to_string();
+        assert!(unseen.contains(why), "{unseen}");
+    };
+    none(&shop.report(&["--proc"]), "--jfr asks its flight recorder");
+    let said = shop.jcmd(&["JFR.check"]);
+    assert!(said.contains("No available recordings"), "{said}");
+    let said = shop.jcmd(&["JFR.start", "name=theirs", "disk=false"]);
+    assert!(said.contains("Started recording"), "{said}");
+    none(&shop.report(&["--proc", "--jfr"]), "has the recording theirs");
+    let said = shop.jcmd(&["JFR.check"]);
+    assert!(said.contains("name=theirs") && !said.contains("headworks-"), "{said}");
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_machine_that_serves_and_whose_recording_ends() {
+    let Some(mut shop) = Shop::open() else { return };
+    let mut killed = recorder()
+        .args(["record", "--proc", "--jfr", "--pid", &shop.pid(), "--for", "6s", "-o"])
+        .arg(scratch("killed-shop.toml"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the recorder");
+    let ours = |check: &str| check.contains("name=headworks-");
+    let runs = |check: &str| check.lines().any(|line| ours(line) && line.ends_with("(running)"));
+    let said = shop.recordings(runs);
+    killed.kill().expect("it has not ended");
+    killed.wait().expect("it ends");
+    // It may have been about to remove its settings.
+    left_by(killed.id()).iter().for_each(|file| std::fs::remove_file(file).expect("a file"));
+    assert!(runs(&said), "{said}");
+    let said = shop.recordings(|check| !runs(check));
+    assert!(said.contains("ecording") && !runs(&said), "{said}");
+    assert!(shop.0.try_wait().expect("a child").is_none(), "the machine ended");
+    let report = shop.report(&["--proc", "--jfr"]);
+    let row = [("class", "Shop$Stock"), ("stage", SELLERS)];
+    assert!(has(&report, "monitors", &row), "{report:#}");
+    // While it runs, the next recording ends it.
+    let said = shop.jcmd(&["JFR.start", "name=headworks-4194305-1", "disk=false"]);
+    assert!(said.contains("Started recording"), "{said}");
+    let report = shop.report(&["--proc", "--jfr"]);
+    assert!(has(&report, "monitors", &row), "{report:#}");
+    let said = shop.jcmd(&["JFR.check"]);
+    assert!(!runs(&said), "{said}");
 }
 
 #[test]

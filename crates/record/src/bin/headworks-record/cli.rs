@@ -106,8 +106,8 @@ pub struct Record {
     /// Agent that counts hand-overs in Java virtual machines meanwhile, and leaves again
     #[arg(long, value_name = "FILE.jar", conflicts_with = "no_attach")]
     pub agent: Option<PathBuf>,
-    /// Ask Java virtual machines' flight recorders for the classes of what threads wait on. Without
-    /// eBPF they are asked in any case
+    /// Ask Java virtual machines' flight recorders for the classes of what threads wait on. A
+    /// machine whose flight recorder is in use is left alone
     #[arg(long, conflicts_with = "no_attach")]
     pub jfr: bool,
     /// Stop threads for 5 ms at a time, to confirm that other stages wait for them. It slows the

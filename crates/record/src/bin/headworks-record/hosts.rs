@@ -52,6 +52,7 @@ fn command(args: &Record, host: &str, pids: &[&str]) -> Command {
     for (set, option) in [
         (args.follow, "--follow"),
         (args.no_attach, "--no-attach"),
+        (args.jfr, "--jfr"),
         (args.no_probes, "--no-probes"),
         (args.proc, "--proc"),
     ] {

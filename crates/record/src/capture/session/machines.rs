@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::capture::java;
-use crate::capture::jfr::{self, Jfr};
+use crate::capture::jfr::Jfr;
 use std::path::PathBuf;
 
 impl Session<'_> {
@@ -15,6 +15,7 @@ impl Session<'_> {
             .filter(|process| process.java && !self.asked.contains(&process.pid))
             .map(|process| process.pid)
             .collect();
+        let mut flights = Vec::new();
         for pid in java {
             self.asked.push(pid);
             let why = match (self.options.attach, java::refuses(pid)) {
@@ -31,9 +32,7 @@ impl Session<'_> {
                 continue;
             }
             self.send_agent(pid);
-            if self.options.jfr {
-                self.start_flight(pid);
-            }
+            flights.push(pid);
             self.scheduled.extend(java::scheduled(pid));
             let Some(names) = java::names(pid) else {
                 self.missing.push(format!(
@@ -51,13 +50,20 @@ impl Session<'_> {
                 )),
             }
         }
+        // Last: what others are asked takes none of a flight's time.
+        if self.options.jfr {
+            flights.into_iter().for_each(|pid| self.start_flight(pid));
+        }
     }
 
     fn start_flight(&mut self, pid: u32) {
         let left = self.options.length.saturating_sub(self.begun.elapsed());
+        if left.is_zero() {
+            return;
+        }
         match Jfr::start(pid, left) {
-            Some(flight) => self.flights.push((pid, flight)),
-            None => self.say_once(jfr::refused(pid)),
+            Ok(flight) => self.flights.push(flight),
+            Err(why) => self.say_once(why),
         }
     }
 
