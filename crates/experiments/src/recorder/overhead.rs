@@ -95,8 +95,10 @@ fn collect(options: &RunOptions) -> Result<Record> {
 
 /// A server, and clients that send one request after another.
 enum Loaded {
-    MariaDb(Site, #[expect(dead_code, reason = "the clients run until it is dropped")] Running),
-    HBase(Box<Cluster>, #[expect(dead_code, reason = "its files are here")] Work),
+    /// With its clients, which run until they are dropped.
+    MariaDb(Box<(Site, Running)>),
+    /// With the folder that has its files.
+    HBase(Box<(Cluster, Work)>),
 }
 
 impl Loaded {
@@ -104,7 +106,7 @@ impl Loaded {
         if name == MARIADB {
             let site = Site::start(Kind::MariaDb, work, progress)?;
             let running = site.load(LOAD, sessions as usize)?;
-            return Ok(Self::MariaDb(site, running));
+            return Ok(Self::MariaDb(Box::new((site, running))));
         }
         let step = |seconds| Step { load: "ycsb", clients: sessions, seconds, recorded: false };
         let plan = [step(WARM_UP_S), step(FOREVER_S)];
@@ -114,31 +116,31 @@ impl Loaded {
         }
         // It counts from its first moment.
         pause(REST)?;
-        Ok(Self::HBase(Box::new(cluster), work))
+        Ok(Self::HBase(Box::new((cluster, work))))
     }
 
     fn about(&self) -> String {
         match self {
-            Self::MariaDb(site, _) => format!("{}; {LOAD}", site.about()),
-            Self::HBase(..) => "HBase 2.6.4 as it comes; YCSB A by one connection".to_owned(),
+            Self::MariaDb(own) => format!("{}; {LOAD}", own.0.about()),
+            Self::HBase(_) => "HBase 2.6.4 as it comes; YCSB A by one connection".to_owned(),
         }
     }
 
     fn pids(&self) -> Vec<u32> {
         match self {
-            Self::MariaDb(site, _) => vec![site.pid()],
-            Self::HBase(cluster, _) => cluster.processes.values().copied().collect(),
+            Self::MariaDb(own) => vec![own.0.pid()],
+            Self::HBase(own) => own.0.processes.values().copied().collect(),
         }
     }
 
     /// Requests that were answered, and when they were counted, in seconds.
     fn answered(&self) -> Result<(f64, f64)> {
         match self {
-            Self::MariaDb(site, _) => {
-                let requests = site.answered(LOAD)?;
+            Self::MariaDb(own) => {
+                let requests = own.0.answered(LOAD)?;
                 Ok((requests, SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64()))
             }
-            Self::HBase(cluster, _) => cluster.answered(),
+            Self::HBase(own) => own.0.answered(),
         }
     }
 }
