@@ -188,9 +188,8 @@ impl Session<'_> {
         if self.registry.scan(&pids, &mut self.kernel) {
             self.kernel.regroup()?;
         }
-        for port in self.registry.processes.values().flat_map(|process| &process.listens) {
-            self.kernel.serve(*port);
-        }
+        let ports = self.registry.processes.values().flat_map(|process| &process.listens);
+        ports.for_each(|port| self.kernel.serve(*port));
         self.ask_virtual_machines();
         self.clients.look(self.kernel.peers()?);
         self.scanned = Instant::now();

@@ -4,13 +4,17 @@
 //! woken is its queue, and what wakes it there feeds it. What wakes it on another object answers
 //! it: the stage is blocked until then. So is a stage that receives an answer by a socket.
 
+mod by_sockets;
+
 use super::event_loops;
-use super::sockets::{Sent, Sockets};
+use super::sockets::Sockets;
 use super::stages::Stages;
 use super::waits::{Kind, Link, Links, Object};
 use crate::trace::Trace;
 use headworks_tad::model::Confidence;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use by_sockets::socket_arrow;
 
 /// End of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,51 +161,9 @@ pub fn find(
     search.visit_roots(links, sockets);
     search.rest(links, sockets);
     let mut arrows = search.arrows();
-    by_sockets(stages, sockets, &search.loops, &mut arrows);
-    outside_wakes(stages, links, &mut arrows);
+    by_sockets::add(stages, sockets, &search.loops, &mut arrows);
+    by_sockets::outside_wakes(stages, links, &mut arrows);
     (arrows, search.home)
-}
-
-/// Requests, answers and what is passed on by sockets.
-fn by_sockets(
-    stages: &Stages,
-    sockets: &Sockets,
-    loops: &BTreeSet<usize>,
-    arrows: &mut Vec<Arrow>,
-) {
-    for &(stage, n) in &sockets.requests {
-        arrows.push(from_clients(stages, stage, n));
-    }
-    for (&stage, &sent) in &sockets.replies {
-        if sent.calls >= EVENTS_MIN {
-            let sure = judge(sent.calls, 1.0, true, &[stages.stages[stage].sure]);
-            arrows.push(Arrow {
-                from: End::Stage(stage),
-                to: End::Clients,
-                meaning: Meaning::Data,
-                by: By::Socket,
-                n: sent.messages.max(1),
-                share: 1.0,
-                off_ns: 0,
-                sure,
-                confirmed: None,
-            });
-        }
-    }
-    for (&(from, to), &sent) in &sockets.passed {
-        if sent.calls >= EVENTS_MIN && from != to {
-            arrows.push(by_socket(stages, from, to, Meaning::Data, sent));
-        }
-    }
-    for (&(waits, answers), &sent) in &sockets.answers {
-        if sent.calls >= EVENTS_MIN && waits != answers {
-            arrows.push(if loops.contains(&waits) {
-                by_socket(stages, answers, waits, Meaning::Data, sent)
-            } else {
-                by_socket(stages, waits, answers, Meaning::Blocking, sent)
-            });
-        }
-    }
 }
 
 /// Collectors and compilers of a virtual machine are woken by each thread that allocates: that is
@@ -249,58 +211,6 @@ fn births(trace: &Trace, stages: &Stages) -> BTreeMap<(usize, usize), u64> {
         add(unit.creator, unit.unit, unit.births);
     }
     born
-}
-
-fn from_clients(stages: &Stages, stage: usize, n: u64) -> Arrow {
-    Arrow {
-        from: End::Clients,
-        to: End::Stage(stage),
-        meaning: Meaning::Data,
-        by: By::Socket,
-        n,
-        share: 1.0,
-        off_ns: 0,
-        sure: judge(n, 1.0, true, &[stages.stages[stage].sure]),
-        confirmed: None,
-    }
-}
-
-/// An arrow that sockets show.
-pub fn socket_arrow(stages: &Stages, from: usize, to: usize, meaning: Meaning, n: u64) -> Arrow {
-    let ends = [stages.stages[from].sure, stages.stages[to].sure];
-    Arrow {
-        from: End::Stage(from),
-        to: End::Stage(to),
-        meaning,
-        by: By::Socket,
-        n,
-        share: 1.0,
-        off_ns: 0,
-        sure: judge(n, 1.0, true, &ends),
-        confirmed: None,
-    }
-}
-
-/// The same: each transfer shows it, and messages are counted.
-fn by_socket(stages: &Stages, from: usize, to: usize, meaning: Meaning, sent: Sent) -> Arrow {
-    Arrow { n: sent.messages.max(1), ..socket_arrow(stages, from, to, meaning, sent.calls) }
-}
-
-/// Where sockets cannot be seen, a process that is not recorded still wakes the stage that reads.
-fn outside_wakes(stages: &Stages, links: &Links, arrows: &mut Vec<Arrow>) {
-    let outside = links.all.iter().filter(|link| link.outside && link.kind == Kind::Socket);
-    for link in outside.filter(|link| !machine(stages, link)) {
-        let end = End::Stage(link.wakee);
-        let known = arrows
-            .iter()
-            .any(|arrow| arrow.by == By::Socket && (arrow.to == end || arrow.from == end));
-        if !known && link.n >= EVENTS_MIN {
-            let mut arrow = from_clients(stages, link.wakee, link.n);
-            arrow.sure = arrow.sure.min(Confidence::Likely);
-            arrow.off_ns = link.off_ns;
-            arrows.push(arrow);
-        }
-    }
 }
 
 /// How sure an arrow is: by its number, its part, what was seen, and its ends.

@@ -56,8 +56,8 @@ fn answering(stages: &Stages, sockets: &Sockets, arrows: &mut Vec<Arrow>) {
     }
 }
 
-/// The stage that passes a stage its requests, and waits about as often as that answers: for room in
-/// the queue between them, which is full.
+/// The stage that passes a stage its requests, and waits about as often as that answers: for room
+/// in the queue between them, which is full.
 fn full(arrows: &[Arrow], stage: usize, answers: u64) -> Option<usize> {
     let waits = arrows.iter().filter(|arrow| {
         (arrow.meaning, arrow.to) == (Meaning::Blocking, End::Stage(stage))

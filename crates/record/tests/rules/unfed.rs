@@ -50,7 +50,8 @@ fn of_stages_that_no_request_reaches_the_one_that_is_woken_for_answers_alone_com
     assert!(!seen.contains(&"pool -> worker".to_owned()), "{seen:?}");
 }
 
-/// Readers pass requests to parsers, and these to sinks by a short queue that is nearly always full.
+/// Readers pass requests to parsers, and these to sinks by a short queue that is nearly always
+/// full.
 fn behind_a_full_queue(starved: u64) -> Trace {
     let mut trace = named(&["reader", "parser", "sink"]);
     requests(&mut trace, 2, 500);
