@@ -83,7 +83,7 @@ fn newer() -> Option<PathBuf> {
     let all = std::fs::read_dir("/usr/lib/jvm").ok()?.flatten().map(|entry| entry.path());
     let wanted = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let numbers = name.iter().flat_map(|name| name.split(|c: char| !c.is_ascii_digit()));
+        let numbers = name.iter().flat_map(|name| name.split(['-', '.']));
         numbers.flat_map(str::parse::<u32>).any(|version| (NEWER..100).contains(&version))
     };
     all.filter(wanted).map(|path| path.join("bin/java")).find(|java| Path::exists(java))
