@@ -152,7 +152,7 @@ fn a_virtual_machine_that_refuses_is_recorded_without_its_names() {
     assert_eq!(ready.as_deref(), Some("ready"));
     assert!(output.status.success() && said.contains("a-worker"), "{said}");
     assert!(said.contains("DisableAttachMechanism"), "{said}");
-    // The kernel may need a minute to attach programs beside other tests; the machine is not waited for.
+    // The kernel may need a minute to attach programs beside other tests.
     assert!(took < Duration::from_secs(110), "{took:?}");
     assert_eq!(lines.count(), 0, "it printed its threads");
 }
