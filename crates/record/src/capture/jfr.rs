@@ -40,7 +40,10 @@ pub struct Jfr {
 }
 
 impl Jfr {
-    /// Starts one that lasts no longer than this and a moment. If there is none, why.
+    /// Starts a recording. If it is not stopped, the machine ends it ten seconds after `length`.
+    ///
+    /// # Errors
+    /// The reason why the machine is not recorded, for the report.
     pub fn start(pid: u32, length: Duration) -> Result<Jfr, String> {
         let why = |why: &str| format!("what threads of the virtual machine {pid} wait on: {why}");
         let refused =
@@ -133,7 +136,7 @@ fn running(check: &str, alive: impl Fn(u32) -> bool) -> (Vec<&str>, Vec<&str>) {
     })
 }
 
-/// Stops all at once: later, machines would record what this program does with what it has.
+/// Stops all flight recordings at the same time, so that none has what this program does later.
 pub fn stop(flights: &mut [Jfr]) {
     std::thread::scope(|scope| {
         for flight in flights.iter_mut().filter(|flight| flight.runs) {
@@ -142,7 +145,8 @@ pub fn stop(flights: &mut [Jfr]) {
     });
 }
 
-/// Adds what one has, that was stopped, to a recording. What is missing, in words.
+/// Adds the waits of a flight recording that was stopped to the trace. Returns what is missing in
+/// them, in words.
 pub fn end(trace: &mut Trace, flight: &Jfr, alone: bool) -> Vec<String> {
     let (pid, file) = (flight.pid, flight.outside("jfr"));
     // What the machine wrote, and nothing that was put there instead.

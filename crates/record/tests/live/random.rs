@@ -49,15 +49,17 @@ fn what_makes_a_system_hard_to_see_makes_no_wrong_arrow_certain() {
     assert!(score.arrows.precision() >= 0.75, "{score:?}");
 }
 
+/// The program of random systems in Java, where it can be recorded.
+fn compiled() -> Option<Java> {
+    if !can_record() {
+        return None;
+    }
+    Java::compile().map_err(|why| println!("skipped: {why:#}")).ok()
+}
+
 #[test]
 fn stages_and_arrows_of_systems_in_java_are_found() {
-    if !can_record() {
-        return;
-    }
-    let java = match Java::compile() {
-        Ok(java) => java,
-        Err(why) => return println!("skipped: {why:#}"),
-    };
+    let Some(java) = compiled() else { return };
     let mut score = Score::default();
     for seed in [6, 8] {
         let command = java.command(seed, Dress::Named).expect("a plan");
@@ -70,13 +72,7 @@ fn stages_and_arrows_of_systems_in_java_are_found() {
 /// What passes between virtual threads cannot be seen. The report says so, and claims nothing.
 #[test]
 fn virtual_threads_are_named_as_not_seen_and_make_no_wrong_arrow_certain() {
-    if !can_record() {
-        return;
-    }
-    let java = match Java::compile() {
-        Ok(java) => java,
-        Err(why) => return println!("skipped: {why:#}"),
-    };
+    let Some(java) = compiled() else { return };
     let mut score = Score::default();
     for seed in [6, 8] {
         let command = match java.command(seed, Dress::Virtual) {

@@ -180,7 +180,7 @@ class Bench extends Measured {
     private static final int OFF_PAGE = 16_230;
     private static final int AGAIN = 16_320;
     private static final int AGAIN_PAGE = 16_330;
-    /** Where windows are: a stock region server, one with the plug-in, and one where it is switched off. */
+    /** Where windows are: a stock region server, one with the plug-in, one where it is switched off, and a second stock one. */
     private static final int[] SERVERS = {Cluster.CLASSIC, Cluster.DEFAULT, OFF, AGAIN};
     private static final String[] STATES = {"stock", "one_tenant", "switched_off", "stock_again"};
 
