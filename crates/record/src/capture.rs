@@ -1,6 +1,7 @@
 //! Watching processes: by eBPF, or by `/proc` alone.
 
 mod activity;
+mod attach;
 mod budget;
 mod clients;
 mod inject;
@@ -15,6 +16,7 @@ mod session;
 mod stacks;
 mod sums;
 mod timeline;
+mod young;
 
 use crate::hints::Hints;
 use crate::trace::Trace;

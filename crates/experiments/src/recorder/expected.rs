@@ -141,6 +141,37 @@ pub(super) const WIREDTIGER: Expected = Expected {
     letters: None,
 };
 
+/// Cassandra 4.1 as one node: what of Figure 3.4 that has, and the threads of its log and tables.
+pub(super) const CASSANDRA: Expected = Expected {
+    stages: &[
+        stage("event loop (C-Respond)", "", "EventLoopGroup"),
+        stage("workers (C-ReqHandle, Read, Mutation)", "", "Native-Transport"),
+        stage("log, sync", "", "COMMIT-LOG-SYNC"),
+        stage("log, segments", "", "COMMIT-LOG-ALLO"),
+        stage("flush", "", "MemtableFlushWriter"),
+        stage("after a flush", "", "MemtablePostFlush"),
+    ],
+    arrows: &[
+        data("clients", "event loop (C-Respond)", ""),
+        data("event loop (C-Respond)", "workers (C-ReqHandle, Read, Mutation)", ""),
+        data("workers (C-ReqHandle, Read, Mutation)", "event loop (C-Respond)", ""),
+        data("event loop (C-Respond)", "clients", ""),
+    ],
+    absent: &[
+        (
+            "C-ReqHandle, Read and Mutation as three stages, and the arrows 1 and 7 between them",
+            "they share threads, which change their names at work, and what concerns this node is done by the thread \
+             that coordinates it wherever a permit is free",
+        ),
+        ("Msg Out, Msg In, Respond, and the arrows 2 to 6", "there is one node"),
+        (
+            "View-Mutation, Counter-Mutation, Read-Repair, Anti-Entropy, Tracing",
+            "no request needs them",
+        ),
+    ],
+    letters: None,
+};
+
 const REGION: &str = "regionserver";
 const DATA: &str = "datanode";
 const NAME: &str = "namenode";

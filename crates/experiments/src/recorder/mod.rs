@@ -2,6 +2,7 @@
 //! under load. What it finds is compared with what there is, and the diagram that it draws is
 //! simulated beside the server.
 
+mod cassandra;
 mod expected;
 mod hbase;
 mod interval;
@@ -26,6 +27,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     servers::POSTGRES,
     servers::REDIS,
     servers::WIREDTIGER,
+    servers::CASSANDRA,
     hbase::EXPERIMENT,
     predict::EXPERIMENT,
     overhead::EXPERIMENT,

@@ -1,4 +1,4 @@
-//! MariaDB, PostgreSQL, Redis and WiredTiger under load: what is found of them, and how the
+//! MariaDB, PostgreSQL, Redis, WiredTiger and Cassandra under load: what is found of them, and how the
 //! recording simulates.
 
 use std::collections::BTreeMap;
@@ -61,6 +61,12 @@ pub(super) const WIREDTIGER: Experiment = experiment(
     &["libwiredtiger-dev", "gcc", "redis-tools", "root"],
 );
 
+pub(super) const CASSANDRA: Experiment = experiment(
+    &CASSANDRA_FAMILY,
+    "Cassandra, recorded under load: Figure 3.4 on one node, and a simulation of the recording",
+    &["default-jdk-headless", "maven", "scripts/setup cassandra", "root"],
+);
+
 const MARIADB_LOADS: &[&str] = &["oltp_point_select", "oltp_read_write"];
 static MARIADB_FAMILY: Family = Family {
     id: "record-mariadb",
@@ -120,6 +126,21 @@ static WIREDTIGER_FAMILY: Family = Family {
         points::all_found("arrows are found", |seed| points::found(seed, &["put"], "arrows")),
         points::simulates(|seed| points::off(seed, WIREDTIGER_LOADS)),
         points::costs(|seed| points::cost(seed, WIREDTIGER_LOADS)),
+    ],
+};
+
+const CASSANDRA_LOADS: &[&str] = &["get", "put", "mix"];
+static CASSANDRA_FAMILY: Family = Family {
+    id: "record-cassandra",
+    name: "Cassandra",
+    kind: Kind::Cassandra,
+    loads: CASSANDRA_LOADS,
+    expected: &expected::CASSANDRA,
+    claims: &[
+        points::all_found("stages are found", |seed| points::found(seed, &["put"], "stages")),
+        points::all_found("arrows are found", |seed| points::found(seed, &["put"], "arrows")),
+        points::simulates(|seed| points::off(seed, CASSANDRA_LOADS)),
+        points::costs(|seed| points::cost(seed, CASSANDRA_LOADS)),
     ],
 };
 
@@ -203,7 +224,12 @@ fn measure(
         let per_s = (site.answered(load)? - before) / begun.elapsed().as_secs_f64();
         measured.insert(clients as u32, per_s);
         if clients == RECORDED {
-            recorded = Some(record(options, &[site.pid()], times.recording, place, progress)?);
+            let mut own = record(options, &[site.pid()], times.recording, place, progress)?;
+            if site.shares_connection() {
+                // The recording does not tell how many they are.
+                own.drawn.know_clients(clients as u32);
+            }
+            recorded = Some(own);
         }
         drop(running);
     }

@@ -10,6 +10,7 @@ use headworks_rig::{
     postgres_program,
 };
 
+use super::cassandra::Cassandra;
 use crate::gate_postgres::pooler;
 use crate::progress::Progress;
 use crate::running::{Running, output, pause};
@@ -43,6 +44,8 @@ pub(super) enum Kind {
     Postgres,
     Redis,
     WiredTiger,
+    /// Its clients share one connection.
+    Cassandra,
     /// PostgreSQL behind PgBouncer, with so many connections between them.
     Pooled(u32),
 }
@@ -52,6 +55,7 @@ enum Program {
     Postgres(PostgresServer),
     Redis(LoopServer),
     WiredTiger(LoopServer),
+    Cassandra(Cassandra),
     Pooled { pooler: Running, port: u16, server: PostgresServer },
 }
 
@@ -102,6 +106,7 @@ impl Site {
                 let server = wiredtiger(work.path(), cache_mb, checkpoint_every_s, fill)?;
                 Program::WiredTiger(server)
             }
+            Kind::Cassandra => Program::Cassandra(Cassandra::start(work.path(), progress)?),
         };
         let site = Self { server, work };
         if let Program::MariaDb(server) = &site.server {
@@ -110,7 +115,7 @@ impl Site {
         let prepare = match kind {
             Kind::MariaDb => Some(site.sysbench("oltp_point_select", 1, "prepare")?),
             Kind::Postgres | Kind::Pooled(_) => Some(site.pgbench(&["-i", "-q", "-s", SCALE])?),
-            Kind::Redis | Kind::WiredTiger => None,
+            Kind::Redis | Kind::WiredTiger | Kind::Cassandra => None,
         };
         if let Some(command) = prepare {
             Running::spawn("the load", command, &site.log("prepare"))?.wait(PREPARE, progress)?;
@@ -123,6 +128,7 @@ impl Site {
             Program::MariaDb(server) => server.pid(),
             Program::Postgres(server) => server.pid(),
             Program::Redis(server) | Program::WiredTiger(server) => server.pid(),
+            Program::Cassandra(server) => server.pid(),
             Program::Pooled { server, .. } => server.pid(),
         }
     }
@@ -134,6 +140,11 @@ impl Site {
             _ => None,
         };
         pooler.into_iter().chain([self.pid()]).collect()
+    }
+
+    /// Whether all clients have one connection.
+    pub(super) fn shares_connection(&self) -> bool {
+        matches!(self.server, Program::Cassandra(_))
     }
 
     /// What runs, in words.
@@ -148,6 +159,9 @@ impl Site {
             Program::WiredTiger(_) => {
                 "WiredTiger behind a thread for each connection, 20,000 documents of 1 KB, a cache of 10 MB, \
                  updates durable when they are answered, a checkpoint every 2 s; redis-benchmark"
+            }
+            Program::Cassandra(_) => {
+                "Cassandra 4.1.5, one node, a heap of 1 GB, 20,000 rows of 1 kB; clients of one connection"
             }
         }
     }
@@ -182,9 +196,11 @@ impl Site {
                 };
                 command
             }
+            Program::Cassandra(server) => server.load(load, clients)?,
         };
         let running = Running::spawn("the load", command, &self.log("load"))?;
-        pause(WARM_UP)?;
+        // The driver is in Java, too, and connects when it is compiled.
+        pause(if self.shares_connection() { 3 * WARM_UP } else { WARM_UP })?;
         Ok(running)
     }
 
@@ -216,6 +232,7 @@ impl Site {
                 })
             }
             Program::WiredTiger(server) => wiredtiger_counted(server, "requests"),
+            Program::Cassandra(server) => server.answered(),
         }
     }
 

@@ -1,8 +1,10 @@
-//! Names that only a Java virtual machine knows, by its own `jcmd`.
+//! Names that only a Java virtual machine knows.
 //!
-//! `jcmd` attaches to the virtual machine, which writes a file and runs on. A machine that refuses
-//! is recorded without: its threads then have the 15 characters that the kernel keeps.
+//! A machine that refuses to tell them is recorded without: its threads then have the 15 characters
+//! that the kernel keeps.
 
+use super::attach::{ask, inner};
+use super::procfs;
 use crate::trace::{Handed, Scheduled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ pub fn refuses(pid: u32) -> bool {
 
 /// Full names of threads, by their numbers.
 pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
-    let mut found = threads(&jcmd(pid, &["Thread.print"])?);
+    let mut found = threads(&ask(pid, &["Thread.print"])?);
     if let Some(outer) = outer(pid) {
         let outside = |(own, name)| Some((*outer.get(&own)?, name));
         found = found.into_iter().filter_map(outside).collect();
@@ -34,25 +36,18 @@ pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
 
 /// In a container a machine tells its own numbers of threads: what they are here.
 pub(super) fn outer(pid: u32) -> Option<BTreeMap<u32, u32>> {
-    let own = |path: PathBuf| inner(&std::fs::read_to_string(path.join("status")).ok()?);
-    own(PathBuf::from(format!("/proc/{pid}")))?;
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
-    Some(tasks.filter_map(|task| Some((own(task.path())?, number(&task.path())?))).collect())
-}
-
-/// The innermost number, if there is more than one.
-fn inner(status: &str) -> Option<u32> {
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    numbers.split_ascii_whitespace().skip(1).last()?.parse().ok()
+    inner(pid)?;
+    // A thread's number is that of a process, too, in /proc.
+    let tasks = procfs::threads(pid).into_iter();
+    Some(tasks.filter_map(|task| Some((inner(task)?, task))).collect())
 }
 
 /// Addresses and names of compiled code. The file that the machine writes is removed again.
 pub fn compiled(pid: u32) -> Option<String> {
-    let own = inner(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
-    let file = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{}.map", own.unwrap_or(pid)));
+    let own = inner(pid).unwrap_or(pid);
+    let file = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map"));
     let was_there = file.exists();
-    jcmd(pid, &["Compiler.perfmap"])?;
+    ask(pid, &["Compiler.perfmap"])?;
     let map = std::fs::read_to_string(&file).ok();
     if !was_there {
         // If it stays, it is a file of a few hundred kilobytes in /tmp.
@@ -63,7 +58,7 @@ pub fn compiled(pid: u32) -> Option<String> {
 
 /// Stages that a plug-in in the virtual machine says it schedules, in a property of the machine.
 pub fn scheduled(pid: u32) -> Vec<Scheduled> {
-    jcmd(pid, &["VM.system_properties"]).map_or_else(Vec::new, |text| said(pid, &text))
+    ask(pid, &["VM.system_properties"]).map_or_else(Vec::new, |text| said(pid, &text))
 }
 
 fn said(pid: u32, properties: &str) -> Vec<Scheduled> {
@@ -139,10 +134,6 @@ fn handed(pid: u32, text: &str) -> (Vec<Handed>, u64) {
     (found, lost)
 }
 
-pub(super) fn jcmd(pid: u32, words: &[&str]) -> Option<String> {
-    finished(Command::new("jcmd").arg(pid.to_string()).args(words))
-}
-
 /// What a command says, if it succeeds and takes no longer than [`PATIENCE`].
 fn finished(command: &mut Command) -> Option<String> {
     let mut child =
@@ -211,12 +202,6 @@ mod tests {
         assert!(
             said(7, "java.version=17\n").is_empty() && said(7, "headworks.stages=x\n").is_empty()
         );
-    }
-
-    #[test]
-    fn a_container_has_numbers_of_its_own() {
-        assert_eq!(inner("Name:\tjava\nNSpid:\t4711\t131\nThreads:\t60\n"), Some(131));
-        assert_eq!(inner("Name:\tjava\nNSpid:\t4711\n"), None);
     }
 
     #[test]

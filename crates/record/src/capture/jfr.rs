@@ -1,13 +1,14 @@
 //! What a Java virtual machine's own flight recorder says: which thread waited for whom, and on an
 //! object of which class.
 //!
-//! `jcmd` starts a recording in the machine's memory, which holds some megabytes, and the machine
-//! ends it if this program does not. What it has is written to a file when it is stopped, printed
-//! by `jfr`, and removed.
+//! The machine is asked for a recording in its memory, which holds some megabytes, and it ends this if
+//! the program does not. What it has is written to a file when it is stopped, printed by `jfr`, and
+//! removed.
 
 mod events;
 
-use super::java::{jcmd, outer};
+use super::attach::ask;
+use super::java::outer;
 use super::procfs;
 use crate::infer::frames::{self, Site};
 use crate::trace::{How, Monitor, Stack, Trace, Wait};
@@ -48,7 +49,7 @@ impl Jfr {
         let why = |why: &str| format!("what threads of the virtual machine {pid} wait on: {why}");
         let refused =
             || why(&format!("it refused its flight recorder (jcmd {pid} JFR.check says why)"));
-        let known = jcmd(pid, &["JFR.check"]).ok_or_else(refused)?;
+        let known = ask(pid, &["JFR.check"]).ok_or_else(refused)?;
         let (old, others) = running(&known, procfs::alive);
         if let Some(other) = others.first() {
             return Err(why(&format!(
@@ -56,7 +57,7 @@ impl Jfr {
             )));
         }
         for name in old {
-            let _ = jcmd(pid, &["JFR.stop", &format!("name={name}")]);
+            let _ = ask(pid, &["JFR.stop", &format!("name={name}")]);
         }
         let mut options = OpenOptions::new();
         let folder = options
@@ -77,7 +78,7 @@ impl Jfr {
         ];
         // It may have started although it did not answer in time.
         jfr.runs = true;
-        let said = jcmd(pid, &words.each_ref().map(String::as_str));
+        let said = ask(pid, &words.each_ref().map(String::as_str));
         let _ = std::fs::remove_file(jfr.outside("jfc"));
         if said.is_some_and(|said| said.contains("Started recording")) {
             return Ok(jfr);
@@ -97,7 +98,7 @@ impl Jfr {
     fn stop(&mut self) {
         let (name, to) =
             (format!("name={}", self.name), format!("filename={}", self.inside("jfr")));
-        self.runs = jcmd(self.pid, &["JFR.stop", &name, &to]).is_none();
+        self.runs = ask(self.pid, &["JFR.stop", &name, &to]).is_none();
     }
 
     fn inside(&self, ending: &str) -> String {
@@ -114,7 +115,7 @@ impl Drop for Jfr {
     fn drop(&mut self) {
         if self.runs {
             // A machine that has ended has no recording.
-            let _ = jcmd(self.pid, &["JFR.stop", &format!("name={}", self.name)]);
+            let _ = ask(self.pid, &["JFR.stop", &format!("name={}", self.name)]);
         }
         for ending in ["jfc", "jfr"] {
             let _ = std::fs::remove_file(self.outside(ending));

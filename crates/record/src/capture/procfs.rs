@@ -59,6 +59,13 @@ pub fn started(pid: u32) -> Option<u64> {
     stat(pid, 19)?.parse().ok()
 }
 
+/// Time since that. A clock tick is a hundredth of a second in all that `/proc` tells.
+pub fn age(started: u64) -> Option<Duration> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_secs_f64((seconds - started as f64 / 100.0).max(0.0)))
+}
+
 /// Whether it is a thread of the kernel, which runs no program.
 pub fn of_kernel(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;

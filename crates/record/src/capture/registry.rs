@@ -2,6 +2,7 @@
 
 use super::layout::BORN_FIRST;
 use super::procfs::{self, Used};
+use super::young::Young;
 use crate::trace::{OUTSIDE, Process, Thread};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub struct Registry {
     pub alive_max: BTreeMap<u32, u32>,
     /// Threads that found no room in the kernel's table.
     pub homeless: u64,
+    young: Young,
     next: u32,
     shared: HashMap<(u32, String), u32>,
 }
@@ -68,10 +70,15 @@ impl Registry {
         // Of a thread that was not seen before, what it did before is not of the recording.
         let first = self.threads.is_empty();
         for &pid in pids {
-            if !self.processes.contains_key(&pid)
-                && let Some(process) = procfs::process(pid)
-            {
-                self.processes.insert(pid, process);
+            let known = self.processes.get(&pid);
+            let due = known.is_none_or(|known| self.young.due(pid, known.started));
+            if let Some(now) = due.then(|| procfs::process(pid)).flatten() {
+                match self.processes.get_mut(&pid) {
+                    // One that became another program is told by `replaced`.
+                    Some(known) if known.program != now.program => {}
+                    Some(known) => *known = Process { open: known.open, ..now },
+                    None => _ = self.processes.insert(pid, now),
+                }
             }
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.open = process.open.max(networks.open(pid, &process.listens));

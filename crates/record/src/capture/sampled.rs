@@ -7,6 +7,7 @@ use super::jfr::{self, Jfr};
 use super::layout::StackHead;
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
+use super::young::Young;
 use super::{
     Options, Progress, hidden, java, machine, own_cpu, processors, procfs, unix_time, wanted,
 };
@@ -130,7 +131,8 @@ impl Asleep {
 /// Virtual machines that are asked: for their threads' names, and for what these wait on.
 #[derive(Default)]
 struct Machines {
-    asked: BTreeSet<u32>,
+    asked: Young,
+    answered: BTreeSet<u32>,
     names: BTreeMap<u32, String>,
     flights: Vec<Jfr>,
     missing: Vec<String>,
@@ -138,12 +140,17 @@ struct Machines {
 
 impl Machines {
     fn ask(&mut self, registry: &Registry, options: &Options, begun: Instant) {
-        let java = registry.processes.values().filter(|process| process.java).map(|one| one.pid);
-        for pid in java.filter(|pid| options.attach && !java::refuses(*pid)) {
-            if !self.asked.insert(pid) {
+        let java = registry.processes.values().filter(|process| process.java);
+        for process in java.filter(|process| options.attach && !java::refuses(process.pid)) {
+            let pid = process.pid;
+            if !self.asked.due(pid, process.started) {
                 continue;
             }
-            self.names.extend(java::names(pid).into_iter().flatten());
+            let Some(names) = java::names(pid) else { continue };
+            self.names.extend(names);
+            if !self.answered.insert(pid) {
+                continue;
+            }
             if !options.jfr {
                 self.missing.push(format!(
                     "what threads of the virtual machine {pid} wait on: --jfr asks its flight \

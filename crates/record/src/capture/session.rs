@@ -14,6 +14,7 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
+use super::young::Young;
 use super::{Options, Progress, hidden, idle, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
@@ -67,7 +68,9 @@ struct Session<'o> {
     own_before: Duration,
     idle_before: Option<Duration>,
     missing: Vec<String>,
-    asked: Vec<u32>,
+    asked: Young,
+    /// Virtual machines that were found, and those that answered.
+    machines: BTreeMap<u32, bool>,
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
@@ -105,7 +108,8 @@ pub fn record(
         own_before: own_cpu(),
         idle_before: idle(),
         missing: Vec::new(),
-        asked: Vec::new(),
+        asked: Young::default(),
+        machines: BTreeMap::new(),
         agents: Vec::new(),
         handed: Vec::new(),
         flights: Vec::new(),
@@ -363,6 +367,7 @@ impl Session<'_> {
         self.registry.settle();
         self.end_timeline();
         self.ask_agents();
+        self.tell_silent_machines();
         let flights = std::mem::take(&mut self.flights);
         let mut trace = self.trace()?;
         for flight in flights {

@@ -108,6 +108,23 @@ fn without_ebpf_locks_have_their_class_and_who_notifies_is_known() {
     assert!(check.contains("No available recordings"), "{check}");
 }
 
+/// At its start it has neither its library nor its threads.
+#[test]
+fn a_machine_that_the_recorder_starts_is_asked_for_names_once_it_answers() {
+    let source = scratch("started-Shop.java");
+    std::fs::write(&source, include_str!("Shop.java")).expect("a file");
+    if Command::new("java").arg("-version").stderr(Stdio::null()).status().is_err() {
+        println!("skipped: java is missing (apt-get install openjdk-17-jdk-headless)");
+        return;
+    }
+    let mut recording = recorder();
+    recording.args(["record", "--json", "--for", "8s", "-o"]).arg(scratch("started.toml"));
+    let output = recording.args(["--", "java", "-Xmx64m"]).arg(&source).output().expect("it runs");
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(has(&report, "stages", &[("name", SELLERS)]), "{report:#}");
+}
+
 #[test]
 fn it_is_left_alone_unless_asked_for_and_if_it_is_in_use() {
     let Some(shop) = Shop::open() else { return };

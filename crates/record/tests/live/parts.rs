@@ -1,4 +1,5 @@
-//! An answer that is sent in parts is one answer.
+//! A server whose answers have two parts: these are one answer, also where each client has many
+//! connections.
 
 use crate::conserve::example;
 use crate::random::can_record;
@@ -14,6 +15,19 @@ use std::time::Duration;
 
 struct Server(Child);
 
+impl Server {
+    /// A server, and its port.
+    fn start() -> (Server, u16) {
+        let started = Command::new(example("parts")).stdout(Stdio::piped()).spawn();
+        let mut server = Server(started.expect("the example"));
+        let mut line = String::new();
+        let out = server.0.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let port = line.trim().strip_prefix("ready ").and_then(|port| port.parse().ok());
+        (server, port.expect("a port"))
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -21,16 +35,16 @@ impl Drop for Server {
     }
 }
 
-/// Sends one request after another until it is to stop.
-fn ask(port: u16, stop: &AtomicBool) {
-    let mut server = TcpStream::connect(("127.0.0.1", port)).expect("the server");
+fn connect(port: u16) -> TcpStream {
+    let server = TcpStream::connect(("127.0.0.1", port)).expect("the server");
     server.set_nodelay(true).expect("an option");
     server.set_read_timeout(Some(Duration::from_secs(10))).expect("an option");
-    while !stop.load(Ordering::Relaxed) {
-        server.write_all(b"x").expect("a request");
-        server.read_exact(&mut [0; 2]).expect("an answer");
-        std::thread::sleep(Duration::from_micros(500));
-    }
+    server
+}
+
+fn ask(server: &mut TcpStream) {
+    server.write_all(b"x").expect("a request");
+    server.read_exact(&mut [0; 2]).expect("an answer");
 }
 
 #[test]
@@ -38,16 +52,17 @@ fn an_answer_that_is_sent_in_two_parts_is_one() {
     if !can_record() {
         return;
     }
-    let started = Command::new(example("parts")).stdout(Stdio::piped()).spawn();
-    let mut server = Server(started.expect("the example"));
-    let mut line = String::new();
-    let out = server.0.stdout.take().expect("a pipe");
-    BufReader::new(out).read_line(&mut line).expect("a line");
-    let port = line.trim().strip_prefix("ready ").and_then(|port| port.parse().ok());
-    let (port, stop) = (port.expect("a port"), AtomicBool::new(false));
+    let (server, port) = Server::start();
+    let stop = AtomicBool::new(false);
     let trace = std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| ask(port, &stop));
+            scope.spawn(|| {
+                let mut server = connect(port);
+                while !stop.load(Ordering::Relaxed) {
+                    ask(&mut server);
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+            });
         }
         let never = AtomicBool::new(false);
         let options = Options::of(vec![server.0.id()], Duration::from_secs(2), 1.0, &never);
@@ -69,4 +84,42 @@ fn an_answer_that_is_sent_in_two_parts_is_one() {
     let recorded = load.per_s * trace.head.counted_s;
     // Each part as an answer would be twice as many.
     assert!(recorded < 1.6 * requests as f64, "{recorded} of {requests}: {load:?}");
+}
+
+/// More connections than the kernel's table has room for, some at a time.
+#[test]
+fn connections_that_come_and_go_are_counted_together() {
+    const CLIENTS: usize = 4;
+    const EACH: usize = 5_000;
+    if !can_record() {
+        return;
+    }
+    let ((server, port), stop) = (Server::start(), AtomicBool::new(false));
+    let trace = std::thread::scope(|scope| {
+        let clients =
+            [(); CLIENTS].map(|()| scope.spawn(|| (0..EACH).for_each(|_| ask(&mut connect(port)))));
+        let stop = &stop;
+        scope.spawn(move || {
+            let ended = clients.map(|client| client.join().is_ok());
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(ended, [true; CLIENTS]);
+        });
+        let options = Options::of(vec![server.0.id()], Duration::from_secs(120), 1.0, stop);
+        capture::record(&options, &mut |_| {}).expect("a recording")
+    });
+    assert!(!trace.losses.iter().any(|loss| loss.what.contains("socket")), "{:?}", trace.losses);
+    let together = trace.sockets.iter().filter(|socket| socket.remote.ends_with(":65535"));
+    let own = format!(":{port}");
+    let crowd: Vec<_> = together.filter(|socket| socket.local.ends_with(&own)).collect();
+    assert!(!crowd.is_empty(), "{} sockets", trace.sockets.len());
+    let missing = &trace.head.missing;
+    assert!(missing.iter().any(|what| what.starts_with("single connections")), "{missing:?}");
+    let received = trace.sockets.iter().filter(|socket| !socket.sends);
+    let requests: u64 = received.map(|socket| socket.turns).sum();
+    let all = (CLIENTS * EACH) as u64;
+    // Some came before the first window, and a close is no request.
+    assert!(requests > all * 8 / 10 && requests <= all, "{requests} of {all}");
+    // Clients are as many as were open at one time. Those that are about to close count, too.
+    let open = trace.processes[&server.0.id()].open;
+    assert!((1..=64).contains(&open), "{open}");
 }

@@ -121,7 +121,7 @@ pub struct Record {
     /// The time line of each thread, for https://ui.perfetto.dev
     #[arg(long, value_name = "FILE.json")]
     pub timeline: Option<PathBuf>,
-    /// Do not ask Java virtual machines for names of threads and methods (jcmd attaches to them)
+    /// Do not ask Java virtual machines for names of threads and methods (by the protocol of jcmd)
     #[arg(long)]
     pub no_attach: bool,
     /// Sample /proc only, although eBPF could be used

@@ -6,18 +6,13 @@ use crate::capture::jfr::Jfr;
 use std::path::PathBuf;
 
 impl Session<'_> {
-    /// Once for each.
+    /// Once for each; again those that were just started.
     pub(super) fn ask_virtual_machines(&mut self) {
-        let java: Vec<u32> = self
-            .registry
-            .processes
-            .values()
-            .filter(|process| process.java && !self.asked.contains(&process.pid))
-            .map(|process| process.pid)
-            .collect();
+        let java = self.registry.processes.values().filter(|process| process.java);
+        let due = java.filter(|process| self.asked.due(process.pid, process.started));
+        let due: Vec<u32> = due.map(|process| process.pid).collect();
         let mut flights = Vec::new();
-        for pid in java {
-            self.asked.push(pid);
+        for pid in due {
             let why = match (self.options.attach, java::refuses(pid)) {
                 (false, _) => Some("--no-attach"),
                 (true, true) => Some(
@@ -27,32 +22,41 @@ impl Session<'_> {
                 (true, false) => None,
             };
             if let Some(why) = why {
-                self.missing
-                    .push(format!("full names and methods of the virtual machine {pid}: {why}"));
-                continue;
-            }
-            self.send_agent(pid);
-            flights.push(pid);
-            self.scheduled.extend(java::scheduled(pid));
-            let Some(names) = java::names(pid) else {
-                self.missing.push(format!(
-                    "full names and methods of the virtual machine {pid}: jcmd is missing, or was \
-                     refused (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has it)"
+                self.say_once(format!(
+                    "full names and methods of the virtual machine {pid}: {why}"
                 ));
                 continue;
-            };
+            }
+            let answered = self.machines.entry(pid).or_default();
+            let Some(names) = java::names(pid) else { continue };
+            let first = !std::mem::replace(answered, true);
             self.full_names.extend(names);
+            self.scheduled.retain(|stage| stage.pid != pid);
+            self.scheduled.extend(java::scheduled(pid));
+            if first {
+                self.send_agent(pid);
+                flights.push(pid);
+            }
             match java::compiled(pid) {
                 Some(map) => self.stacks.add_compiled(pid, map),
-                None => self.missing.push(format!(
-                    "methods of the virtual machine {pid}: jcmd was refused, or there is no \
-                     Compiler.perfmap (before JDK 17)"
+                None => self.say_once(format!(
+                    "methods of the virtual machine {pid}: there is no Compiler.perfmap before JDK 17"
                 )),
             }
         }
         // Last: what others are asked takes none of a flight's time.
         if self.options.jfr {
             flights.into_iter().for_each(|pid| self.start_flight(pid));
+        }
+    }
+
+    pub(super) fn tell_silent_machines(&mut self) {
+        let silent = self.machines.iter().filter(|(_, answered)| !**answered);
+        for pid in silent.map(|(pid, _)| *pid).collect::<Vec<u32>>() {
+            self.say_once(format!(
+                "full names and methods of the virtual machine {pid}: it did not answer, or refused \
+                 (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has jcmd)"
+            ));
         }
     }
 

@@ -1,0 +1,53 @@
+//! Processes that were just started: they have not loaded their libraries yet, listen on no port,
+//! and have few of their threads. They are looked at again.
+
+use super::procfs;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// After this a process is taken to be as it stays.
+const GROWN_UP: Duration = Duration::from_secs(60);
+/// No sooner than this after its start.
+const SOON: Duration = Duration::from_millis(250);
+
+/// Ages at which processes were looked at.
+#[derive(Debug, Default)]
+pub struct Young(BTreeMap<u32, Duration>);
+
+impl Young {
+    /// Whether to look at a process now: at the first time, and as long as it is young whenever it is
+    /// twice as old as at the last one.
+    pub fn due(&mut self, pid: u32, started: u64) -> bool {
+        procfs::age(started).is_some_and(|age| self.due_at(pid, age))
+    }
+
+    fn due_at(&mut self, pid: u32, age: Duration) -> bool {
+        let again = |last: &Duration| age < GROWN_UP && age >= (*last * 2).max(SOON);
+        let due = self.0.get(&pid).is_none_or(again);
+        if due {
+            self.0.insert(pid, age);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_young_process_is_looked_at_again_and_one_that_has_run_for_long_is_not() {
+        let mut young = Young::default();
+        let ages =
+            (0..200_000).step_by(10).filter(|ms| young.due_at(1, Duration::from_millis(*ms)));
+        let ages: Vec<u64> = ages.collect();
+        assert_eq!(ages, [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000]);
+        assert!(young.due_at(2, GROWN_UP) && !young.due_at(2, GROWN_UP * 3));
+    }
+
+    #[test]
+    fn this_process_has_an_age() {
+        let age = procfs::started(std::process::id()).and_then(procfs::age).expect("it runs");
+        assert!(age < Duration::from_secs(36_000), "{age:?}");
+    }
+}
