@@ -432,14 +432,15 @@ static __always_inline void leaves(struct control *c, u64 now, bool preempt, str
         sample(c, s, prev);
 }
 
-static __always_inline u32 log2_us(u64 ns)
+static __always_inline u32 log2_of(u64 number)
 {
-    u64 us = ns >> 10;
     u32 at = 0;
-    if (us >> 8) { at += 8; us >>= 8; }
-    if (us >> 4) { at += 4; us >>= 4; }
-    if (us >> 2) { at += 2; us >>= 2; }
-    if (us >> 1) at += 1;
+    if (number >> 16)
+        return 15;
+    if (number >> 8) { at += 8; number >>= 8; }
+    if (number >> 4) { at += 4; number >>= 4; }
+    if (number >> 2) { at += 2; number >>= 2; }
+    if (number >> 1) at += 1;
     return at & 15;
 }
 
@@ -509,7 +510,7 @@ static __always_inline void comes(struct control *c, u64 now, bool idle, struct 
     } else if (s->sleep_nr == NR_NANOSLEEP || s->sleep_nr == NR_CLOCK_NANOSLEEP) {
         key.how = HOW_TIMER;
     }
-    u32 bucket = log2_us(off);
+    u32 bucket = log2_of(off >> 10);
     struct edge *e = bpf_map_lookup_elem(&edges, &key);
     if (!e) {
         struct edge zero = {};
@@ -638,8 +639,12 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
     }
     __sync_fetch_and_add(&t->n, 1);
     __sync_fetch_and_add(&t->bytes, bytes);
-    if (turn)
+    u32 size = log2_of(bytes);
+    __sync_fetch_and_add(&t->sizes[size], 1);
+    if (turn) {
         __sync_fetch_and_add(&t->turns, 1);
+        __sync_fetch_and_add(&t->starts[size], 1);
+    }
     if (turned) {
         __sync_fetch_and_add(&t->after, 1);
         __sync_fetch_and_add(&t->after_ns, after_ns);

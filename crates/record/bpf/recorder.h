@@ -10,6 +10,7 @@
 #define OBJECTS 64        /* objects of a group that have entries of their own */
 #define NAMES 24          /* names by which the threads of a group of newborn ones are told apart */
 #define LOOKS 8           /* sleeps after which a newborn thread's name is taken to be its last */
+#define SIZES 16          /* classes of a transfer's size; the last one has all that is larger */
 #define STACK_BYTES 16384
 
 /* How a sleep ended. */
@@ -83,6 +84,8 @@ struct traffic {
     /* Of sends: from the receive before them, the time that an answer took. Of receives: from the
      * send before them, the time that the other end took. */
     u64 after, after_ns;
+    /* By log2 of their bytes: all transfers, and those that begin a turn. */
+    u32 sizes[SIZES], starts[SIZES];
 };
 struct direction {
     u64 at;               /* of the last transfer */

@@ -23,7 +23,8 @@ fn main() {
         };
         std::thread::Builder::new().name("worker".to_owned()).spawn(work).expect("a thread");
     }
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    // At all addresses of the loopback device, too.
+    let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
     println!("ready {}", listener.local_addr().expect("an address").port());
     std::io::stdout().flush().expect("a pipe");
     for mut client in listener.incoming().flatten() {

@@ -61,6 +61,8 @@ pub struct Architecture {
     pub requests: Vec<(usize, u64)>,
     /// Connections of clients that are not recorded, by stage.
     pub connections: std::collections::BTreeMap<usize, usize>,
+    /// Stages whose clients have several requests of a connection under way.
+    pub several: std::collections::BTreeSet<usize>,
     /// Times between transfers, by stage at which clients come in: of answers, and of clients from
     /// an answer to the next request. Number and sum.
     pub paces: std::collections::BTreeMap<usize, Pace>,
@@ -175,6 +177,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         unseen: trace.head.missing.clone(),
         requests: sockets.requests.clone(),
         connections: sockets.clients.clone(),
+        several: sockets.several.clone(),
         paces: sockets.paces.clone(),
         asked: sockets.asked.clone(),
         paused: paused::find(trace, &stages),

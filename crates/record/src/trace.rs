@@ -279,6 +279,10 @@ pub struct Socket {
     /// receive, were the first, or were of another thread than the send before. Of sends, older
     /// recordings have none.
     pub turns: u64,
+    /// Messages by the sizes of transfers, where several may be under way at a time. Each part of a
+    /// message counts if the parts have the same size, below 8 KiB. Older recordings have none.
+    #[serde(default)]
+    pub messages: u64,
     /// Changes of direction, and the time since the transfer before. Of sends that is the time
     /// that an answer took, of receives the time that the other end took.
     #[serde(default)]

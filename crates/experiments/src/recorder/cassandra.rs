@@ -74,8 +74,17 @@ impl Cassandra {
 
     /// Clients that send one request after another.
     pub(super) fn load(&self, load: &str, clients: usize) -> Result<Command> {
+        // That of the load before.
+        let _ = fs::remove_file(self.count());
         let mut command = java(&self.folder)?;
-        command.args(["Load", &self.port.to_string(), load, &clients.to_string()]);
+        command.args([
+            "-Xms128m",
+            "-Xmx256m",
+            "Load",
+            &self.port.to_string(),
+            load,
+            &clients.to_string(),
+        ]);
         command.arg(self.count());
         Ok(command)
     }
@@ -95,6 +104,7 @@ fn java(folder: &Path) -> Result<Command> {
     let fetched = std::path::absolute(FETCHED)?;
     let mut command = Command::new("java");
     command
+        // Words that follow override those of the file.
         .arg(format!("@{}", folder.join("jvm.options").display()))
         .arg(format!("-Dlogback.configurationFile={}", folder.join("logback.xml").display()))
         .arg("-cp")
@@ -104,7 +114,7 @@ fn java(folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Measures objects for Cassandra.
+/// The agent by which Cassandra measures objects.
 fn agent(fetched: &Path) -> Result<PathBuf> {
     let jars = fs::read_dir(fetched.join("jars"))?.flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {

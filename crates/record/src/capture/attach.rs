@@ -1,87 +1,102 @@
 //! Questions to a Java virtual machine, by HotSpot's own protocol.
 //!
-//! These are the questions that `jcmd` asks. That is a program in Java: each start of it takes some
+//! These are the questions that `jcmd` asks. `jcmd` is a program in Java: each start of it takes some
 //! tenths of a second of a processor, from the server that is recorded.
 //!
-//! A machine that can be asked listens at the socket `.java_pidN` in its `/tmp`. It begins to when
-//! it finds the file `.attach_pidN` and gets a SIGQUIT. A question is the protocol's version, a
+//! A machine that can be asked listens at the socket `.java_pidN` in its `/tmp`. It starts to listen
+//! when it finds the file `.attach_pidN` and gets a SIGQUIT. A question is the protocol's version, a
 //! command and three words, each with a zero byte behind it. An answer is a number, which is zero if
 //! all went well, a new line, and text (`attachListener.cpp` of OpenJDK).
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use super::procfs::{self, Status};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use rustix::process::{Pid, Signal, kill_process};
-use std::fs::OpenOptions;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A virtual machine that does not answer is left alone after this.
+/// A virtual machine that does not answer a question is left alone after this.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often to look for the machine's socket.
 const LOOK: Duration = Duration::from_millis(2);
+/// An answer that is longer is none.
+const LONGEST: usize = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// The machine cannot be asked yet: it has just been started.
+    Yet,
+    /// It refused, or did not answer in time. It is not asked again.
+    Refuses,
+}
 
 /// What a machine answers to a diagnostic command, such as `Thread.print`, with its options.
-pub fn ask(pid: u32, words: &[&str]) -> Option<String> {
+///
+/// # Errors
+/// Why it does not.
+pub fn ask(pid: u32, words: &[&str]) -> Result<String, Silent> {
     let until = Instant::now() + PATIENCE;
-    let status = Status::of(pid)?;
-    let folder = PathBuf::from(format!("/proc/{pid}/root/tmp"));
-    let own = status.inner().unwrap_or(pid);
-    let socket = folder.join(format!(".java_pid{own}"));
-    let open = || open(&socket, status.user(), until);
-    let wish = folder.join(format!(".attach_pid{own}"));
-    let stream = open().or_else(|| knock(pid, &status, &wish, until, open))?;
-    answer(stream, &words.join(" "), until)
+    let folder = folder(pid).map_err(|_| Silent::Refuses)?;
+    let own = procfs::inner(pid).unwrap_or(pid);
+    let open = || open(&within(&folder, &format!(".java_pid{own}")), pid, until);
+    let stream = match open() {
+        Err(Closed::Absent) => {
+            knock(pid, &within(&folder, &format!(".attach_pid{own}")), open, until)?
+        }
+        other => other.map_err(|_| Silent::Refuses)?,
+    };
+    answer(stream, &words.join(" "), until).ok_or(Silent::Refuses)
 }
 
-/// The number that a process or a thread has in its container, if it is in one.
-pub fn inner(pid: u32) -> Option<u32> {
-    Status::of(pid)?.inner()
+/// The machine's own `/tmp`, which may be that of a container. It is held: its path may lead elsewhere
+/// later, or nowhere.
+pub fn folder(pid: u32) -> std::io::Result<File> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags).open(format!("/proc/{pid}/root/tmp"))
 }
 
-/// What `/proc/PID/status` tells of a process.
-struct Status(String);
-
-impl Status {
-    fn of(pid: u32) -> Option<Status> {
-        std::fs::read_to_string(format!("/proc/{pid}/status")).ok().map(Status)
-    }
-
-    fn field(&self, name: &str) -> impl Iterator<Item = &str> {
-        let line = self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
-        line.split_ascii_whitespace()
-    }
-
-    fn inner(&self) -> Option<u32> {
-        self.field("NSpid:").skip(1).last()?.parse().ok()
-    }
-
-    /// The user and the group whose rights it has.
-    fn user(&self) -> Option<(u32, u32)> {
-        let of = |name: &str| self.field(name).nth(1)?.parse().ok();
-        of("Uid:").zip(of("Gid:"))
-    }
-
-    fn catches_quit(&self) -> bool {
-        let caught = self.field("SigCgt:").next().map(|mask| u64::from_str_radix(mask, 16));
-        caught.is_some_and(|mask| mask.is_ok_and(|mask| mask >> (libc::SIGQUIT - 1) & 1 == 1))
-    }
+/// The path of a file in a folder that is held.
+pub fn within(folder: &File, name: &str) -> PathBuf {
+    let (own, folder) = (std::process::id(), folder.as_raw_fd());
+    PathBuf::from(format!("/proc/{own}/fd/{folder}/{name}"))
 }
 
-/// A connection to the machine, if this user made the socket: anyone may make one in `/tmp`.
-fn open(socket: &Path, user: Option<(u32, u32)>, until: Instant) -> Option<UnixStream> {
-    let file = socket.symlink_metadata().ok().filter(|file| file.file_type().is_socket())?;
-    if file.uid() != 0 && Some(file.uid()) != user.map(|(user, _)| user) {
-        return None;
-    }
+/// Why there is no connection.
+#[derive(Debug)]
+enum Closed {
+    /// There is no socket, or nothing listens at it.
+    Absent,
+    /// It takes no connection in time, or another process made it: anyone may make one in `/tmp`.
+    Wrong,
+}
+
+/// A connection to the machine.
+fn open(socket: &Path, pid: u32, until: Instant) -> Result<UnixStream, Closed> {
+    let file = socket.symlink_metadata().map_err(|_| Closed::Absent)?;
+    let left = left(until).filter(|_| file.file_type().is_socket()).ok_or(Closed::Wrong)?;
+    let wrong = |_| Closed::Wrong;
     let flags = SocketFlags::CLOEXEC;
-    let own = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    let own = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(wrong)?;
     // It bounds connecting, too: a machine that hangs takes no connections.
-    set_socket_timeout(&own, Timeout::Send, Some(left(until)?)).ok()?;
-    connect(&own, &SocketAddrUnix::new(socket).ok()?).ok()?;
-    Some(own.into())
+    set_socket_timeout(&own, Timeout::Send, Some(left)).map_err(wrong)?;
+    let address = SocketAddrUnix::new(socket).map_err(wrong)?;
+    connect(&own, &address).map_err(|error| match error {
+        Errno::CONNREFUSED | Errno::NOENT => Closed::Absent,
+        _ => Closed::Wrong,
+    })?;
+    let peer = socket_peercred(&own).map_err(wrong)?.pid;
+    if peer.as_raw_nonzero().get().cast_unsigned() == pid {
+        Ok(own.into())
+    } else {
+        Err(Closed::Wrong)
+    }
 }
 
 /// Time that is left, if there is any.
@@ -89,38 +104,59 @@ fn left(until: Instant) -> Option<Duration> {
     until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
 }
 
+/// Whether a process takes SIGQUIT as a wish, because HotSpot waits for it in a program that is nothing
+/// but a virtual machine. Others end by that signal, or shut down.
+fn heeds_quit(pid: u32) -> bool {
+    /// What the kernel keeps of "Signal Dispatcher".
+    const WAITS: &str = "Signal Dispatch";
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let program = ["/libjvm.so", "/libjli.so"].iter().all(|library| maps.contains(library));
+    let named = |tid: u32| procfs::name(pid, tid).is_some_and(|name| name == WAITS);
+    program
+        && !maps.contains("/libj9vm")
+        && Status::of(pid).is_some_and(|status| status.catches(libc::SIGQUIT))
+        && procfs::threads(pid).into_iter().any(named)
+}
+
 /// Asks the machine to listen, and connects.
 fn knock(
     pid: u32,
-    status: &Status,
     wish: &Path,
+    open: impl Fn() -> Result<UnixStream, Closed>,
     until: Instant,
-    open: impl Fn() -> Option<UnixStream>,
-) -> Option<UnixStream> {
-    // A process that does not catch the signal would end by it, and that of another make would write
-    // a dump.
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    if !status.catches_quit() || maps.contains("/libj9vm") {
-        return None;
+) -> Result<UnixStream, Silent> {
+    // From here on the number cannot come to stand for another process.
+    let process = Pid::from_raw(pid.cast_signed()).ok_or(Silent::Refuses)?;
+    let process = pidfd_open(process, PidfdFlags::empty()).map_err(|_| Silent::Refuses)?;
+    if !heeds_quit(pid) {
+        return Err(Silent::Yet);
     }
+    let user = Status::of(pid).and_then(|status| status.user());
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(wish) {
-        // A machine heeds files of its own user.
+        // HotSpot ignores the file of another user.
         Ok(file) => {
-            let (user, group) = status.user().unzip();
+            let (user, group) = user.unzip();
             let _ = fchown(&file, user, group);
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(_) => return None,
+        // A recorder that was killed may have left it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let owner = wish.symlink_metadata().ok().filter(std::fs::Metadata::is_file);
+            let owner = owner.map(|file| file.uid());
+            if owner.is_none() || owner != user.map(|(user, _)| user) {
+                return Err(Silent::Refuses);
+            }
+        }
+        Err(_) => return Err(Silent::Refuses),
     }
-    let mut stream = None;
-    if kill_process(Pid::from_raw(pid.cast_signed())?, Signal::QUIT).is_ok() {
-        while stream.is_none() && Instant::now() < until {
+    let mut stream = Err(Closed::Absent);
+    if pidfd_send_signal(&process, Signal::QUIT).is_ok() {
+        while matches!(stream, Err(Closed::Absent)) && Instant::now() < until {
             std::thread::sleep(LOOK);
             stream = open();
         }
     }
     let _ = std::fs::remove_file(wish);
-    stream
+    stream.map_err(|_| Silent::Refuses)
 }
 
 fn answer(mut stream: UnixStream, command: &str, until: Instant) -> Option<String> {
@@ -130,9 +166,9 @@ fn answer(mut stream: UnixStream, command: &str, until: Instant) -> Option<Strin
         stream.set_read_timeout(Some(left(until)?)).ok()?;
         match stream.read(&mut part) {
             Ok(0) => break,
-            Ok(n) => said.extend_from_slice(&part[..n]),
+            Ok(n) if said.len() + n <= LONGEST => said.extend_from_slice(&part[..n]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return None,
+            _ => return None,
         }
     }
     let said = String::from_utf8_lossy(&said);
@@ -161,11 +197,10 @@ mod tests {
         (path, thread)
     }
 
-    /// Asks a machine of this user.
-    fn asked(path: &Path, patience: Duration) -> Option<String> {
+    /// Asks a machine that is a part of this process.
+    fn asked(path: &Path, patience: Duration) -> Result<Option<String>, Closed> {
         let until = Instant::now() + patience;
-        let own = Status::of(std::process::id()).expect("a process").user();
-        answer(open(path, own, until)?, "Thread.print", until)
+        Ok(answer(open(path, std::process::id(), until)?, "Thread.print", until))
     }
 
     #[test]
@@ -176,49 +211,44 @@ mod tests {
             ("", None),
         ] {
             let (path, thread) = machine("answer", says);
-            assert_eq!(asked(&path, PATIENCE).as_deref(), wanted, "{says}");
+            assert_eq!(asked(&path, PATIENCE).expect("it listens").as_deref(), wanted, "{says}");
             assert_eq!(thread.join().expect("asked"), "1\0jcmd\0Thread.print\0\0\0");
-            assert_eq!(asked(&path, PATIENCE), None, "it has ended, and the file is left");
+            // It has ended, and its socket is left.
+            assert!(matches!(asked(&path, PATIENCE), Err(Closed::Absent)));
             std::fs::remove_file(&path).expect("it is ours");
+            assert!(matches!(asked(&path, PATIENCE), Err(Closed::Absent)));
         }
     }
 
     /// It takes no connection. When enough wait for that, a further one is not even queued.
     #[test]
-    fn a_machine_that_hangs_is_left_alone() {
+    fn a_machine_that_hangs_is_left_alone_and_so_is_a_socket_of_another_process() {
         const SHORT: Duration = Duration::from_millis(20);
-        let path = std::env::temp_dir().join(format!("headworks-hangs-{}", std::process::id()));
+        let (path, own) = (
+            std::env::temp_dir().join(format!("headworks-hangs-{}", std::process::id())),
+            std::process::id(),
+        );
         let listener = UnixListener::bind(&path).expect("a socket");
         rustix::net::listen(&listener, 1).expect("it listens");
-        let waiting = [0; 4].map(|_| open(&path, None, Instant::now() + SHORT));
-        let own = std::fs::metadata(&path).expect("it is there").uid();
-        // Sockets of root are taken from any machine.
-        assert_eq!(waiting[0].is_some(), own == 0);
-        let until = Instant::now() + SHORT;
-        let queued = [0; 4].map(|_| open(&path, Some((own, own)), until));
-        assert!(queued[3].is_none(), "{queued:?}");
-        assert_eq!(asked(&path, SHORT), None);
-        drop(listener);
+        assert!(matches!(open(&path, own + 1, Instant::now() + SHORT), Err(Closed::Wrong)));
+        let queued = [0; 4].map(|_| open(&path, own, Instant::now() + SHORT));
+        assert!(queued[0].is_ok() && matches!(queued[3], Err(Closed::Wrong)), "{queued:?}");
+        assert!(matches!(asked(&path, SHORT), Err(Closed::Wrong)));
         std::fs::remove_file(&path).expect("it is ours");
     }
 
+    /// A server may catch the signal to shut down.
     #[test]
-    fn a_process_that_would_end_by_the_signal_is_not_asked() {
-        let mut sleep = std::process::Command::new("sleep").arg("60").spawn().expect("a process");
-        assert_eq!(ask(sleep.id(), &["Thread.print"]), None);
-        assert_eq!(sleep.try_wait().expect("it is ours"), None, "it lives");
-        sleep.kill().expect("it lives");
-        sleep.wait().expect("it ended");
-    }
-
-    #[test]
-    fn a_status_tells_numbers_users_and_signals() {
-        let text = "Name:\tjava\nNSpid:\t4711\t131\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n\
-                    SigCgt:\t2000000181005ccf\n";
-        let status = Status(text.to_owned());
-        assert_eq!((status.inner(), status.user()), (Some(131), Some((2, 6))));
-        assert!(status.catches_quit());
-        let status = Status("NSpid:\t4711\nSigCgt:\t0000000000004002\n".to_owned());
-        assert_eq!((status.inner(), status.user(), status.catches_quit()), (None, None, false));
+    fn a_process_that_is_no_virtual_machine_gets_no_signal() {
+        for command in ["sleep 60", "trap 'exit 3' QUIT; while :; do sleep 0.01; done"] {
+            let mut shell = std::process::Command::new("bash");
+            let mut child = shell.args(["-c", command]).spawn().expect("a process");
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(ask(child.id(), &["Thread.print"]), Err(Silent::Yet));
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(child.try_wait().expect("it is ours"), None, "it lives: {command}");
+            child.kill().expect("it lives");
+            child.wait().expect("it ended");
+        }
     }
 }

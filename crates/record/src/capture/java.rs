@@ -3,15 +3,17 @@
 //! A machine that refuses to tell them is recorded without: its threads then have the 15 characters
 //! that the kernel keeps.
 
-use super::attach::{ask, inner};
-use super::procfs;
+use super::attach::{Silent, ask};
+use super::procfs::{self, inner};
+use super::registry::Registry;
+use super::young::Young;
 use crate::trace::{Handed, Scheduled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A virtual machine that does not answer is left alone after this.
+/// The agent is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a machine was started so that it refuses. It takes the signal with which `jcmd` knocks
@@ -24,20 +26,70 @@ pub fn refuses(pid: u32) -> bool {
     })
 }
 
-/// Full names of threads, by their numbers.
-pub fn names(pid: u32) -> Option<BTreeMap<u32, String>> {
+/// Virtual machines of a recording, and whether they answer.
+#[derive(Debug, Default)]
+pub struct Machines {
+    asked: Young,
+    /// Why a machine has not answered yet, if it has not.
+    silent: BTreeMap<u32, Option<Silent>>,
+}
+
+impl Machines {
+    /// Those that are to be asked now: each once, and again as long as they are young.
+    pub fn due(&mut self, registry: &Registry) -> Vec<u32> {
+        let java = registry.processes.values().filter(|process| process.java);
+        let due = java.filter(|process| {
+            let pid = process.pid;
+            self.silent.get(&pid) != Some(&Some(Silent::Refuses))
+                && self.asked.due(pid, process.started)
+                && procfs::alive(pid)
+                && !registry.reused(pid)
+        });
+        due.map(|process| process.pid).collect()
+    }
+
+    /// Full names of a machine's threads, by their numbers, and whether this is its first answer.
+    pub fn names(&mut self, pid: u32) -> Option<(BTreeMap<u32, String>, bool)> {
+        let first = !self.silent.contains_key(&pid);
+        let silent = self.silent.entry(pid).or_insert(Some(Silent::Yet));
+        match names(pid) {
+            Ok(names) => Some((names, silent.take().is_some())),
+            Err(why) => {
+                *silent = silent.and(Some(why));
+                if first && why == Silent::Yet {
+                    // It may have become a virtual machine long after its process began.
+                    self.asked.restart(pid, procfs::started(pid).unwrap_or(0));
+                }
+                None
+            }
+        }
+    }
+
+    /// What the report lacks of machines that never answered.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let silent = self.silent.iter().filter(|(_, why)| why.is_some());
+        silent.map(|(pid, _)| {
+            format!(
+                "full names and methods of the virtual machine {pid}: it did not answer, or refused \
+                 (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has jcmd)"
+            )
+        })
+    }
+}
+
+fn names(pid: u32) -> Result<BTreeMap<u32, String>, Silent> {
     let mut found = threads(&ask(pid, &["Thread.print"])?);
     if let Some(outer) = outer(pid) {
         let outside = |(own, name)| Some((*outer.get(&own)?, name));
         found = found.into_iter().filter_map(outside).collect();
     }
-    (!found.is_empty()).then_some(found)
+    if found.is_empty() { Err(Silent::Refuses) } else { Ok(found) }
 }
 
 /// In a container a machine tells its own numbers of threads: what they are here.
 pub(super) fn outer(pid: u32) -> Option<BTreeMap<u32, u32>> {
     inner(pid)?;
-    // A thread's number is that of a process, too, in /proc.
+    // /proc/TID/status is there for every thread.
     let tasks = procfs::threads(pid).into_iter();
     Some(tasks.filter_map(|task| Some((inner(task)?, task))).collect())
 }
@@ -47,7 +99,7 @@ pub fn compiled(pid: u32) -> Option<String> {
     let own = inner(pid).unwrap_or(pid);
     let file = PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{own}.map"));
     let was_there = file.exists();
-    ask(pid, &["Compiler.perfmap"])?;
+    ask(pid, &["Compiler.perfmap"]).ok()?;
     let map = std::fs::read_to_string(&file).ok();
     if !was_there {
         // If it stays, it is a file of a few hundred kilobytes in /tmp.
@@ -57,8 +109,8 @@ pub fn compiled(pid: u32) -> Option<String> {
 }
 
 /// Stages that a plug-in in the virtual machine says it schedules, in a property of the machine.
-pub fn scheduled(pid: u32) -> Vec<Scheduled> {
-    ask(pid, &["VM.system_properties"]).map_or_else(Vec::new, |text| said(pid, &text))
+pub fn scheduled(pid: u32) -> Option<Vec<Scheduled>> {
+    ask(pid, &["VM.system_properties"]).ok().map(|text| said(pid, &text))
 }
 
 fn said(pid: u32, properties: &str) -> Vec<Scheduled> {

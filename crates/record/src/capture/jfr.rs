@@ -7,7 +7,7 @@
 
 mod events;
 
-use super::attach::ask;
+use super::attach::{self, folder, within};
 use super::java::outer;
 use super::procfs;
 use crate::infer::frames::{self, Site};
@@ -16,7 +16,6 @@ use events::{EVENTS, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,8 +33,6 @@ const OURS: &str = "headworks-";
 pub struct Jfr {
     pid: u32,
     name: String,
-    /// The machine's own /tmp, which may be that of a container. It is held: its path may lead
-    /// elsewhere later, or nowhere.
     folder: File,
     runs: bool,
 }
@@ -59,12 +56,8 @@ impl Jfr {
         for name in old {
             let _ = ask(pid, &["JFR.stop", &format!("name={name}")]);
         }
-        let mut options = OpenOptions::new();
-        let folder = options
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
-            .open(format!("/proc/{pid}/root/tmp"));
-        let folder = folder.map_err(|error| why(&format!("its /tmp cannot be used: {error}")))?;
+        let folder =
+            folder(pid).map_err(|error| why(&format!("its /tmp cannot be used: {error}")))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{OURS}{}-{now}", std::process::id());
         let mut jfr = Jfr { pid, name, folder, runs: false };
@@ -106,8 +99,7 @@ impl Jfr {
     }
 
     fn outside(&self, ending: &str) -> PathBuf {
-        let (own, folder) = (std::process::id(), self.folder.as_raw_fd());
-        PathBuf::from(format!("/proc/{own}/fd/{folder}/{}.{ending}", self.name))
+        within(&self.folder, &format!("{}.{ending}", self.name))
     }
 }
 
@@ -178,6 +170,10 @@ pub fn end(trace: &mut Trace, flight: &Jfr, alone: bool) -> Vec<String> {
     }
     add(trace, pid, read.events, alone);
     missing
+}
+
+fn ask(pid: u32, words: &[&str]) -> Option<String> {
+    attach::ask(pid, words).ok()
 }
 
 fn settings() -> String {

@@ -113,6 +113,8 @@ pub struct Traffic {
     pub turns: u64,
     pub after: u64,
     pub after_ns: u64,
+    pub sizes: [u32; 16],
+    pub starts: [u32; 16],
 }
 
 /// A thread that runs again, and what it did before.

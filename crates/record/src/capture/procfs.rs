@@ -75,8 +75,43 @@ pub fn of_kernel(pid: u32) -> bool {
 
 /// The process of a thread.
 pub fn process_of(tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    Status::of(tid)?.field("Tgid:").next()?.parse().ok()
+}
+
+/// The number that a process or a thread has in its container, if it is in one.
+pub fn inner(tid: u32) -> Option<u32> {
+    Status::of(tid)?.inner()
+}
+
+/// What `/proc/PID/status` tells of a process, or of a thread.
+pub struct Status(String);
+
+impl Status {
+    /// Of a process that is there.
+    pub fn of(pid: u32) -> Option<Status> {
+        fs::read_to_string(format!("/proc/{pid}/status")).ok().map(Status)
+    }
+
+    fn field(&self, name: &str) -> impl Iterator<Item = &str> {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        line.split_ascii_whitespace()
+    }
+
+    fn inner(&self) -> Option<u32> {
+        self.field("NSpid:").skip(1).last()?.parse().ok()
+    }
+
+    /// The user and the group whose rights it has.
+    pub fn user(&self) -> Option<(u32, u32)> {
+        let of = |name: &str| self.field(name).nth(1)?.parse().ok();
+        of("Uid:").zip(of("Gid:"))
+    }
+
+    /// Whether it has a handler for a signal.
+    pub fn catches(&self, signal: i32) -> bool {
+        let caught = self.field("SigCgt:").next().map(|mask| u64::from_str_radix(mask, 16));
+        caught.is_some_and(|mask| mask.is_ok_and(|mask| mask >> (signal - 1) & 1 == 1))
+    }
 }
 
 /// Whether what a process does is hidden from this user.
@@ -394,6 +429,18 @@ mod tests {
             child.wait().unwrap();
         }
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_status_tells_numbers_users_and_signals() {
+        let text = "Name:\tjava\nNSpid:\t4711\t131\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n\
+                    SigCgt:\t2000000181005ccf\n";
+        let status = Status(text.to_owned());
+        assert_eq!((status.inner(), status.user()), (Some(131), Some((2, 6))));
+        assert!(status.catches(libc::SIGQUIT));
+        let status = Status("NSpid:\t4711\nSigCgt:\t0000000000004002\n".to_owned());
+        assert_eq!((status.inner(), status.user()), (None, None));
+        assert!(!status.catches(libc::SIGQUIT));
     }
 
     #[test]

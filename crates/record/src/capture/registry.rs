@@ -74,9 +74,7 @@ impl Registry {
             let due = known.is_none_or(|known| self.young.due(pid, known.started));
             if let Some(now) = due.then(|| procfs::process(pid)).flatten() {
                 match self.processes.get_mut(&pid) {
-                    // One that became another program is told by `replaced`.
-                    Some(known) if known.program != now.program => {}
-                    Some(known) => *known = Process { open: known.open, ..now },
+                    Some(known) => grown(known, now),
                     None => _ = self.processes.insert(pid, now),
                 }
             }
@@ -113,6 +111,7 @@ impl Registry {
                 && let Some(process) = procfs::process(pid)
             {
                 *known = process;
+                self.young.restart(pid, known.started);
                 replaced.push(pid);
             }
         }
@@ -204,6 +203,22 @@ impl Registry {
     }
 }
 
+/// What a young process has now, beside what was known of it. A process that is ending shows less.
+fn grown(known: &mut Process, now: Process) {
+    // One that became another program is told by `replaced`.
+    if known.program != now.program {
+        return;
+    }
+    known.java |= now.java;
+    known.listens_unix |= now.listens_unix;
+    known.listens.extend(&now.listens);
+    known.listens.sort_unstable();
+    known.listens.dedup();
+    if !now.title.is_empty() {
+        known.title = now.title;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +262,24 @@ mod tests {
         assert!(listens && registry.processes[&own].open >= 9);
         registry.processes.get_mut(&own).expect("this process").started -= 1;
         assert!(registry.reused(own) && !registry.any_alive());
+    }
+
+    #[test]
+    fn a_process_that_grows_keeps_what_was_known() {
+        let process = |program: &str, java, listens: &[u16]| Process {
+            program: program.to_owned(),
+            java,
+            listens: listens.to_vec(),
+            open: 7,
+            ..Process::default()
+        };
+        let mut known = process("server", false, &[80]);
+        grown(&mut known, process("server", true, &[443]));
+        assert_eq!((known.java, &*known.listens, known.open), (true, &[80, 443][..], 7));
+        // It is about to end.
+        grown(&mut known, process("server", false, &[]));
+        grown(&mut known, process("other", false, &[1]));
+        assert_eq!((known.java, &*known.listens), (true, &[80, 443][..]));
     }
 
     #[test]

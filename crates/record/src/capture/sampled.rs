@@ -3,11 +3,11 @@
 //! It sees threads, what they sleep in and what they use, and not who wakes whom.
 
 use super::activity::{Look, Over};
+use super::java::Machines;
 use super::jfr::{self, Jfr};
 use super::layout::StackHead;
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
-use super::young::Young;
 use super::{
     Options, Progress, hidden, java, machine, own_cpu, processors, procfs, unix_time, wanted,
 };
@@ -48,7 +48,7 @@ pub fn record(
     let stacks = Stacks::keeping(options.keep_stacks);
     let mut asleep = Asleep { stacks, ..Asleep::default() };
     let (mut others, mut over) = (BTreeSet::new(), Over::default());
-    let mut machines = Machines::default();
+    let mut said = Said::default();
     let mut looks = 0u64;
     while begun.elapsed() < options.length && !options.stop.load(Ordering::Relaxed) {
         let start = Instant::now();
@@ -58,9 +58,10 @@ pub fn record(
             break;
         }
         others.extend(pids.iter().filter_map(|pid| hidden(*pid)));
+        registry.replaced(&pids);
         registry.scan(&pids, &mut numbers);
         let scanned = Instant::now();
-        machines.ask(&registry, options, begun);
+        said.ask(&registry, options, begun);
         let asking = scanned.elapsed();
         over.note(begun.elapsed(), begun.elapsed(), &looked(&registry));
         looks += 1;
@@ -79,12 +80,12 @@ pub fn record(
         let share = (options.budget * f64::from(processors())).max(1e-4);
         std::thread::sleep(EVERY.max(took.div_f64(share)).saturating_sub(took).min(options.length));
     }
-    jfr::stop(&mut machines.flights);
+    jfr::stop(&mut said.flights);
     let mut head = head(options, begun, own, &why, looks);
     head.missing.extend(others);
     let mut trace = trace(registry, asleep.waits.into_values().collect(), &asleep.stacks, head);
     over.give(&mut trace, |unit| unit);
-    machines.end(&mut trace);
+    said.end(&mut trace);
     Ok(trace)
 }
 
@@ -128,27 +129,24 @@ impl Asleep {
     }
 }
 
-/// Virtual machines that are asked: for their threads' names, and for what these wait on.
+/// What virtual machines say: their threads' names, and what these wait on.
 #[derive(Default)]
-struct Machines {
-    asked: Young,
-    answered: BTreeSet<u32>,
+struct Said {
+    machines: Machines,
     names: BTreeMap<u32, String>,
     flights: Vec<Jfr>,
     missing: Vec<String>,
 }
 
-impl Machines {
+impl Said {
     fn ask(&mut self, registry: &Registry, options: &Options, begun: Instant) {
-        let java = registry.processes.values().filter(|process| process.java);
-        for process in java.filter(|process| options.attach && !java::refuses(process.pid)) {
-            let pid = process.pid;
-            if !self.asked.due(pid, process.started) {
+        for pid in self.machines.due(registry) {
+            if !options.attach || java::refuses(pid) {
                 continue;
             }
-            let Some(names) = java::names(pid) else { continue };
+            let Some((names, first)) = self.machines.names(pid) else { continue };
             self.names.extend(names);
-            if !self.answered.insert(pid) {
+            if !first {
                 continue;
             }
             if !options.jfr {
@@ -172,6 +170,7 @@ impl Machines {
             }
         }
         trace.head.missing.extend(self.missing);
+        trace.head.missing.extend(self.machines.missing());
         for flight in self.flights {
             let missing = jfr::end(trace, &flight, true);
             trace.head.missing.extend(missing);

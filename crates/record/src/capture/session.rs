@@ -7,6 +7,7 @@ mod trial;
 use super::activity::{Look, Over};
 use super::budget::Budget;
 use super::clients::Clients;
+use super::java::Machines;
 use super::jfr::{self, Jfr};
 use super::kernel::{Cost, Kernel};
 use super::layout::{BORN_FIRST, EdgeKey, Group, StackHead};
@@ -14,7 +15,6 @@ use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
-use super::young::Young;
 use super::{Options, Progress, hidden, idle, own_cpu, processors, procfs, wanted};
 use crate::infer;
 use crate::infer::stages::Basis;
@@ -68,9 +68,7 @@ struct Session<'o> {
     own_before: Duration,
     idle_before: Option<Duration>,
     missing: Vec<String>,
-    asked: Young,
-    /// Virtual machines that were found, and those that answered.
-    machines: BTreeMap<u32, bool>,
+    machines: Machines,
     /// Virtual machines in which the agent counts, and the files that it writes.
     agents: Vec<(u32, PathBuf)>,
     handed: Vec<Handed>,
@@ -108,8 +106,7 @@ pub fn record(
         own_before: own_cpu(),
         idle_before: idle(),
         missing: Vec::new(),
-        asked: Young::default(),
-        machines: BTreeMap::new(),
+        machines: Machines::default(),
         agents: Vec::new(),
         handed: Vec::new(),
         flights: Vec::new(),
@@ -194,10 +191,12 @@ impl Session<'_> {
         }
         let ports = self.registry.processes.values().flat_map(|process| &process.listens);
         ports.for_each(|port| self.kernel.serve(*port));
+        let asks = Instant::now();
         self.ask_virtual_machines();
+        let asking = asks.elapsed();
         self.clients.look(self.kernel.peers()?);
         self.scanned = Instant::now();
-        self.scan_took = start.elapsed();
+        self.scan_took = start.elapsed() - asking;
         Ok(())
     }
 
@@ -367,7 +366,7 @@ impl Session<'_> {
         self.registry.settle();
         self.end_timeline();
         self.ask_agents();
-        self.tell_silent_machines();
+        self.missing.extend(self.machines.missing());
         let flights = std::mem::take(&mut self.flights);
         let mut trace = self.trace()?;
         for flight in flights {

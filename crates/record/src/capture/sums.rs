@@ -156,14 +156,55 @@ pub fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
         n: traffic.n,
         bytes: traffic.bytes,
         turns: traffic.turns,
+        messages: messages(traffic),
         after: traffic.after,
         after_ns: traffic.after_ns,
     }
 }
 
+/// Messages that were transferred: transfers of a size with which messages begin. What only follows is
+/// the body of a message whose head came before. Of large transfers those alone that begin a turn: a
+/// large message takes several calls.
+fn messages(traffic: &Traffic) -> u64 {
+    /// A size begins messages if this part of the turns that are due to it begins with it.
+    const PART: f64 = 0.25;
+    /// From 8 KiB on, by the logarithm.
+    const LARGE: usize = 13;
+    let due = traffic.turns as f64 / traffic.n.max(1) as f64 * PART;
+    let sizes = traffic.sizes.iter().zip(&traffic.starts).enumerate();
+    let heads = sizes
+        .filter(|(_, (n, starts))| **starts > 0 && f64::from(**starts) >= f64::from(**n) * due);
+    heads.map(|(size, (n, starts))| u64::from(if size >= LARGE { *starts } else { *n })).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_no_message_and_answers_of_several_sizes_are() {
+        let traffic = |transfers: &[(usize, u32, u32)]| {
+            let mut traffic = Traffic::default();
+            for &(size, n, starts) in transfers {
+                (traffic.sizes[size], traffic.starts[size]) = (n, starts);
+                traffic.n += u64::from(n);
+                traffic.turns += u64::from(starts);
+            }
+            messages(&traffic)
+        };
+        // A head of 4 bytes and a body of 1 kB, four messages in a turn. A window cut a few.
+        assert_eq!(traffic(&[(2, 4_000, 1_000), (10, 4_000, 5)]), 4_000);
+        // Four answers in a turn, as large ones and small ones come.
+        assert_eq!(traffic(&[(3, 2_000, 500), (10, 2_000, 500)]), 4_000);
+        assert_eq!(traffic(&[(3, 7_000, 1_700), (10, 1_000, 300)]), 8_000);
+        // One in a turn, in two parts.
+        assert_eq!(traffic(&[(5, 900, 900), (12, 900, 0)]), 900);
+        // One of a megabyte in a turn, in parts that have one size.
+        assert_eq!(traffic(&[(15, 1_600, 100)]), 100);
+        // Another thread reads the heads: no turn begins with a body.
+        assert_eq!(traffic(&[(9, 500, 0)]), 0);
+        assert_eq!(traffic(&[]), 0);
+    }
     use crate::capture::layout::BORN_FIRST;
 
     fn group(births: u64, parent: u32, name: &[u8]) -> Group {

@@ -7,25 +7,48 @@ use std::time::Duration;
 
 /// After this a process is taken to be as it stays.
 const GROWN_UP: Duration = Duration::from_secs(60);
-/// No sooner than this after its start.
+/// The second look comes no sooner than this after the start.
 const SOON: Duration = Duration::from_millis(250);
 
 /// Ages at which processes were looked at.
 #[derive(Debug, Default)]
-pub struct Young(BTreeMap<u32, Duration>);
+pub struct Young(BTreeMap<u32, Look>);
+
+/// Ages of a process: at the last look, and when it became the program that it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    last: Duration,
+    begun: Duration,
+}
 
 impl Young {
     /// Whether to look at a process now: at the first time, and as long as it is young whenever it is
     /// twice as old as at the last one.
     pub fn due(&mut self, pid: u32, started: u64) -> bool {
-        procfs::age(started).is_some_and(|age| self.due_at(pid, age))
+        let never_again = |look: &Look| (look.last - look.begun) * 2 >= GROWN_UP;
+        if self.0.get(&pid).is_some_and(never_again) {
+            return false;
+        }
+        self.due_at(pid, procfs::age(started).unwrap_or(GROWN_UP))
+    }
+
+    /// It has become another program, and is young again.
+    pub fn restart(&mut self, pid: u32, started: u64) {
+        self.restart_at(pid, procfs::age(started).unwrap_or(GROWN_UP));
+    }
+
+    fn restart_at(&mut self, pid: u32, age: Duration) {
+        self.0.insert(pid, Look { last: age, begun: age });
     }
 
     fn due_at(&mut self, pid: u32, age: Duration) -> bool {
-        let again = |last: &Duration| age < GROWN_UP && age >= (*last * 2).max(SOON);
+        let again = |look: &Look| {
+            let (own, last) = (age.saturating_sub(look.begun), look.last - look.begun);
+            own < GROWN_UP && own >= (last * 2).max(SOON)
+        };
         let due = self.0.get(&pid).is_none_or(again);
         if due {
-            self.0.insert(pid, age);
+            self.0.entry(pid).or_default().last = age;
         }
         due
     }
@@ -43,6 +66,9 @@ mod tests {
         let ages: Vec<u64> = ages.collect();
         assert_eq!(ages, [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000]);
         assert!(young.due_at(2, GROWN_UP) && !young.due_at(2, GROWN_UP * 3));
+        // It becomes another program.
+        young.restart_at(2, GROWN_UP * 3);
+        assert!(!young.due_at(2, GROWN_UP * 3) && young.due_at(2, GROWN_UP * 3 + SOON));
     }
 
     #[test]

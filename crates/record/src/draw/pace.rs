@@ -8,8 +8,9 @@ use crate::trace::Trace;
 /// So many more requests are handed over than connections show: they have several at a time.
 const SEVERAL: f64 = 1.2;
 
-/// Requests, and how many are under way, of an entry whose connections have several at a time.
-/// The stage to which it hands them over tells.
+/// Requests, and how many are under way, of an entry whose connections have several at a time. The
+/// stage to which it hands them over tells, or that both sides transfer more often than they take
+/// turns.
 pub(super) fn several(trace: &Trace, found: &Architecture, entry: usize) -> Option<(f64, f64)> {
     let turns = found.requests.iter().find(|(stage, _)| *stage == entry)?.1 as f64;
     let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
@@ -22,8 +23,16 @@ pub(super) fn several(trace: &Trace, found: &Architecture, entry: usize) -> Opti
         let visits = super::all_visits(trace, found, stage);
         (visits, fit::working(found, stage, counted_ns))
     });
-    let most = counted.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (most.0 > SEVERAL * turns).then_some(most)
+    let most = counted.max_by(|a, b| a.0.total_cmp(&b.0));
+    match most {
+        Some(most) if most.0 > SEVERAL * turns => Some(most),
+        _ if found.several.contains(&entry) => {
+            let under_way =
+                most.map_or_else(|| fit::working(found, entry, counted_ns), |one| one.1);
+            Some((turns, under_way))
+        }
+        _ => None,
+    }
 }
 
 /// How many connections a stage's clients have, their pace if it is known, and how long each takes

@@ -113,7 +113,7 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
             _ if carries => Some(VIRTUAL.to_owned()),
             Some(title) => Some(title.clone()),
             None if nameless => None,
-            None => given_name(trace, unit, &own, pid)
+            None => given_name(trace, (unit, &own, pid), &all)
                 .filter(|name| !all.counts(pid, name))
                 .or_else(|| goroutines.then(|| GOROUTINES.to_owned())),
         };
@@ -135,7 +135,11 @@ pub fn go_programs(trace: &Trace) -> BTreeSet<u32> {
 }
 
 /// A name is given if it is not that of the process.
-fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<String> {
+fn given_name(
+    trace: &Trace,
+    (unit, threads, pid): (&Unit, &[u32], u32),
+    all: &Renames,
+) -> Option<String> {
     let process = trace.processes.get(&pid)?;
     let own = normalised(&process.name);
     // A thread's first name is that of its creator until it has its own, except where a virtual
@@ -147,7 +151,8 @@ fn given_name(trace: &Trace, unit: &Unit, threads: &[u32], pid: u32) -> Option<S
     let of_dead = (!unit.name.is_empty()).then_some(&unit.name);
     let mut names = of_dead.into_iter().chain(threads.iter().filter_map(name));
     let name = names.find_map(|name| {
-        let name = normalised(name);
+        // Of threads that were just born, and of those that ended, the kernel's name is known.
+        let name = all.whole(pid, name).cloned().unwrap_or_else(|| normalised(name));
         (name != own && !name.is_empty()).then_some(name)
     })?;
     // Java's `Thread-7` says nothing, nor do the numbered threads of a pool.

@@ -20,7 +20,7 @@ const CUT: usize = 15;
 pub struct Renames {
     /// Title of the stage, by process and name.
     titles: BTreeMap<(u32, String), String>,
-    /// Whole names of threads by what the kernel keeps of them.
+    /// Whole names of threads by what the kernel keeps of them, as it is and with # for each digit.
     whole: BTreeMap<(u32, String), String>,
     /// Names that threads had with several numbers: these tell requests and not stages.
     counting: BTreeSet<(u32, String)>,
@@ -34,9 +34,16 @@ impl Renames {
         let mut found = Renames::default();
         let mut whole: BTreeMap<(u32, String), BTreeSet<String>> = BTreeMap::new();
         for thread in trace.threads.values() {
-            if let Some(name) = thread.names.first().filter(|name| name.chars().count() > CUT) {
-                let cut = name.chars().take(CUT).collect();
-                whole.entry((thread.pid, cut)).or_default().insert(normalised(name));
+            // A name that the virtual machine told is there twice if the kernel keeps all of it.
+            let told = |name: &&String| match name.chars().count() {
+                CUT => thread.names.get(1) == Some(name),
+                count => count > CUT,
+            };
+            if let Some(name) = thread.names.first().filter(told) {
+                let exact: String = name.chars().take(CUT).collect();
+                for kept in [digits(&exact), exact] {
+                    whole.entry((thread.pid, kept)).or_default().insert(normalised(name));
+                }
             }
         }
         // What several names have in common tells none of them.
@@ -82,6 +89,12 @@ impl Renames {
         found
     }
 
+    /// The whole name, without numbers, of which the kernel keeps this one.
+    pub fn whole(&self, pid: u32, name: &str) -> Option<&String> {
+        let known = |name: &str| self.whole.get(&(pid, name.to_owned()));
+        (name.chars().count() == CUT).then(|| known(name).or_else(|| known(&digits(name))))?
+    }
+
     /// Whether threads of a process had a name with several numbers, which tell requests.
     pub fn counts(&self, pid: u32, name: &str) -> bool {
         self.counting.contains(&(pid, name.to_owned()))
@@ -90,10 +103,7 @@ impl Renames {
     /// Names that a thread had, without that of its process.
     fn names(&self, process: &Process, thread: &Thread) -> BTreeSet<String> {
         let own = normalised(&process.name);
-        let whole = |name: &String| {
-            let known = self.whole.get(&(thread.pid, name.clone()));
-            normalised(known.unwrap_or(name))
-        };
+        let whole = |name: &String| normalised(self.whole(thread.pid, name).unwrap_or(name));
         // Its own whole name tells what the kernel keeps of it.
         let cut = |name: &String| {
             let longer = |other: &String| other.len() > name.len() && other.starts_with(name);
@@ -142,6 +152,11 @@ impl Renames {
         }
         unseen
     }
+}
+
+/// A name with # for each digit, as the kernel's side notes it.
+fn digits(name: &str) -> String {
+    name.chars().map(|one| if one.is_ascii_digit() { '#' } else { one }).collect()
 }
 
 /// Names that a thread had with several numbers.

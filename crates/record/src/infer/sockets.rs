@@ -54,6 +54,8 @@ pub struct Sockets {
     pub replies: BTreeMap<usize, Sent>,
     /// Connections of clients by stage.
     pub clients: BTreeMap<usize, usize>,
+    /// Stages whose clients have several requests of a connection under way.
+    pub several: BTreeSet<usize>,
     /// Stages that use a server that is not recorded: its port and messages.
     pub servers: BTreeMap<(usize, String), u64>,
     /// Times between transfers on the connections of clients.
@@ -72,11 +74,36 @@ struct Way {
     senders: BTreeMap<usize, Sent>,
     receivers: BTreeMap<usize, u64>,
     turns: u64,
+    /// Turns, and messages by their sizes, of what was sent and of what was read.
+    by_size: [(u64, u64); 2],
     pace: Pace,
     accepted: bool,
 }
 
+/// Several requests of a connection are under way at a time if both sides transfer so many more
+/// messages than they take turns.
+const SEVERAL: f64 = 1.1;
+
 impl Way {
+    fn several(&self) -> bool {
+        let more = |(turns, messages): (u64, u64)| messages as f64 > SEVERAL * turns as f64;
+        self.by_size.into_iter().all(more)
+    }
+
+    /// Where several requests are under way, a turn has several messages. One call may read several
+    /// of them, or send them: the side that has more is nearer to the truth.
+    fn count_several(&mut self) {
+        if !self.several() {
+            return;
+        }
+        let messages = self.by_size.map(|(_, messages)| messages).into_iter().max().unwrap_or(0);
+        let turns: u64 = self.senders.values().map(|sent| sent.messages).sum();
+        for sent in self.senders.values_mut() {
+            sent.messages = (sent.messages * messages).checked_div(turns).unwrap_or(0);
+        }
+        self.turns = messages;
+    }
+
     /// What was sent, by stage. Where nothing ever comes back, no send is known to be a part.
     fn sent(&self) -> impl Iterator<Item = (usize, Sent)> {
         let stream = self.receivers.is_empty();
@@ -115,6 +142,8 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
         let way = own.entry((&socket.local, &socket.remote)).or_default();
         way.accepted = accepted(socket, stages.stages[stage].place, &listening);
+        let size = &mut way.by_size[usize::from(socket.sends)];
+        *size = (size.0 + socket.turns, size.1 + socket.messages);
         let times = if socket.sends { &mut way.pace.answers } else { &mut way.pace.thinks };
         times.0 += socket.after;
         times.1 += socket.after_ns;
@@ -126,6 +155,7 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
             *way.receivers.entry(stage).or_default() += socket.n;
         }
     }
+    own.values_mut().for_each(Way::count_several);
     for ((local, remote), way) in &own {
         // What was counted together has one end for all.
         match own.get(&(*remote, *local)).filter(|_| local != remote) {
@@ -182,6 +212,9 @@ fn between(found: &mut Sockets, way: &Way, peer: &Way) {
 fn outside(found: &mut Sockets, way: &Way) {
     for (stage, Sent { messages, .. }) in way.read() {
         *found.clients.entry(stage).or_default() += 1;
+        if way.several() {
+            found.several.insert(stage);
+        }
         match found.requests.iter_mut().find(|(known, _)| *known == stage) {
             Some((_, sum)) => *sum += messages,
             None => found.requests.push((stage, messages)),

@@ -55,6 +55,23 @@ fn threads_of_connections_are_one_stage_of_one_name_whichever_sleeps_were_caught
     }
 }
 
+/// A virtual machine tells whole names, and the kernel 15 characters of those that were just born.
+#[test]
+fn what_the_kernel_keeps_of_a_name_is_of_the_stage_with_the_whole_name() {
+    let mut trace = named(&["seller-12-with-a-name", "seller-##-with-", "seller-##-with"]);
+    trace.processes.values_mut().for_each(|process| process.java = true);
+    for unit in [3, 4] {
+        let name = trace.threads.values().find(|thread| thread.unit == unit).expect("it is there");
+        let name = name.names[0].clone();
+        trace.threads.retain(|_, thread| thread.unit != unit);
+        let own = trace.units.get_mut(&unit).expect("it is there");
+        (own.name, own.births, own.named) = (name, 1, true);
+    }
+    let found = found(&trace);
+    assert_eq!(found.stages.of[&2], found.stages.of[&3], "{:?}", found.stages.stages);
+    assert_ne!(found.stages.of[&2], found.stages.of[&4], "it is shorter than what is kept");
+}
+
 #[test]
 fn main_is_the_name_of_no_stage() {
     for (title, wanted) in [("server: worker process", "worker-process"), ("server", "server")] {

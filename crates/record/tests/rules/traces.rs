@@ -64,9 +64,19 @@ fn any_trace() -> impl Strategy<Value = Trace> {
                 let (local, remote) = (format!("127.0.0.1:{a}"), format!("127.0.0.1:{b}"));
                 let (after, after_ns) = (n / 2, n * 50_000);
                 let bytes = n * 10;
-                let socket =
-                    Socket { unit, sends, local, remote, n, bytes, turns: n, after, after_ns };
-                trace.sockets.push(socket);
+                let (turns, messages) = (n, n * (1 + n % 3));
+                trace.sockets.push(Socket {
+                    unit,
+                    sends,
+                    local,
+                    remote,
+                    n,
+                    bytes,
+                    turns,
+                    messages,
+                    after,
+                    after_ns,
+                });
             }
             trace.stacks = stacks.into_iter().map(stack_of).collect();
             // Of units that there are and of others, with more and fewer moments.

@@ -6,13 +6,10 @@ use crate::capture::jfr::Jfr;
 use std::path::PathBuf;
 
 impl Session<'_> {
-    /// Once for each; again those that were just started.
+    /// Asks each machine once, and young ones again.
     pub(super) fn ask_virtual_machines(&mut self) {
-        let java = self.registry.processes.values().filter(|process| process.java);
-        let due = java.filter(|process| self.asked.due(process.pid, process.started));
-        let due: Vec<u32> = due.map(|process| process.pid).collect();
         let mut flights = Vec::new();
-        for pid in due {
+        for pid in self.machines.due(&self.registry) {
             let why = match (self.options.attach, java::refuses(pid)) {
                 (false, _) => Some("--no-attach"),
                 (true, true) => Some(
@@ -27,36 +24,29 @@ impl Session<'_> {
                 ));
                 continue;
             }
-            let answered = self.machines.entry(pid).or_default();
-            let Some(names) = java::names(pid) else { continue };
-            let first = !std::mem::replace(answered, true);
+            let Some((names, first)) = self.machines.names(pid) else { continue };
             self.full_names.extend(names);
-            self.scheduled.retain(|stage| stage.pid != pid);
-            self.scheduled.extend(java::scheduled(pid));
-            if first {
-                self.send_agent(pid);
-                flights.push(pid);
+            if let Some(scheduled) = java::scheduled(pid) {
+                self.scheduled.retain(|stage| stage.pid != pid);
+                self.scheduled.extend(scheduled);
             }
             match java::compiled(pid) {
                 Some(map) => self.stacks.add_compiled(pid, map),
-                None => self.say_once(format!(
-                    "methods of the virtual machine {pid}: there is no Compiler.perfmap before JDK 17"
+                None if first => self.say_once(format!(
+                    "methods of the virtual machine {pid}: it did not answer, or has no \
+                     Compiler.perfmap (before JDK 17)"
                 )),
+                None => {}
+            }
+            // At the end of a recording it is too late for these.
+            if first && !self.over() {
+                self.send_agent(pid);
+                flights.push(pid);
             }
         }
         // Last: what others are asked takes none of a flight's time.
         if self.options.jfr {
             flights.into_iter().for_each(|pid| self.start_flight(pid));
-        }
-    }
-
-    pub(super) fn tell_silent_machines(&mut self) {
-        let silent = self.machines.iter().filter(|(_, answered)| !**answered);
-        for pid in silent.map(|(pid, _)| *pid).collect::<Vec<u32>>() {
-            self.say_once(format!(
-                "full names and methods of the virtual machine {pid}: it did not answer, or refused \
-                 (jcmd {pid} Thread.print says why; openjdk-17-jdk-headless has jcmd)"
-            ));
         }
     }
 
