@@ -9,6 +9,7 @@ mod java;
 mod jfr;
 mod kernel;
 mod layout;
+mod networks;
 mod procfs;
 mod registry;
 mod sampled;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-pub use procfs::{alive, listens, tree};
+pub use procfs::{alive, tree};
 
 /// What to record, and how.
 #[derive(Debug)]

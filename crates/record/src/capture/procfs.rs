@@ -1,9 +1,10 @@
 //! What `/proc` tells of processes and threads.
 
+use super::networks::Networks;
 use crate::trace::Process;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// A process and all that descend from it.
@@ -208,7 +209,7 @@ pub fn runs(pid: u32, program: &str) -> Option<bool> {
 }
 
 /// A process, if it is there.
-pub fn process(pid: u32) -> Option<Process> {
+pub fn process(pid: u32, networks: &mut Networks) -> Option<Process> {
     let program = program(pid);
     let name = name(pid, pid)?;
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -221,7 +222,7 @@ pub fn process(pid: u32) -> Option<Process> {
         name,
         title: title(&line),
         java: maps.contains("/libjvm.so"),
-        listens: listens(pid),
+        listens: networks.listens(pid),
         open: 0,
         listens_unix: listens_unix(pid),
         host: String::new(),
@@ -237,7 +238,7 @@ fn title(line: &[u8]) -> String {
 }
 
 /// Numbers of a process's sockets.
-fn sockets(pid: u32) -> BTreeSet<String> {
+pub fn sockets(pid: u32) -> BTreeSet<String> {
     let mut sockets = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
@@ -258,58 +259,6 @@ fn listens_unix(pid: u32) -> bool {
     text.lines().any(|line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         words.get(3) == Some(&ACCEPTS) && words.get(6).is_some_and(|inode| sockets.contains(*inode))
-    })
-}
-
-/// TCP ports on which a process listens.
-pub fn listens(pid: u32) -> Vec<u16> {
-    const LISTENING: &str = "0A";
-    let sockets = sockets(pid);
-    let own = tcp(pid).filter(|tcp| tcp.state == LISTENING && sockets.contains(&tcp.socket));
-    own.map(|tcp| tcp.port).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Open connections by port, of each network that processes are in: read once for all of them.
-#[derive(Default)]
-pub struct Networks(BTreeMap<PathBuf, BTreeMap<u16, usize>>);
-
-impl Networks {
-    /// Open connections to these ports of a process's network, those that others accepted included.
-    pub fn open(&mut self, pid: u32, ports: &[u16]) -> usize {
-        const ESTABLISHED: &str = "01";
-        let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { return 0 };
-        if ports.is_empty() {
-            return 0;
-        }
-        let open = self.0.entry(network).or_insert_with(|| {
-            let mut open = BTreeMap::new();
-            for tcp in tcp(pid).filter(|tcp| tcp.state == ESTABLISHED) {
-                *open.entry(tcp.port).or_default() += 1;
-            }
-            open
-        });
-        ports.iter().filter_map(|port| open.get(port)).sum()
-    }
-}
-
-/// A line of the kernel's table of TCP sockets: the local port, the state, the socket's number.
-struct Tcp {
-    port: u16,
-    state: String,
-    socket: String,
-}
-
-fn tcp(pid: u32) -> impl Iterator<Item = Tcp> {
-    let read = move |table| fs::read_to_string(format!("/proc/{pid}/net/{table}"));
-    let parse = |line: &str| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let port = words.get(1)?.rsplit(':').next()?;
-        let (state, socket) = ((*words.get(3)?).to_owned(), (*words.get(9)?).to_owned());
-        Some(Tcp { port: u16::from_str_radix(port, 16).ok()?, state, socket })
-    };
-    ["tcp", "tcp6"].into_iter().flat_map(move |table| {
-        let text = read(table).unwrap_or_default();
-        text.lines().skip(1).filter_map(parse).collect::<Vec<_>>()
     })
 }
 
@@ -394,11 +343,12 @@ mod tests {
         let own = std::process::id();
         assert!(threads(own).contains(&own));
         assert!(tree(own).contains(&own));
-        assert!(process(own).is_some_and(|process| !process.java && !process.program.is_empty()));
-        assert_eq!(process(u32::MAX), None);
+        let seen = |pid| process(pid, &mut Networks::default());
+        assert!(seen(own).is_some_and(|process| !process.java && !process.program.is_empty()));
+        assert_eq!(seen(u32::MAX), None);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = port.local_addr().unwrap().port();
-        assert!(listens(own).contains(&port));
+        assert!(Networks::default().listens(own).contains(&port));
         assert_eq!(Networks::default().open(own, &[port]), 0);
         let clients = [0; 2].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
         let mut networks = Networks::default();

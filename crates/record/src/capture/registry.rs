@@ -1,6 +1,7 @@
 //! Threads that were seen, and the units under which they are counted.
 
 use super::layout::BORN_FIRST;
+use super::networks::Networks;
 use super::procfs::{self, Used};
 use super::young::Young;
 use crate::trace::{OUTSIDE, Process, Thread};
@@ -65,14 +66,14 @@ impl Registry {
     pub fn scan(&mut self, pids: &[u32], units: &mut impl Units) -> bool {
         let now = Instant::now();
         let mut changed = false;
-        let mut networks = procfs::Networks::default();
+        let mut networks = Networks::default();
         let mut alive: BTreeMap<u32, u32> = BTreeMap::new();
         // Of a thread that was not seen before, what it did before is not of the recording.
         let first = self.threads.is_empty();
         for &pid in pids {
             let known = self.processes.get(&pid);
             let due = known.is_none_or(|known| self.young.due(pid, known.started));
-            if let Some(now) = due.then(|| procfs::process(pid)).flatten() {
+            if let Some(now) = due.then(|| procfs::process(pid, &mut networks)).flatten() {
                 match self.processes.get_mut(&pid) {
                     Some(known) => grown(known, now),
                     None => _ = self.processes.insert(pid, now),
@@ -108,7 +109,7 @@ impl Registry {
         for &pid in pids {
             let Some(known) = self.processes.get_mut(&pid) else { continue };
             if procfs::runs(pid, &known.program) == Some(false)
-                && let Some(process) = procfs::process(pid)
+                && let Some(process) = procfs::process(pid, &mut Networks::default())
             {
                 *known = process;
                 self.young.restart(pid, known.started);

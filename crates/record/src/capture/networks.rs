@@ -1,0 +1,215 @@
+//! TCP sockets of the networks that processes are in: asked for once for all processes of a look.
+//!
+//! The kernel's answer to `ss` has those that listen and those that are open. `/proc/net/tcp` has closed
+//! ones, too, which wait for a minute. Where connections come and go it has very many lines, and each
+//! part of it is looked for from the beginning if a line has gone: that took all of a processor for ten
+//! seconds.
+
+use super::procfs;
+use anyhow::{Context, Result, bail};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// Of each network that processes are in.
+#[derive(Default)]
+pub struct Networks(BTreeMap<PathBuf, Network>);
+
+#[derive(Default)]
+struct Network {
+    /// Sockets that listen: number and port.
+    listening: Vec<(String, u16)>,
+    /// Open connections by the port at this end.
+    open: BTreeMap<u16, usize>,
+}
+
+impl Networks {
+    fn of(&mut self, pid: u32) -> Option<&Network> {
+        let network = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+        Some(self.0.entry(network).or_insert_with(|| {
+            // A kernel without that answer, or a user without rights.
+            Network::asked(pid).unwrap_or_else(|_| Network::listed(pid))
+        }))
+    }
+
+    /// TCP ports on which a process listens.
+    pub fn listens(&mut self, pid: u32) -> Vec<u16> {
+        let sockets = procfs::sockets(pid);
+        let all = self.of(pid).map_or(&[][..], |network| &network.listening);
+        let own = all.iter().filter(|(socket, _)| sockets.contains(socket));
+        own.map(|(_, port)| *port).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Open connections to these ports of a process's network, those that others accepted included.
+    pub fn open(&mut self, pid: u32, ports: &[u16]) -> usize {
+        if ports.is_empty() {
+            return 0;
+        }
+        let open = self.of(pid).map(|network| &network.open);
+        ports.iter().filter_map(|port| open?.get(port)).sum()
+    }
+}
+
+/// States of a socket.
+const ESTABLISHED: u8 = 1;
+const LISTENING: u8 = 10;
+/// Bytes of a message's head, and of a socket in an answer (`struct nlmsghdr`, `struct inet_diag_msg`).
+const HEAD: usize = 16;
+const SOCKET: usize = 72;
+
+impl Network {
+    fn add(&mut self, state: u8, port: u16, socket: &str) {
+        match state {
+            ESTABLISHED => *self.open.entry(port).or_default() += 1,
+            LISTENING => self.listening.push((socket.to_owned(), port)),
+            _ => {}
+        }
+    }
+
+    /// As the kernel answers in a process's network. A thread that ends with it goes there.
+    fn asked(pid: u32) -> Result<Network> {
+        let own = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net"));
+        if own("self")? == own(&pid.to_string())? {
+            return Network::answered();
+        }
+        let there = File::open(format!("/proc/{pid}/ns/net"))?;
+        let thread = std::thread::spawn(move || {
+            move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
+            Network::answered()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Asks for the sockets of the network in which this thread is (`sock_diag(7)`).
+    fn answered() -> Result<Network> {
+        const BY_FAMILY: u16 = 20;
+        const REQUEST_AND_DUMP: u16 = 0x301;
+        const TCP: u8 = 6;
+        let kind = (AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(kind.0, kind.1, kind.2, Some(netlink::SOCK_DIAG))?;
+        let mut network = Network::default();
+        let mut part = vec![0; 1 << 16];
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let states = 1u32 << ESTABLISHED | 1 << LISTENING;
+            let mut wish = vec![HEAD as u8 + 56, 0, 0, 0];
+            wish.extend([BY_FAMILY, REQUEST_AND_DUMP].map(u16::to_ne_bytes).concat());
+            wish.extend([0; 8]);
+            wish.extend([family as u8, TCP, 0, 0]);
+            wish.extend(states.to_ne_bytes());
+            wish.resize(HEAD + 56, 0);
+            send(&socket, &wish, SendFlags::empty())?;
+            while {
+                let (bytes, _) = recv(&socket, &mut part[..], RecvFlags::empty())?;
+                network.take(&part[..bytes])?
+            } {}
+        }
+        Ok(network)
+    }
+
+    /// Takes a part of an answer. Returns whether more follow.
+    fn take(&mut self, mut part: &[u8]) -> Result<bool> {
+        const ERROR: u16 = 2;
+        const DONE: u16 = 3;
+        let number = |bytes: &[u8], at: usize| {
+            bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_ne_bytes)
+        };
+        while !part.is_empty() {
+            let length = number(part, 0).context("half a message")? as usize;
+            let kind = number(part, 4).context("half a message")? as u16;
+            if kind == DONE {
+                return Ok(false);
+            }
+            if kind == ERROR || length < HEAD || length > part.len() {
+                bail!("the kernel does not tell sockets");
+            }
+            if let Some(socket) = part[HEAD..length].get(..SOCKET) {
+                let port = u16::from_be_bytes([socket[4], socket[5]]);
+                let inode = number(socket, SOCKET - 4).context("half a socket")?;
+                self.add(socket[1], port, &inode.to_string());
+            }
+            part = &part[length.next_multiple_of(4).min(part.len())..];
+        }
+        Ok(true)
+    }
+
+    /// As the files list them.
+    fn listed(pid: u32) -> Network {
+        let mut network = Network::default();
+        for table in ["tcp", "tcp6"] {
+            if let Ok(file) = File::open(format!("/proc/{pid}/net/{table}")) {
+                network.read(BufReader::new(file));
+            }
+        }
+        network
+    }
+
+    fn read(&mut self, mut table: impl BufRead) {
+        let mut line = String::new();
+        while table.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            // Number, ends, state, and further on the socket's number.
+            let mut words = line.split_ascii_whitespace().skip(1);
+            let (local, state) = (words.next(), words.nth(1));
+            let port = local.and_then(|end| end.rsplit(':').next());
+            let port = port.and_then(|port| u16::from_str_radix(port, 16).ok());
+            let state = state.and_then(|state| u8::from_str_radix(state, 16).ok());
+            if let (Some(port), Some(state), Some(socket)) = (port, state, words.nth(5)) {
+                self.add(state, port, socket);
+            }
+            line.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_listens_and_what_is_open_is_read_from_a_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
+                     1: 0100007F:1F90 0100007F:C35A 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4\n\
+                     2: 0100007F:1F90 0100007F:C35B 06 00000000:00000000 03:00001234 00000000     0        0 0 3 0\n\
+                     3: half a li";
+        let mut network = Network::default();
+        network.read(table.as_bytes());
+        assert_eq!(network.listening, [("4711".to_owned(), 0x1F90)]);
+        assert_eq!(network.open, BTreeMap::from([(0x1F90, 1)]));
+    }
+
+    #[test]
+    fn the_kernel_answers_what_its_table_lists() {
+        let own = std::process::id();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // There may be no second family.
+            let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+            let address = listener.local_addr().expect("bound");
+            let port = address.port();
+            let _clients = [0; 3].map(|_| std::net::TcpStream::connect(address).expect("queued"));
+            for network in [Network::asked(own).expect("an answer"), Network::listed(own)] {
+                let mut networks = Networks(BTreeMap::new());
+                let name = std::fs::read_link("/proc/self/ns/net").expect("a network");
+                networks.0.insert(name, network);
+                assert!(networks.listens(own).contains(&port), "{address}");
+                assert_eq!(networks.open(own, &[port]), 3, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_an_answer_is_none() {
+        let mut network = Network::default();
+        assert!(network.take(&[9, 0, 0]).is_err());
+        assert!(network.take(&[200, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        let error = [16, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(network.take(&error).is_err());
+        let done = [16, 0, 0, 0, 3, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(!network.take(&done).expect("the end") && network.open.is_empty());
+    }
+}
