@@ -141,8 +141,8 @@ pub(super) const WIREDTIGER: Expected = Expected {
     letters: None,
 };
 
-/// Cassandra 4.1 as one node: the part of Figure 3.4 that one node has, and the threads of its log and
-/// tables.
+/// Cassandra 4.1 as one node: the part of Figure 3.4 that one node has, and the threads of its log
+/// and its tables.
 pub(super) const CASSANDRA: Expected = Expected {
     stages: &[
         stage("event loop (C-Respond)", "", "EventLoopGroup"),

@@ -1,5 +1,5 @@
-//! MariaDB, PostgreSQL, Redis, WiredTiger and Cassandra under load: what is found of them, and how the
-//! recording simulates.
+//! MariaDB, PostgreSQL, Redis, WiredTiger and Cassandra under load: what is found of them, and how
+//! the recording simulates.
 
 use std::collections::BTreeMap;
 use std::path::Path;

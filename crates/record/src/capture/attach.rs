@@ -1,12 +1,12 @@
 //! Questions to a Java virtual machine, by HotSpot's own protocol.
 //!
-//! These are the questions that `jcmd` asks. `jcmd` is a program in Java: each start of it takes some
-//! tenths of a second of a processor, from the server that is recorded.
+//! These are the questions that `jcmd` asks. `jcmd` is a program in Java: each start of it takes
+//! some tenths of a second of a processor, from the server that is recorded.
 //!
-//! A machine that can be asked listens at the socket `.java_pidN` in its `/tmp`. It starts to listen
-//! when it finds the file `.attach_pidN` and gets a SIGQUIT. A question is the protocol's version, a
-//! command and three words, each with a zero byte behind it. An answer is a number, which is zero if
-//! all went well, a new line, and text (`attachListener.cpp` of OpenJDK).
+//! A machine that can be asked listens at the socket `.java_pidN` in its `/tmp`. It starts to
+//! listen when it finds the file `.attach_pidN` and gets a SIGQUIT. A question is the protocol's
+//! version, a command and three words, each with a zero byte behind it. An answer is a number,
+//! which is zero if all went well, a new line, and text (`attachListener.cpp` of OpenJDK).
 
 use super::procfs::{self, Status};
 use rustix::io::Errno;
@@ -55,8 +55,8 @@ pub fn ask(pid: u32, words: &[&str]) -> Result<String, Silent> {
     answer(stream, &words.join(" "), until).ok_or(Silent::Refuses)
 }
 
-/// The machine's own `/tmp`, which may be that of a container. It is held: its path may lead elsewhere
-/// later, or nowhere.
+/// The machine's own `/tmp`, which may be that of a container. It is held: its path may lead
+/// elsewhere later, or nowhere.
 pub fn folder(pid: u32) -> std::io::Result<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     OpenOptions::new().read(true).custom_flags(flags).open(format!("/proc/{pid}/root/tmp"))
@@ -104,8 +104,8 @@ fn left(until: Instant) -> Option<Duration> {
     until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
 }
 
-/// Whether a process takes SIGQUIT as a wish, because HotSpot waits for it in a program that is nothing
-/// but a virtual machine. Others end by that signal, or shut down.
+/// Whether a process takes SIGQUIT as a wish, because HotSpot waits for it in a program that is
+/// nothing but a virtual machine. Others end by that signal, or shut down.
 fn heeds_quit(pid: u32) -> bool {
     /// What the kernel keeps of "Signal Dispatcher".
     const WAITS: &str = "Signal Dispatch";

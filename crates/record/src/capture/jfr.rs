@@ -1,9 +1,9 @@
 //! What a Java virtual machine's own flight recorder says: which thread waited for whom, and on an
 //! object of which class.
 //!
-//! The machine is asked for a recording in its memory, which holds some megabytes, and it ends this if
-//! the program does not. What it has is written to a file when it is stopped, printed by `jfr`, and
-//! removed.
+//! The machine is asked for a recording in its memory, which holds some megabytes, and it ends this
+//! if the program does not. What it has is written to a file when it is stopped, printed by `jfr`,
+//! and removed.
 
 mod events;
 

@@ -1,11 +1,10 @@
 //! TCP sockets of the networks that processes are in: asked for once for all processes of a look.
 //!
-//! The kernel's answer to `ss` has those that listen and those that are open. `/proc/net/tcp` has closed
-//! ones, too, which wait for a minute. Where connections come and go it has very many lines, and each
-//! part of it is looked for from the beginning if a line has gone: that took all of a processor for ten
-//! seconds.
+//! The kernel's answer to `ss` has those that listen and those that are open. `/proc/net/tcp` has
+//! closed ones, too, which wait for a minute. Where connections come and go it has very many lines,
+//! and each part of it is looked for from the beginning if a line has gone: that took all of a
+//! processor for ten seconds.
 
-use super::procfs;
 use anyhow::{Context, Result, bail};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
@@ -40,7 +39,7 @@ impl Networks {
 
     /// TCP ports on which a process listens.
     pub fn listens(&mut self, pid: u32) -> Vec<u16> {
-        let sockets = procfs::sockets(pid);
+        let sockets = sockets(pid);
         let all = self.of(pid).map_or(&[][..], |network| &network.listening);
         let own = all.iter().filter(|(socket, _)| sockets.contains(socket));
         own.map(|(_, port)| *port).collect::<BTreeSet<_>>().into_iter().collect()
@@ -59,7 +58,8 @@ impl Networks {
 /// States of a socket.
 const ESTABLISHED: u8 = 1;
 const LISTENING: u8 = 10;
-/// Bytes of a message's head, and of a socket in an answer (`struct nlmsghdr`, `struct inet_diag_msg`).
+/// Bytes of a message's head, and of a socket in an answer (`struct nlmsghdr`, `struct
+/// inet_diag_msg`).
 const HEAD: usize = 16;
 const SOCKET: usize = 72;
 
@@ -164,6 +164,31 @@ impl Network {
             line.clear();
         }
     }
+}
+
+/// Numbers of a process's sockets.
+fn sockets(pid: u32) -> BTreeSet<String> {
+    let mut sockets = BTreeSet::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let target = target.to_string_lossy();
+        let number = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        if let Some(number) = number {
+            sockets.insert(number.to_owned());
+        }
+    }
+    sockets
+}
+
+/// Whether a process listens on a Unix socket.
+pub fn listens_unix(pid: u32) -> bool {
+    const ACCEPTS: &str = "00010000";
+    let sockets = sockets(pid);
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
+    text.lines().any(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        words.get(3) == Some(&ACCEPTS) && words.get(6).is_some_and(|inode| sockets.contains(*inode))
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! What `/proc` tells of processes and threads.
 
-use super::networks::Networks;
+use super::networks::{self, Networks};
 use crate::trace::Process;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -224,7 +223,7 @@ pub fn process(pid: u32, networks: &mut Networks) -> Option<Process> {
         java: maps.contains("/libjvm.so"),
         listens: networks.listens(pid),
         open: 0,
-        listens_unix: listens_unix(pid),
+        listens_unix: networks::listens_unix(pid),
         host: String::new(),
     })
 }
@@ -235,31 +234,6 @@ fn title(line: &[u8]) -> String {
     let end = line.iter().position(|&byte| byte == 0).unwrap_or(line.len());
     let first = String::from_utf8_lossy(&line[..end]).into_owned();
     if first.contains(": ") { first } else { first.rsplit('/').next().unwrap_or("").to_owned() }
-}
-
-/// Numbers of a process's sockets.
-pub fn sockets(pid: u32) -> BTreeSet<String> {
-    let mut sockets = BTreeSet::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        let Ok(target) = fs::read_link(entry.path()) else { continue };
-        let target = target.to_string_lossy();
-        let number = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
-        if let Some(number) = number {
-            sockets.insert(number.to_owned());
-        }
-    }
-    sockets
-}
-
-/// Whether a process listens on a Unix socket.
-fn listens_unix(pid: u32) -> bool {
-    const ACCEPTS: &str = "00010000";
-    let sockets = sockets(pid);
-    let text = fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
-    text.lines().any(|line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        words.get(3) == Some(&ACCEPTS) && words.get(6).is_some_and(|inode| sockets.contains(*inode))
-    })
 }
 
 /// What a sleeping thread is in: system call, first two arguments, stack and instruction pointer.

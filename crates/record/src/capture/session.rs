@@ -191,12 +191,9 @@ impl Session<'_> {
         }
         let ports = self.registry.processes.values().flat_map(|process| &process.listens);
         ports.for_each(|port| self.kernel.serve(*port));
-        let asks = Instant::now();
-        self.ask_virtual_machines();
-        let asking = asks.elapsed();
         self.clients.look(self.kernel.peers()?);
-        self.scanned = Instant::now();
-        self.scan_took = start.elapsed() - asking;
+        (self.scanned, self.scan_took) = (Instant::now(), start.elapsed());
+        self.ask_virtual_machines();
         Ok(())
     }
 
@@ -409,8 +406,7 @@ impl Session<'_> {
             trace.threads.insert(*tid, thread);
         }
         for (number, group) in groups {
-            let number = self.unit(number);
-            let unit = self.described(number, &group);
+            let unit = self.described(self.unit(number), &group);
             add_unit(&mut trace.units, unit);
         }
         let counted_part = trace.head.counted_s / trace.head.seconds.max(1e-9);

@@ -162,9 +162,9 @@ pub fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
     }
 }
 
-/// Messages that were transferred: transfers of a size with which messages begin. What only follows is
-/// the body of a message whose head came before. Of large transfers those alone that begin a turn: a
-/// large message takes several calls.
+/// Messages that were transferred: transfers of a size with which messages begin. What only follows
+/// is the body of a message whose head came before. Of large transfers those alone that begin a
+/// turn: a large message takes several calls.
 fn messages(traffic: &Traffic) -> u64 {
     /// A size begins messages if this part of the turns that are due to it begins with it.
     const PART: f64 = 0.25;

@@ -22,8 +22,8 @@ struct Look {
 }
 
 impl Young {
-    /// Whether to look at a process now: at the first time, and as long as it is young whenever it is
-    /// twice as old as at the last one.
+    /// Whether to look at a process now: at the first time, and as long as it is young whenever it
+    /// is twice as old as at the last one.
     pub fn due(&mut self, pid: u32, started: u64) -> bool {
         let never_again = |look: &Look| (look.last - look.begun) * 2 >= GROWN_UP;
         if self.0.get(&pid).is_some_and(never_again) {

@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SLEEPS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
+/// Some threads of a stage may serve clients, and others the connections to servers behind it. It
+/// is one of event loops if the first have at least this part of its wake-ups.
+const PART: u64 = 5;
+
 /// Stages of event loops.
 pub fn find(trace: &Trace, stages: &Stages) -> BTreeSet<usize> {
     // By thread and descriptor: wake-ups by processes that are not recorded, and by others.
@@ -24,5 +28,6 @@ pub fn find(trace: &Trace, stages: &Stages) -> BTreeSet<usize> {
         let both = outside > 0 && object != u64::MAX;
         by.entry(stage).or_default()[usize::from(both)] += inside;
     }
-    by.into_iter().filter(|(_, [apart, both])| both > apart).map(|(stage, _)| stage).collect()
+    let loops = by.into_iter().filter(|(_, [apart, both])| both * PART > apart + both);
+    loops.map(|(stage, _)| stage).collect()
 }

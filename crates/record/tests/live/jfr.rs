@@ -58,6 +58,8 @@ impl Shop {
         let output = child.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{}", said(&output));
         assert_eq!(left_by(number), Vec::<PathBuf>::new());
+        let wish = PathBuf::from(format!("/tmp/.attach_pid{}", self.pid()));
+        assert!(!wish.exists(), "the wish that the machine listens");
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 }

@@ -136,6 +136,24 @@ fn an_event_loop_is_not_blocked_by_who_wakes_it() {
     }
 }
 
+/// As HBase's: of two loops of one stage, one serves clients, and the other is woken more often, by
+/// what comes from servers behind.
+#[test]
+fn a_stage_is_one_of_event_loops_if_some_of_its_threads_serve_clients() {
+    for (sleep, wanted) in [(232, "worker -> loop"), (7, "loop waits for worker")] {
+        let mut trace = named(&["loop", "loop", "worker"]);
+        requests(&mut trace, 2, 500);
+        trace.waits.last_mut().expect("a wait").sleep = sleep;
+        wakes(&mut trace, 2, 4, 0x1000, 600);
+        for (wakee, object, n) in [(2, 44, 200), (3, 45, 700)] {
+            let (waker, wake, how) = (4, 1, How::Ready);
+            trace.waits.push(Wait { waker, wakee, object, sleep, wake, how, n, ..Wait::default() });
+        }
+        let found = arrows(&found(&trace));
+        assert!(found.contains(&wanted.to_owned()), "{found:?}");
+    }
+}
+
 /// Of one thread no sleep was caught: it parks as the others do, and has no second way to be fed.
 #[test]
 fn a_thread_whose_park_was_not_seen_parks_as_others_of_its_stage() {
