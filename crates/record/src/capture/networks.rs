@@ -1,9 +1,8 @@
 //! TCP sockets of the networks that processes are in: asked for once for all processes of a look.
 //!
 //! The kernel's answer to `ss` has those that listen and those that are open. `/proc/net/tcp` has
-//! closed ones, too, which wait for a minute. Where connections come and go it has very many lines,
-//! and each part of it is looked for from the beginning if a line has gone: that took all of a
-//! processor for ten seconds.
+//! closed ones, too, which wait for a minute. Where connections come and go it has very many lines:
+//! reading it took all of a processor for ten seconds there.
 
 use anyhow::{Context, Result, bail};
 use rustix::net::{
