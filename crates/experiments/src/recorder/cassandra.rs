@@ -74,7 +74,7 @@ impl Cassandra {
 
     /// Clients that send one request after another.
     pub(super) fn load(&self, load: &str, clients: usize) -> Result<Command> {
-        // That of the load before.
+        // The former load's count.
         let _ = fs::remove_file(self.count());
         let mut command = java(&self.folder)?;
         command.args([
@@ -104,7 +104,7 @@ fn java(folder: &Path) -> Result<Command> {
     let fetched = std::path::absolute(FETCHED)?;
     let mut command = Command::new("java");
     command
-        // Words that follow override those of the file.
+        // Later options override those of the file.
         .arg(format!("@{}", folder.join("jvm.options").display()))
         .arg(format!("-Dlogback.configurationFile={}", folder.join("logback.xml").display()))
         .arg("-cp")

@@ -21,11 +21,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A virtual machine that does not answer a question is left alone after this.
+/// How long a machine has for the answer to one question.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often to look for the machine's socket.
 const LOOK: Duration = Duration::from_millis(2);
-/// An answer that is longer is none.
+/// Most bytes of an answer. A machine that sends more gives no answer.
 const LONGEST: usize = 64 << 20;
 
 /// Why there is no answer.
@@ -55,14 +55,14 @@ pub fn ask(pid: u32, words: &[&str]) -> Result<String, Silent> {
     answer(stream, &words.join(" "), until).ok_or(Silent::Refuses)
 }
 
-/// The machine's own `/tmp`, which may be that of a container. It is held: its path may lead
-/// elsewhere later, or nowhere.
+/// Opens the machine's own `/tmp`, which may be that of a container. The descriptor stays valid if
+/// the path is changed later.
 pub fn folder(pid: u32) -> std::io::Result<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     OpenOptions::new().read(true).custom_flags(flags).open(format!("/proc/{pid}/root/tmp"))
 }
 
-/// The path of a file in a folder that is held.
+/// The path of a file in a folder that is open.
 pub fn within(folder: &File, name: &str) -> PathBuf {
     let (own, folder) = (std::process::id(), folder.as_raw_fd());
     PathBuf::from(format!("/proc/{own}/fd/{folder}/{name}"))
@@ -84,7 +84,7 @@ fn open(socket: &Path, pid: u32, until: Instant) -> Result<UnixStream, Closed> {
     let wrong = |_| Closed::Wrong;
     let flags = SocketFlags::CLOEXEC;
     let own = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(wrong)?;
-    // It bounds connecting, too: a machine that hangs takes no connections.
+    // The timeout bounds connecting, too: a machine that hangs accepts no connections.
     set_socket_timeout(&own, Timeout::Send, Some(left)).map_err(wrong)?;
     let address = SocketAddrUnix::new(socket).map_err(wrong)?;
     connect(&own, &address).map_err(|error| match error {
@@ -104,10 +104,10 @@ fn left(until: Instant) -> Option<Duration> {
     until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
 }
 
-/// Whether a process takes SIGQUIT as a wish, because HotSpot waits for it in a program that is
-/// nothing but a virtual machine. Others end by that signal, or shut down.
+/// Whether SIGQUIT is safe: the process is a plain `java` program, and HotSpot's signal thread
+/// handles the signal. Other programs end by it, or shut down.
 fn heeds_quit(pid: u32) -> bool {
-    /// What the kernel keeps of "Signal Dispatcher".
+    /// The name of HotSpot's signal thread, as the kernel cuts it.
     const WAITS: &str = "Signal Dispatch";
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let program = ["/libjvm.so", "/libjli.so"].iter().all(|library| maps.contains(library));
@@ -125,7 +125,7 @@ fn knock(
     open: impl Fn() -> Result<UnixStream, Closed>,
     until: Instant,
 ) -> Result<UnixStream, Silent> {
-    // From here on the number cannot come to stand for another process.
+    // The descriptor names this process even if its number is used again.
     let process = Pid::from_raw(pid.cast_signed()).ok_or(Silent::Refuses)?;
     let process = pidfd_open(process, PidfdFlags::empty()).map_err(|_| Silent::Refuses)?;
     if !heeds_quit(pid) {
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// A machine that says this to one question, and then the question.
+    /// Starts a machine that gives one answer. The thread returns the question.
     fn machine(name: &str, says: &'static str) -> (PathBuf, std::thread::JoinHandle<String>) {
         let name = format!("headworks-attach-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -197,7 +197,7 @@ mod tests {
         (path, thread)
     }
 
-    /// Asks a machine that is a part of this process.
+    /// Asks a machine that listens in this process.
     fn asked(path: &Path, patience: Duration) -> Result<Option<String>, Closed> {
         let until = Instant::now() + patience;
         Ok(answer(open(path, std::process::id(), until)?, "Thread.print", until))
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// It takes no connection. When enough wait for that, a further one is not even queued.
+    /// The machine accepts no connections. Once its queue is full, connecting blocks.
     #[test]
     fn a_machine_that_hangs_is_left_alone_and_so_is_a_socket_of_another_process() {
         const SHORT: Duration = Duration::from_millis(20);

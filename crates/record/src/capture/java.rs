@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The agent is waited for so long.
+/// How long the recorder waits for the agent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a machine was started so that it refuses. It takes the signal with which `jcmd` knocks
@@ -35,7 +35,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Those that are to be asked now: each once, and again as long as they are young.
+    /// Machines to ask now: each is asked once, and a young one again.
     pub fn due(&mut self, registry: &Registry) -> Vec<u32> {
         let java = registry.processes.values().filter(|process| process.java);
         let due = java.filter(|process| {

@@ -1,10 +1,11 @@
-//! TCP sockets of the networks that processes are in: asked for once for all processes of a look.
+//! TCP sockets of the network namespaces of recorded processes. Each look reads a namespace once.
 //!
-//! The kernel's answer to `ss` has those that listen and those that are open. `/proc/net/tcp` has
-//! closed ones, too, which wait for a minute. Where connections come and go it has very many lines:
-//! reading it took all of a processor for ten seconds there.
+//! The kernel is asked by `sock_diag`, as `ss` does, for sockets that listen and for open ones.
+//! `/proc/net/tcp` lists closed connections in TIME_WAIT, too. With 90,000 of these and many new
+//! ones, reading it took all of a processor for ten seconds.
 
 use anyhow::{Context, Result, bail};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
@@ -14,8 +15,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// Of each network that processes are in.
+/// Sockets by network namespace.
 #[derive(Default)]
 pub struct Networks(BTreeMap<PathBuf, Network>);
 
@@ -31,7 +33,7 @@ impl Networks {
     fn of(&mut self, pid: u32) -> Option<&Network> {
         let network = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
         Some(self.0.entry(network).or_insert_with(|| {
-            // A kernel without that answer, or a user without rights.
+            // The kernel may lack sock_diag, or this user the right to enter the namespace.
             Network::asked(pid).unwrap_or_else(|_| Network::listed(pid))
         }))
     }
@@ -54,6 +56,8 @@ impl Networks {
     }
 }
 
+/// How long the kernel has for a part of its answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// States of a socket.
 const ESTABLISHED: u8 = 1;
 const LISTENING: u8 = 10;
@@ -71,7 +75,7 @@ impl Network {
         }
     }
 
-    /// As the kernel answers in a process's network. A thread that ends with it goes there.
+    /// Asks in the namespace of a process. A thread that is made for it enters another namespace.
     fn asked(pid: u32) -> Result<Network> {
         let own = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net"));
         if own("self")? == own(&pid.to_string())? {
@@ -92,6 +96,7 @@ impl Network {
         const TCP: u8 = 6;
         let kind = (AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC);
         let socket = socket_with(kind.0, kind.1, kind.2, Some(netlink::SOCK_DIAG))?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         let mut network = Network::default();
         let mut part = vec![0; 1 << 16];
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -137,7 +142,7 @@ impl Network {
         Ok(true)
     }
 
-    /// As the files list them.
+    /// Reads `/proc/PID/net/tcp` and `tcp6`.
     fn listed(pid: u32) -> Network {
         let mut network = Network::default();
         for table in ["tcp", "tcp6"] {

@@ -59,7 +59,8 @@ pub fn started(pid: u32) -> Option<u64> {
     stat(pid, 19)?.parse().ok()
 }
 
-/// Time since that. A clock tick is a hundredth of a second in all that `/proc` tells.
+/// Age of a process that started at this clock tick. A tick is a hundredth of a second in all that
+/// `/proc` tells.
 pub fn age(started: u64) -> Option<Duration> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;

@@ -204,9 +204,9 @@ impl Registry {
     }
 }
 
-/// What a young process has now, beside what was known of it. A process that is ending shows less.
+/// Adds what a young process has now. What was known stays: a process that is ending shows less.
 fn grown(known: &mut Process, now: Process) {
-    // One that became another program is told by `replaced`.
+    // `replaced` handles a process that became another program.
     if known.program != now.program {
         return;
     }

@@ -162,11 +162,11 @@ pub fn socket_of(unit: u32, key: &SocketKey, traffic: &Traffic) -> Socket {
     }
 }
 
-/// Messages that were transferred: transfers of a size with which messages begin. What only follows
-/// is the body of a message whose head came before. Of large transfers those alone that begin a
-/// turn: a large message takes several calls.
+/// Messages by the sizes of transfers. A transfer counts if turns begin with its size. A size with
+/// which no turn begins is that of bodies. Of large transfers only those that begin a turn count,
+/// as a large message takes several calls.
 fn messages(traffic: &Traffic) -> u64 {
-    /// A size begins messages if this part of the turns that are due to it begins with it.
+    /// A size begins messages if it begins at least this part of its share of the turns.
     const PART: f64 = 0.25;
     /// From 8 KiB on, by the logarithm.
     const LARGE: usize = 13;

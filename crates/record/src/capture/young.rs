@@ -5,7 +5,7 @@ use super::procfs;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After this a process is taken to be as it stays.
+/// From this age on, a process is not looked at again.
 const GROWN_UP: Duration = Duration::from_secs(60);
 /// The second look comes no sooner than this after the start.
 const SOON: Duration = Duration::from_millis(250);

@@ -8,9 +8,9 @@ use crate::trace::Trace;
 /// So many more requests are handed over than connections show: they have several at a time.
 const SEVERAL: f64 = 1.2;
 
-/// Requests, and how many are under way, of an entry whose connections have several at a time. The
-/// stage to which it hands them over tells, or that both sides transfer more often than they take
-/// turns.
+/// Number of requests, and how many are under way, of an entry whose connections have several at a
+/// time. Either the next stage gets more requests than connections show, or the sockets show
+/// several.
 pub(super) fn several(trace: &Trace, found: &Architecture, entry: usize) -> Option<(f64, f64)> {
     let turns = found.requests.iter().find(|(stage, _)| *stage == entry)?.1 as f64;
     let counted_ns = (trace.head.counted_s * 1e9).max(1.0);

@@ -193,7 +193,7 @@ class StagesTest {
         assertTrue(part > 0.9 / 21 && part < 1.03 / 21, "" + part * 21);
     }
 
-    /** Of what was expected in vain at one stage, a small call at another one takes only its own part. */
+    /** A small call at one stage leaves the credit that a call at another stage brought. */
     @Test
     void aSmallCallDoesNotCutWhatIsGivenBack() throws Exception {
         double[] parts = new double[2];
