@@ -225,7 +225,7 @@ fn judge(n: u64, share: f64, seen: bool, ends: &[Confidence]) -> Confidence {
     ends.iter().fold(own, |least, end| least.min(*end))
 }
 
-impl Search<'_> {
+impl<'l> Search<'l> {
     fn visit_roots(&mut self, links: &Links, sockets: &Sockets) {
         let from_outside = links
             .all
@@ -255,12 +255,12 @@ impl Search<'_> {
     /// answers, and others have requests of it. Of two that wake each other, the one that answers
     /// clients is the last: it makes room in a queue that is full.
     fn rest(&mut self, links: &Links, sockets: &Sockets) {
-        let wakes = |from: usize, to: usize| {
-            let shared = |link: &&&Link| matches!(link.object, Object::Shared(_));
-            let between = self.links.iter().filter(shared);
-            let mut enough = between.filter(|link| link.n >= EVENTS_MIN);
-            enough.any(|link| (link.waker, link.wakee) == (Some(from), to))
-        };
+        while let Some(link) = self.seldom_idle() {
+            let from = link.waker.unwrap_or(link.wakee);
+            self.follow(from, link.wakee, link);
+            self.visit_all(sockets);
+        }
+        let wakes = |from, to| self.wakes(from, to, true);
         let makes_room = |stage: usize| {
             let mut others = (0..self.seen.len()).filter(|other| !self.seen[*other]);
             sockets.replies.contains_key(&stage)
@@ -283,6 +283,38 @@ impl Search<'_> {
                 self.visit_all(sockets);
             }
         }
+    }
+
+    /// Whether a stage wakes another, on what lasts if so asked.
+    fn wakes(&self, from: usize, to: usize, lasting: bool) -> bool {
+        self.links.iter().any(|link| {
+            (link.waker, link.wakee) == (Some(from), to)
+                && link.n >= EVENTS_MIN
+                && (!lasting || matches!(link.object, Object::Shared(_)))
+        })
+    }
+
+    /// How requests come to a stage that is seldom idle: most of its wake-ups are answers of stages
+    /// that it wakes, and those of its queue are less than [`SHARE_MIN`].
+    fn seldom_idle(&self) -> Option<&'l Link> {
+        let unreached = |stage: &usize| !self.seen[*stage];
+        let answered = |stage: usize| {
+            let mut others = (0..self.seen.len()).filter(|other| *other != stage).filter(unreached);
+            others.any(|other| self.wakes(stage, other, true) && self.wakes(other, stage, false))
+        };
+        let apart = |link: &Link| {
+            let same = |other: &&&Link| (other.wakee, other.object) == (link.wakee, link.object);
+            let mut wakers = self.links.iter().filter(same).filter_map(|other| other.waker);
+            wakers.all(|waker| self.seen[waker])
+        };
+        let ways = self.links.iter().copied().filter(|link| {
+            matches!(link.object, Object::Shared(_))
+                && link.n >= EVENTS_MIN
+                && unreached(&link.wakee)
+                && apart(link)
+                && answered(link.wakee)
+        });
+        ways.max_by_key(|link| link.n)
     }
 
     fn come_to(&mut self, stage: usize, parent: Option<usize>) {
@@ -312,7 +344,7 @@ impl Search<'_> {
         });
         for link in out {
             let to = link.wakee;
-            let share = link.n as f64 / self.woken[to].max(1) as f64;
+            let share = self.alike(from, link) as f64 / self.woken[to].max(1) as f64;
             if to == from || link.n < EVENTS_MIN || share < SHARE_MIN {
                 continue;
             }
@@ -329,6 +361,19 @@ impl Search<'_> {
                 self.come_to(b, Some(a));
             }
         }
+    }
+
+    /// Wake-ups that mean the same as a link's: one object made for each request has a small part of
+    /// a stage's answers.
+    fn alike(&self, from: usize, link: &Link) -> u64 {
+        let queue = |link: &Link| self.home[link.wakee].contains(link.kind, link.object);
+        if !self.seen[link.wakee] || queue(link) {
+            return link.n;
+        }
+        let same = |other: &&&Link| {
+            (other.waker, other.wakee, other.kind) == (Some(from), link.wakee, link.kind)
+        };
+        self.links.iter().filter(same).filter(|other| !queue(other)).map(|other| other.n).sum()
     }
 
     fn follow(&mut self, from: usize, to: usize, link: &Link) {

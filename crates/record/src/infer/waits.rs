@@ -120,22 +120,42 @@ struct Sharing {
     single: BTreeSet<usize>,
 }
 
+/// Waits of a stage on one object, by unit, and by the stage that ended them.
+#[derive(Default)]
+struct Waiters {
+    units: BTreeMap<u32, u64>,
+    wakers: BTreeMap<Option<usize>, u64>,
+}
+
+impl Waiters {
+    /// Which stage ended most of them.
+    fn waker(&self) -> Option<usize> {
+        self.wakers.iter().max_by_key(|(_, n)| **n).and_then(|(waker, _)| *waker)
+    }
+}
+
 impl Sharing {
     fn of(trace: &Trace, stages: &Stages) -> Sharing {
-        let mut waiters: BTreeMap<(usize, u64), BTreeMap<u32, u64>> = BTreeMap::new();
+        // Descriptors are counted apart: threads may each have one that lasts, beside futexes that
+        // are made for requests. So are objects of each waker.
+        let mut waiters: BTreeMap<(usize, How, u64), Waiters> = BTreeMap::new();
         for wait in trace.handovers() {
             if let Some(&stage) = stages.of.get(&wait.wakee)
                 && wait.object > MANY
             {
-                let of = waiters.entry((stage, wait.object)).or_default();
-                *of.entry(wait.wakee).or_default() += wait.n;
+                let of = waiters.entry((stage, wait.how, wait.object)).or_default();
+                *of.units.entry(wait.wakee).or_default() += wait.n;
+                *of.wakers.entry(stages.of.get(&wait.waker).copied()).or_default() += wait.n;
             }
         }
-        let mut all: BTreeMap<usize, (u64, usize)> = BTreeMap::new();
-        for ((stage, _), units) in &waiters {
-            let sum = all.entry(*stage).or_default();
-            sum.0 += units.values().sum::<u64>();
+        let mut all: BTreeMap<(usize, How), (u64, usize)> = BTreeMap::new();
+        let mut alike: BTreeMap<(usize, How, Option<usize>), u64> = BTreeMap::new();
+        for ((stage, how, _), of) in &waiters {
+            let n: u64 = of.units.values().sum();
+            let sum = all.entry((*stage, *how)).or_default();
+            sum.0 += n;
             sum.1 += 1;
+            *alike.entry((*stage, *how, of.waker())).or_default() += n;
         }
         let mut found =
             Sharing { shared: BTreeSet::new(), many: BTreeSet::new(), single: BTreeSet::new() };
@@ -144,15 +164,17 @@ impl Sharing {
                 found.single.insert(id);
             }
         }
-        for ((stage, object), units) in &waiters {
+        for ((stage, how, object), of) in &waiters {
+            let units = &of.units;
             let n: u64 = units.values().sum();
-            let (sum, objects) = all[stage];
+            let (sum, objects) = all[&(*stage, *how)];
+            let few = n * 10 < alike[&(*stage, *how, of.waker())];
             let threads = stages.stages[*stage].most.max(1) as usize;
             let several = units.values().filter(|n| **n >= 3).count() > 1;
             // A unit of many threads does not say which of them waited: each has a small part of
             // the waits if each has its own object.
             let common = units.len() == 1 && threads > 1 && n * threads as u64 > 2 * sum;
-            if objects > 4 * threads + 4 && n * 10 < sum {
+            if objects > 4 * threads + 4 && few {
                 found.many.insert((*stage, *object));
             } else if several || common {
                 found.shared.insert((*stage, *object));

@@ -238,3 +238,64 @@ fn who_wakes_those_that_hand_over_to_it_answers_them() {
     assert!(found.contains(&"worker waits for log".to_owned()), "{found:?}");
     assert!(!found.contains(&"log -> worker".to_owned()), "{found:?}");
 }
+
+/// Two workers, whom readers seldom find idle, and who wait for a store's answer to each request.
+/// Requests live at so many addresses, which are used again and again.
+fn seldom_idle(addresses: u64, feed: impl Fn(&mut Trace)) -> Vec<String> {
+    let mut trace = named(&["reader", "worker", "worker", "store"]);
+    requests(&mut trace, 2, 4_000);
+    feed(&mut trace);
+    for worker in [3, 4] {
+        wakes(&mut trace, worker, 5, 0x2000, 1_800);
+        for at in 0..addresses {
+            wakes(&mut trace, 5, worker, 0x7000 + 0x100 * at, 3_600 / (2 * addresses));
+        }
+    }
+    arrows(&found(&trace))
+}
+
+#[test]
+fn a_stage_that_is_seldom_idle_is_fed_by_who_wakes_it_at_all() {
+    let wanted = [
+        "clients -> reader",
+        "reader -> clients",
+        "reader -> worker",
+        "worker -> store",
+        "worker waits for store",
+    ];
+    let condition = |n: u64| {
+        move |trace: &mut Trace| {
+            [3, 4].into_iter().for_each(|worker| wakes(trace, 2, worker, 0x1000, n));
+        }
+    };
+    // Few addresses look like queues, and of many the workers' queue is one.
+    for (addresses, n) in [(4, 8), (4, 300), (40, 8), (40, 100)] {
+        assert_eq!(seldom_idle(addresses, condition(n)), wanted, "{addresses} {n}");
+    }
+    // Each has a descriptor, as with io_uring.
+    let rings = |trace: &mut Trace| {
+        for worker in [3, 4] {
+            let object = 40 + u64::from(worker);
+            let how = How::Ready;
+            let wait = Wait {
+                waker: 2,
+                wakee: worker,
+                object,
+                sleep: 426,
+                how,
+                n: 150,
+                ..Wait::default()
+            };
+            trace.waits.push(wait);
+        }
+    };
+    assert_eq!(seldom_idle(40, rings), wanted);
+}
+
+#[test]
+fn answers_at_many_addresses_are_no_noise() {
+    let found = seldom_idle(90, |trace| {
+        [3, 4].into_iter().for_each(|worker| wakes(trace, 2, worker, 0x1000, 9_000));
+    });
+    assert!(found.contains(&"worker waits for store".to_owned()), "{found:?}");
+}
