@@ -164,13 +164,18 @@ impl Sharing {
                 found.single.insert(id);
             }
         }
+        let later = trace.threads.values().map(|thread| (thread.born, thread.unit));
+        let later: BTreeMap<u32, u32> = later.collect();
         for ((stage, how, object), of) in &waiters {
             let units = &of.units;
             let n: u64 = units.values().sum();
             let (sum, objects) = all[&(*stage, *how)];
             let few = n * 10 < alike[&(*stage, *how, of.waker())];
             let threads = stages.stages[*stage].most.max(1) as usize;
-            let several = units.values().filter(|n| **n >= 3).count() > 1;
+            // A thread that is born has the unit of its creator's births first.
+            let newborn = |unit| later.get(&unit).is_some_and(|unit| units.contains_key(unit));
+            let often = units.iter().filter(|(_, n)| **n >= 3);
+            let several = often.filter(|(unit, _)| !newborn(**unit)).count() > 1;
             // A unit of many threads does not say which of them waited: each has a small part of
             // the waits if each has its own object.
             let common = units.len() == 1 && threads > 1 && n * threads as u64 > 2 * sum;

@@ -2,7 +2,7 @@
 
 use crate::made::{FUTEX, arrows, found, named, requests, wakes};
 use headworks_record::draw;
-use headworks_record::trace::{How, Process, Socket, Stack, Trace, Wait};
+use headworks_record::trace::{How, Process, Socket, Stack, Trace, Unit, Wait};
 
 /// As InnoDB's followers of a group commit wait: each on its own word.
 #[test]
@@ -298,4 +298,26 @@ fn answers_at_many_addresses_are_no_noise() {
         [3, 4].into_iter().for_each(|worker| wakes(trace, 2, worker, 0x1000, 9_000));
     });
     assert!(found.contains(&"worker waits for store".to_owned()), "{found:?}");
+}
+
+/// As a cached pool of Java: each thread parks at an address, and one was born while it was recorded.
+#[test]
+fn a_thread_that_was_born_waits_on_what_is_its_alone() {
+    let mut trace = named(&["reader", "worker", "worker", "worker"]);
+    requests(&mut trace, 2, 1_000);
+    // The last worker's first waits are those of the unit of its creator's births.
+    let births = 6;
+    let name = "worker".to_owned();
+    let unit = Unit { unit: births, pid: 1, births: 1, creator: 2, name, ..Unit::default() };
+    trace.units.insert(births, unit);
+    for thread in trace.threads.values_mut().filter(|thread| thread.unit == 5) {
+        thread.born = births;
+    }
+    for (unit, object, n) in
+        [(3, 0x3000, 300), (4, 0x4000, 300), (5, 0x5000, 150), (births, 0x5000, 150)]
+    {
+        wakes(&mut trace, 2, unit, object, n);
+    }
+    let wanted = ["clients -> reader", "reader -> clients", "reader -> worker"];
+    assert_eq!(arrows(&found(&trace)), wanted);
 }
