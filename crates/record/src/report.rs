@@ -307,7 +307,7 @@ fn by(by: By) -> &'static str {
         By::Ready => "pipe or event descriptor",
         By::Socket => "socket",
         By::Birth => "births of threads",
-        By::Probe => "an agent",
+        By::Probe => "calls",
         By::Answer => "answers",
         By::Nothing => "nothing",
     }

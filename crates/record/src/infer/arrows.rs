@@ -68,7 +68,7 @@ pub enum By {
     Socket,
     /// Creation of threads.
     Birth,
-    /// An agent counted it.
+    /// Calls were counted, by an agent or by probes.
     Probe,
     /// The stage answers clients, so requests come to it, although nothing was seen to wake it.
     Answer,

@@ -77,7 +77,6 @@ struct Way {
     /// Turns, and messages by their sizes, of what was sent and of what was read.
     by_size: [(u64, u64); 2],
     pace: Pace,
-    accepted: bool,
 }
 
 /// Several requests of a connection are under way at a time if both sides transfer so many more
@@ -130,8 +129,9 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     let told = trace.sockets.iter().any(|socket| socket.sends && socket.turns > 0);
     let ends: BTreeSet<(&str, &str)> =
         trace.sockets.iter().map(|each| (each.local.as_str(), each.remote.as_str())).collect();
-    // The key is the end at which the stage is: local, then remote.
-    let mut own: BTreeMap<(&str, &str), Way> = BTreeMap::new();
+    // The key is the end at which the stage is: local, then remote. The kernel uses the addresses of
+    // Unix sockets again: what one connection accepted, another may have connected.
+    let mut own: BTreeMap<(&str, &str, bool), Way> = BTreeMap::new();
     for socket in &trace.sockets {
         let Some(&stage) = stages.of.get(&socket.unit) else { continue };
         let peer = ends.contains(&(socket.remote.as_str(), socket.local.as_str()));
@@ -140,8 +140,8 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
         found.bytes[stage].0 += socket.bytes;
         found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
-        let way = own.entry((&socket.local, &socket.remote)).or_default();
-        way.accepted = accepted(socket, stages.stages[stage].place, &listening);
+        let accepted = accepted(socket, stages.stages[stage].place, &listening);
+        let way = own.entry((&socket.local, &socket.remote, accepted)).or_default();
         let size = &mut way.by_size[usize::from(socket.sends)];
         *size = (size.0 + socket.turns, size.1 + socket.messages);
         let times = if socket.sends { &mut way.pace.answers } else { &mut way.pace.thinks };
@@ -156,12 +156,24 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     own.values_mut().for_each(Way::count_several);
-    for ((local, remote), way) in &own {
+    let mut by_unix: BTreeMap<usize, usize> = BTreeMap::new();
+    for (&(local, remote, accepted), way) in &own {
+        let others = [!accepted, accepted].map(|accepted| (remote, local, accepted));
+        let mut peers = others.into_iter().filter_map(|key| Some((key.2, own.get(&key)?)));
         // What was counted together has one end for all.
-        match own.get(&(*remote, *local)).filter(|_| local != remote) {
-            Some(peer) if !way.accepted || peer.accepted => between(&mut found, way, peer),
+        match peers.next().filter(|_| local != remote) {
+            Some((peer_accepted, peer)) if !accepted || peer_accepted => {
+                between(&mut found, way, peer);
+            }
             Some(_) => {}
-            None if way.accepted => outside(&mut found, way),
+            None if accepted => {
+                outside(&mut found, way);
+                if local.starts_with("unix:") {
+                    for &stage in way.receivers.keys() {
+                        *by_unix.entry(stage).or_default() += 1;
+                    }
+                }
+            }
             None => {
                 let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
                 for (stage, sent) in way.sent() {
@@ -178,17 +190,13 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
     // TCP connections that come and go: as many clients as were open at a time.
-    let by_unix = |stage: usize| {
-        own.iter().any(|((local, _), way)| {
-            local.starts_with("unix:") && way.receivers.contains_key(&stage)
-        })
-    };
     for (&stage, clients) in &mut found.clients {
         let place = Some(&stages.stages[stage].place);
         let own = trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
         let open = own.map(|(_, process)| process.open).max().unwrap_or(0);
-        if open > 0 && !by_unix(stage) {
-            *clients = (*clients).min(open);
+        let by_unix = by_unix.get(&stage).copied().unwrap_or(0);
+        if open > 0 {
+            *clients = (*clients - by_unix).min(open) + by_unix;
         }
     }
     found

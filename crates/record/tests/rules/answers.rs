@@ -1,9 +1,9 @@
 //! Stages that send only some answers themselves.
 
-use crate::made::{found, named, requests, wakes};
+use crate::made::{arrows, found, named, requests, wakes};
 use headworks_record::draw;
 use headworks_record::infer::arrows::End;
-use headworks_record::trace::{Socket, Trace};
+use headworks_record::trace::{Process, Socket, Trace};
 use headworks_tad::check;
 use headworks_tad::remedy::Problem;
 
@@ -138,4 +138,38 @@ fn clients_of_a_unix_socket_are_not_bounded_by_open_tcp_connections() {
     }
     let seen = found(&trace);
     assert_eq!(seen.requests, [(seen.stages.of[&2], 2_500)]);
+}
+
+/// As nginx with PHP: a connection for each request, by Unix sockets. The kernel gives addresses of
+/// closed sockets to new ones, so that each was at some time the end of either process.
+#[test]
+fn addresses_of_unix_sockets_that_are_used_again_tell_no_direction() {
+    let mut trace = named(&["proxy", "pool"]);
+    requests(&mut trace, 2, 500);
+    let pool =
+        Process { pid: 2, program: "pool".to_owned(), listens_unix: true, ..Process::default() };
+    trace.processes.insert(2, pool);
+    trace.units.get_mut(&3).expect("a unit").pid = 2;
+    trace.threads.values_mut().filter(|thread| thread.unit == 3).for_each(|thread| thread.pid = 2);
+    let ends = ["unix:a", "unix:b", "unix:c"];
+    for (local, remote) in [(0, 1), (1, 0), (1, 2), (2, 0)] {
+        for (unit, local, remote) in [(2, local, remote), (3, remote, local)] {
+            for sends in [false, true] {
+                let (local, remote) = (ends[local].to_owned(), ends[remote].to_owned());
+                // The proxy reads an answer by several calls.
+                let (n, turns) = (if unit == 2 && !sends { 600 } else { 100 }, 100);
+                trace.sockets.push(Socket {
+                    unit,
+                    sends,
+                    local,
+                    remote,
+                    n,
+                    turns,
+                    ..Socket::default()
+                });
+            }
+        }
+    }
+    let wanted = ["clients -> proxy", "proxy -> clients", "proxy -> pool", "proxy waits for pool"];
+    assert_eq!(arrows(&found(&trace)), wanted);
 }
