@@ -22,6 +22,7 @@ mod young;
 use crate::hints::Hints;
 use crate::trace::Trace;
 use anyhow::{Result, bail};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -106,6 +107,12 @@ pub struct Progress {
 /// Records. Without the right to load eBPF it samples `/proc`, and the recording says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Trace> {
     check(options)?;
+    let mut trace = by_best_means(options, progress)?;
+    trace.head.missing.extend(children_left_out(&options.pids, &trace));
+    Ok(trace)
+}
+
+fn by_best_means(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Trace> {
     let why = if options.plain {
         "only /proc was asked for".to_owned()
     } else {
@@ -170,6 +177,28 @@ fn hidden(pid: u32) -> Option<String> {
         format!(
             "what threads of process {pid} sleep in, and their functions: the process is another \
              user's (sudo headworks tad record … shows them)"
+        )
+    })
+}
+
+/// Children of recorded processes that were not recorded. Many a server's first process only starts
+/// those that work.
+fn children_left_out(pids: &[u32], trace: &Trace) -> Option<String> {
+    /// Names that are shown.
+    const SHOWN: usize = 3;
+    let mut left: Vec<u32> =
+        pids.iter().copied().flat_map(tree).filter(|pid| alive(*pid)).collect();
+    left.retain(|pid| !trace.processes.contains_key(pid) && *pid != std::process::id());
+    left.sort_unstable();
+    left.dedup();
+    let names: BTreeSet<String> = left.iter().filter_map(|pid| procfs::name(*pid, *pid)).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    let names: Vec<String> = names.into_iter().take(SHOWN).collect();
+    let processes = if left.len() == 1 { "process" } else { "processes" };
+    let (n, names) = (left.len(), names.join(", "));
+    (n > 0).then(|| {
+        format!(
+            "{n} {processes} that the recorded ones started ({names}{more}): --follow records them"
         )
     })
 }

@@ -5,6 +5,7 @@ use crate::conserve::{Wakers, example};
 use crate::leaves::{programs, recorder, said, scratch};
 use crate::random::can_record;
 use crate::server::{self, Clients};
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -194,4 +195,25 @@ fn ten_thousand_threads_and_a_mapping_of_dev_zero_take_little() {
     assert!(said.contains("turns"), "{said}");
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(bytes < 1 << 30, "{bytes}");
+}
+
+#[test]
+fn children_that_are_not_recorded_are_named() {
+    let mut parent = Command::new("sh")
+        .args(["-c", "sleep 1000 & echo begun; wait"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut line = [0; 6];
+    parent.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("it begins");
+    let pid = parent.id().to_string();
+    let output = recorder()
+        .args(["record", "--proc", "--pid", &pid, "--for", "300ms", "-o"])
+        .arg(scratch("children.toml"))
+        .output()
+        .expect("the recorder");
+    let said = said(&output);
+    let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
+    parent.wait().expect("the shell ends with its child");
+    assert!(said.contains("1 process that the recorded ones started (sleep)"), "{said}");
 }

@@ -110,12 +110,13 @@ pub fn private(path: &Path) -> Result<File> {
 
 /// Why there is no diagram.
 fn nothing(trace: &Trace) -> String {
-    format!(
+    let mut text = format!(
         "no thread was seen to do anything in the {:.1} s that were counted: give the system its \
-         load while you record\n  count for longer by --for and --budget; --follow records \
-         children, too",
+         load while you record\n  count for longer by --for and --budget",
         trace.head.counted_s
-    )
+    );
+    trace.head.missing.iter().for_each(|what| text += &format!("\n  not seen: {what}"));
+    text
 }
 
 /// Writes diagram, load and report.
