@@ -3,6 +3,7 @@
 //! Programs are built without frame pointers, so the tables that compilers leave for exceptions
 //! (`.eh_frame`) say where each caller's frame is. Nothing of the process is stopped or changed.
 
+mod go;
 mod modules;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};

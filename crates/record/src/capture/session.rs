@@ -327,7 +327,8 @@ impl Session<'_> {
         let stages = infer::stages::find(&trace, hints);
         let mut changed = false;
         for stage in &stages.stages {
-            let known = matches!(stage.basis, Basis::Name | Basis::Loop | Basis::Hint);
+            let known =
+                matches!(stage.basis, Basis::Name | Basis::Runtime | Basis::Loop | Basis::Hint);
             if !known
                 || hints.splits(&stage.title)
                 || stage.threads.len() <= CROWD

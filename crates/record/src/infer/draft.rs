@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Basis {
     /// A name that they were given.
     Name,
+    /// The runtime that switches what they run.
+    Runtime,
     /// Their loop function.
     Loop,
     /// The title of their process.
@@ -34,6 +36,7 @@ impl Basis {
     pub fn words(self) -> &'static str {
         match self {
             Basis::Name => "its threads' name",
+            Basis::Runtime => "its program's runtime",
             Basis::Loop => "its loop function",
             Basis::Title => "its process's title",
             Basis::Birth => "who creates its threads",

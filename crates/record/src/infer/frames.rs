@@ -183,14 +183,17 @@ pub fn site(frames: &[String]) -> Option<Site> {
     found
 }
 
-/// Functions of a Java virtual machine for threads' beginnings and ends, and for its pauses.
-const MACHINE: [&str; 6] = [
+/// Functions of a Java virtual machine for threads' beginnings and ends, and for its pauses; and of
+/// Go for threads that have no goroutine to run.
+const MACHINE: [&str; 8] = [
     "os::create_thread",
     "JavaThread::exit",
     "ThreadsSMRSupport::",
     "Threads::remove",
     "SafepointSynchronize::",
     "VMThread::execute",
+    "runtime.notesleep",
+    "runtime.notetsleep",
 ];
 
 /// A new thread waits until it may run, too, and its creator until it is there.
@@ -292,6 +295,9 @@ mod tests {
         assert_eq!(site(&sleeps), Some(Site::Time));
         let postgres = frames(&["libc.so.6!8a0", "sem_wait", "PGSemaphoreLock", "LWLockAcquire"]);
         assert_eq!(site(&postgres), Some(Site::Lock));
+        let idle =
+            frames(&["runtime.futex", "runtime.notesleep", "runtime.stopm", "runtime.mcall"]);
+        assert_eq!(site(&idle), Some(Site::Machine));
         assert_eq!(site(&frames(&["libc.so.6!1", "main"])), None);
     }
 

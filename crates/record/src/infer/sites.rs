@@ -183,6 +183,7 @@ pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
             let mutex = wait.sleep == FUTEX && wait.op == WAIT_PRIVATE;
             let own = mutex && sites.own.contains(&(trace.pid_of(wait.wakee), wait.object));
             match (mutex && !own, wait.all, sites.site(trace, wait)) {
+                (true, false, Some(Site::Machine)) => Kind::Idle,
                 (true, false, _) => Kind::Lock,
                 // Inside pthread_cond_signal: no resource.
                 (true, true, _) => Kind::Idle,

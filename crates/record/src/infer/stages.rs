@@ -1,7 +1,8 @@
 //! Threads that do the same.
 
+use super::carriers::VIRTUAL;
 use super::doors;
-use super::draft::{Draft, Known, known};
+use super::draft::{Draft, GOROUTINES, Known, known};
 use super::executor;
 use super::frames::is_generic;
 use super::names::{short, word};
@@ -138,7 +139,7 @@ fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
                 Confidence::Certain
             },
             units,
-            basis: Basis::Name,
+            basis: if [GOROUTINES, VIRTUAL].contains(&name) { Basis::Runtime } else { Basis::Name },
             first: None,
         })
         .collect()

@@ -245,10 +245,16 @@ fn read(path: &str, name: &str) -> Option<Image> {
         .zip(sections.eh_frame_hdr.as_deref())
         .map(|(range, table)| begins(range.start, table))
         .unwrap_or_default();
+    let mut functions = symbols(&elf, SymbolKind::Text);
+    if let (Some(table), Some(text)) = (bytes(".gopclntab"), &sections.text_svma) {
+        let found = super::go::functions(&table, text.start);
+        functions.extend(found.into_iter().map(|(at, size, name)| (at, size, name.into())));
+        in_order(&mut functions);
+    }
     Some(Image {
         name: name.rsplit('/').next().unwrap_or(name).to_owned(),
         base,
-        functions: symbols(&elf, SymbolKind::Text),
+        functions,
         data: symbols(&elf, SymbolKind::Data),
         begins,
         sections,
@@ -261,9 +267,13 @@ fn symbols(elf: &object::File, kind: SymbolKind) -> Vec<(u64, u64, Arc<str>)> {
         .filter(|symbol| symbol.kind() == kind && symbol.address() != 0)
         .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.into())))
         .collect();
+    in_order(&mut symbols);
+    symbols
+}
+
+fn in_order(symbols: &mut Vec<(u64, u64, Arc<str>)>) {
     symbols.sort();
     symbols.dedup_by_key(|symbol| symbol.0);
-    symbols
 }
 
 /// First addresses of functions: the sorted table of `.eh_frame_hdr` has pairs of offsets from its

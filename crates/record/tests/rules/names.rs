@@ -203,6 +203,22 @@ fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
     assert!(found.unseen.iter().any(|what| what.starts_with("goroutines of server")));
 }
 
+/// They park as C programs wait for a mutex, and the runtime has such locks, too.
+#[test]
+fn a_thread_of_go_without_a_goroutine_waits_for_no_lock() {
+    for (function, locks) in [("runtime.notesleep", 0), ("runtime.lock2", 1)] {
+        let mut trace = named(&["server", "server"]);
+        for (waker, unit) in [(3, 2), (2, 3)] {
+            sleeps(&mut trace, unit, &[&["runtime.mcall", "runtime.stopm", function]]);
+            let stack = trace.stacks.last_mut().expect("a stack");
+            (stack.sleep, stack.op, stack.object) = (FUTEX, 128, 0x9000);
+            wakes(&mut trace, waker, unit, 0x9000, 50);
+            trace.waits.last_mut().expect("a wait").op = 128;
+        }
+        assert_eq!(found(&trace).locks.len(), locks, "{function}");
+    }
+}
+
 /// An executor of `java.util.concurrent` gives its threads no name but its number.
 #[test]
 fn executors_of_java_are_told_apart_by_their_numbers() {
