@@ -310,13 +310,6 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
         });
     }
     found.unseen.extend(renames::Renames::of(trace).unseen());
-    for pid in draft::go_programs(trace) {
-        let program = trace.processes.get(&pid).map_or("", |process| &process.program);
-        found.unseen.push(format!(
-            "goroutines of {program}: Go's runtime switches them, and the kernel sees its threads \
-             alone"
-        ));
-    }
     found.unseen.extend(carriers::unseen(trace));
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);

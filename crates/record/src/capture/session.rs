@@ -327,9 +327,7 @@ impl Session<'_> {
         let stages = infer::stages::find(&trace, hints);
         let mut changed = false;
         for stage in &stages.stages {
-            let known =
-                matches!(stage.basis, Basis::Name | Basis::Runtime | Basis::Loop | Basis::Hint);
-            if !known
+            if !matches!(stage.basis, Basis::Name | Basis::Runtime | Basis::Loop | Basis::Hint)
                 || hints.splits(&stage.title)
                 || stage.threads.len() <= CROWD
                 || stage.units.len() <= 1

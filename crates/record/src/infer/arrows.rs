@@ -363,8 +363,8 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Wake-ups that mean the same as a link's: one object made for each request has a small part of
-    /// a stage's answers.
+    /// Wake-ups that mean the same as a link's: one object made for each request has a small part
+    /// of a stage's answers.
     fn alike(&self, from: usize, link: &Link) -> u64 {
         let queue = |link: &Link| self.home[link.wakee].contains(link.kind, link.object);
         if !self.seen[link.wakee] || queue(link) {

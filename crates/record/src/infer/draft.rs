@@ -1,12 +1,12 @@
 //! What is known of units before stages are, and stages in the making.
 
-use super::carriers::{self, VIRTUAL};
+use super::carriers::{self, GOROUTINES, VIRTUAL};
 use super::frames::is_machine;
 use super::names::normalised;
 use super::renames::Renames;
 use crate::trace::{OUTSIDE, Trace, Unit};
 use headworks_tad::model::Confidence;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What tells a stage's threads from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,6 @@ impl Basis {
     }
 }
 
-/// Stage of the threads of a Go program.
-pub const GOROUTINES: &str = "goroutines";
-
 /// Stage of the threads that a Java virtual machine has for itself.
 pub const MACHINE: &str = "JVM";
 
@@ -89,7 +86,7 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
         threads.entry(thread.unit).or_default().push(thread.tid);
     }
     let all = Renames::of(trace);
-    let go = go_programs(trace);
+    let go = carriers::go_programs(trace);
     let carriers = carriers::find(trace);
     let mut known = BTreeMap::new();
     for (&number, unit) in &trace.units {
@@ -127,14 +124,6 @@ pub fn known<'t>(trace: &'t Trace, place_of: &BTreeMap<u32, usize>) -> BTreeMap<
         known.insert(number, known_unit);
     }
     known
-}
-
-/// Processes whose threads run what Go's runtime gives them.
-pub fn go_programs(trace: &Trace) -> BTreeSet<u32> {
-    const LOOPS: [&str; 3] = ["runtime.mcall", "runtime.mstart1", "runtime.goexit"];
-    let runs = |frame: &String| LOOPS.iter().any(|known| frame.starts_with(known));
-    let stacks = trace.stacks.iter().filter(|stack| stack.frames.iter().any(runs));
-    stacks.map(|stack| trace.pid_of(stack.unit)).collect()
 }
 
 /// A name is given if it is not that of the process.

@@ -84,6 +84,22 @@ struct Way {
 const SEVERAL: f64 = 1.1;
 
 impl Way {
+    /// Transfers of a stage. `told` is whether the recording tells which sends begin a message.
+    fn add(&mut self, stage: usize, socket: &Socket, told: bool) {
+        let size = &mut self.by_size[usize::from(socket.sends)];
+        *size = (size.0 + socket.turns, size.1 + socket.messages);
+        let times = if socket.sends { &mut self.pace.answers } else { &mut self.pace.thinks };
+        times.0 += socket.after;
+        times.1 += socket.after_ns;
+        if socket.sends {
+            let messages = if told { socket.turns } else { socket.n };
+            self.senders.entry(stage).or_default().add(Sent { calls: socket.n, messages });
+        } else {
+            self.turns += socket.turns;
+            *self.receivers.entry(stage).or_default() += socket.n;
+        }
+    }
+
     fn several(&self) -> bool {
         let more = |(turns, messages): (u64, u64)| messages as f64 > SEVERAL * turns as f64;
         self.by_size.into_iter().all(more)
@@ -129,8 +145,8 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     let told = trace.sockets.iter().any(|socket| socket.sends && socket.turns > 0);
     let ends: BTreeSet<(&str, &str)> =
         trace.sockets.iter().map(|each| (each.local.as_str(), each.remote.as_str())).collect();
-    // The key is the end at which the stage is: local, then remote. The kernel uses the addresses of
-    // Unix sockets again: what one connection accepted, another may have connected.
+    // The key is the end at which the stage is: local, then remote. The kernel uses the addresses
+    // of Unix sockets again: what one connection accepted, another may have connected.
     let mut own: BTreeMap<(&str, &str, bool), Way> = BTreeMap::new();
     for socket in &trace.sockets {
         let Some(&stage) = stages.of.get(&socket.unit) else { continue };
@@ -142,18 +158,7 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         found.bytes[stage].1 += if peer { 0 } else { socket.bytes };
         let accepted = accepted(socket, stages.stages[stage].place, &listening);
         let way = own.entry((&socket.local, &socket.remote, accepted)).or_default();
-        let size = &mut way.by_size[usize::from(socket.sends)];
-        *size = (size.0 + socket.turns, size.1 + socket.messages);
-        let times = if socket.sends { &mut way.pace.answers } else { &mut way.pace.thinks };
-        times.0 += socket.after;
-        times.1 += socket.after_ns;
-        if socket.sends {
-            let messages = if told { socket.turns } else { socket.n };
-            way.senders.entry(stage).or_default().add(Sent { calls: socket.n, messages });
-        } else {
-            way.turns += socket.turns;
-            *way.receivers.entry(stage).or_default() += socket.n;
-        }
+        way.add(stage, socket, told);
     }
     own.values_mut().for_each(Way::count_several);
     let mut by_unix: BTreeMap<usize, usize> = BTreeMap::new();
@@ -174,18 +179,7 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
                     }
                 }
             }
-            None => {
-                let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
-                for (stage, sent) in way.sent() {
-                    *found.servers.entry((stage, port.clone())).or_default() += sent.messages;
-                }
-                // Who reads the answer waits for it.
-                if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
-                    let asked = found.asked.entry(stage).or_default();
-                    asked.0 += way.pace.thinks.0;
-                    asked.1 += way.pace.thinks.1;
-                }
-            }
+            None => asks(&mut found, way, remote),
         }
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
@@ -213,6 +207,20 @@ fn between(found: &mut Sockets, way: &Way, peer: &Way) {
         for (receiver, read) in way.read() {
             found.answers.entry((receiver, sender)).or_default().add(read);
         }
+    }
+}
+
+/// The other end is a server that is not recorded.
+fn asks(found: &mut Sockets, way: &Way, remote: &str) {
+    let port = remote.rsplit(':').next().unwrap_or(remote).to_owned();
+    for (stage, sent) in way.sent() {
+        *found.servers.entry((stage, port.clone())).or_default() += sent.messages;
+    }
+    // Who reads the answer waits for it.
+    if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
+        let asked = found.asked.entry(stage).or_default();
+        asked.0 += way.pace.thinks.0;
+        asked.1 += way.pace.thinks.1;
     }
 }
 

@@ -1,8 +1,8 @@
 //! Threads that do the same.
 
-use super::carriers::VIRTUAL;
+use super::carriers::{GOROUTINES, VIRTUAL};
 use super::doors;
-use super::draft::{Draft, GOROUTINES, Known, known};
+use super::draft::{Draft, Known, known};
 use super::executor;
 use super::frames::is_generic;
 use super::names::{short, word};

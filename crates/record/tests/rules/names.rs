@@ -200,7 +200,20 @@ fn threads_of_a_go_program_are_one_stage_and_its_goroutines_are_not_seen() {
     let found = found(&trace);
     assert_eq!((name_of(&found, 2), found.stages.stages.len()), ("goroutines", 1));
     assert_eq!(found.stages.stages[0].sure, Confidence::Likely);
-    assert!(found.unseen.iter().any(|what| what.starts_with("goroutines of server")));
+    assert!(found.unseen.iter().any(|what| what.starts_with("goroutines in server")));
+}
+
+#[test]
+fn what_a_runtime_switches_is_named_as_not_seen() {
+    for (thread, wanted) in [
+        ("tokio-runtime-w", "tasks of Tokio in server: its runtime"),
+        ("2_scheduler", "processes of Erlang in server: its runtime"),
+    ] {
+        let trace = named(&["reader", thread, thread]);
+        let found = found(&trace);
+        let said = found.unseen.iter().filter(|what| what.starts_with(wanted));
+        assert_eq!(said.count(), 1, "{:?}", found.unseen);
+    }
 }
 
 /// They park as C programs wait for a mutex, and the runtime has such locks, too.

@@ -300,7 +300,8 @@ fn answers_at_many_addresses_are_no_noise() {
     assert!(found.contains(&"worker waits for store".to_owned()), "{found:?}");
 }
 
-/// As a cached pool of Java: each thread parks at an address, and one was born while it was recorded.
+/// As a cached pool of Java: each thread parks at an address, and one was born while it was
+/// recorded.
 #[test]
 fn a_thread_that_was_born_waits_on_what_is_its_alone() {
     let mut trace = named(&["reader", "worker", "worker", "worker"]);
