@@ -171,7 +171,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let mut locks = locks::find(trace, &stages, &links, &sites);
     monitors::name(trace, &stages, &mut locks);
     own_waits(&links, &homes, &mut facts);
-    let permits = locks::permits(&stages, &links, &homes);
+    let permits = locks::permits(trace, &stages, &links, &homes, &sites);
     devices(trace, &stages, &sites, &mut facts);
     let mut architecture = Architecture {
         unseen: trace.head.missing.clone(),

@@ -248,23 +248,24 @@ fn past(found: &Architecture, name: &dyn Fn(End) -> String) -> Vec<Past> {
         .collect()
 }
 
+/// Locks, and then permits, each by the time of its waits.
 fn locks(found: &Architecture) -> Vec<Lock> {
-    found
-        .locks
-        .iter()
-        .map(|lock| Lock {
-            name: lock.name.clone(),
-            locks: lock.count,
-            stages: lock
-                .waits
-                .iter()
-                .map(|(stage, (n, ns))| {
-                    (found.stages.stages[*stage].name.clone(), *n, *ns as f64 / 1e6)
-                })
-                .collect(),
-            max_ms: lock.max_ns as f64 / 1e6,
-        })
-        .collect()
+    let by = |(stage, n, ns): (usize, u64, u64)| {
+        (found.stages.stages[stage].name.clone(), n, ns as f64 / 1e6)
+    };
+    let locks = found.locks.iter().map(|lock| Lock {
+        name: lock.name.clone(),
+        locks: lock.count,
+        stages: lock.waits.iter().map(|(stage, (n, ns))| by((*stage, *n, *ns))).collect(),
+        max_ms: lock.max_ns as f64 / 1e6,
+    });
+    let permits = found.permits.iter().map(|permits| Lock {
+        name: permits.name.clone(),
+        locks: 1,
+        stages: vec![by((permits.stage, permits.n, permits.off_ns))],
+        max_ms: permits.max_ns as f64 / 1e6,
+    });
+    locks.chain(permits).collect()
 }
 
 fn null_time(found: &Architecture) -> u64 {

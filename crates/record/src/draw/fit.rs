@@ -289,7 +289,7 @@ fn held(found: &Architecture, counted_ns: f64) -> Vec<Held> {
         let count = (working(found, stage, counted_ns) - waiting - 0.2).ceil().max(1.0);
         let threads = f64::from(found.stages.stages[stage].most);
         held.push(Held {
-            name: "permits".to_owned(),
+            name: permits.name.clone(),
             place: found.stages.stages[stage].place,
             parallelism: count as u32,
             waiting,

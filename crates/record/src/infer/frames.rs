@@ -99,6 +99,9 @@ pub enum Site {
     Machine,
 }
 
+/// Where this project's library holds a session, in a database.
+pub const GATE: &str = "headworks_region::admission";
+
 /// Functions that take a lock.
 const LOCKS: [&str; 20] = [
     "pthread_mutex_lock",
@@ -156,7 +159,8 @@ pub fn site(frames: &[String]) -> Option<Site> {
     if of_machine(frames) {
         return Some(Site::Machine);
     }
-    if interpreter(frames).is_some() {
+    let gate = || frames.iter().take(DEPTH).any(|frame| has(frame, &[GATE]));
+    if interpreter(frames).is_some() || gate() {
         return Some(Site::Lock);
     }
     let mut found = None;

@@ -45,6 +45,10 @@ pub struct Permits {
     pub stage: usize,
     /// Address of the semaphore or condition.
     pub address: u64,
+    /// Function that most waits are in, or that it is the gate's.
+    pub name: String,
+    /// Longest wait.
+    pub max_ns: u64,
     /// Waits and their time, without that in which the thread was ready.
     pub n: u64,
     /// See there.
@@ -52,17 +56,34 @@ pub struct Permits {
 }
 
 /// Finds permits, those with the longest waits first.
-pub fn permits(stages: &Stages, links: &Links, homes: &[Home]) -> Vec<Permits> {
+pub fn permits(
+    trace: &Trace,
+    stages: &Stages,
+    links: &Links,
+    homes: &[Home],
+    sites: &Sites,
+) -> Vec<Permits> {
     let mut found: BTreeMap<(usize, u64), Permits> = BTreeMap::new();
-    for link in links.all.iter().filter(|link| link.kind == Kind::Handover) {
-        let (stage, Object::Shared(address)) = (link.wakee, link.object) else { continue };
-        let one = stages.stages[stage].most <= 1;
-        if one || link.waker != Some(stage) || homes[stage].contains(link.kind, link.object) {
-            continue;
-        }
+    for link in &links.all {
+        let stage = link.wakee;
+        let pids = stages.pids(trace, stage);
+        let (address, name) = match (link.kind, link.object) {
+            // Each session has a word of its own to wait on.
+            (Kind::Lock, _) if of_gate(sites, &pids, link.address) => (0, GATES.to_owned()),
+            (Kind::Handover, Object::Shared(address)) => {
+                let one = stages.stages[stage].most <= 1;
+                let home = homes[stage].contains(link.kind, link.object);
+                if one || home || link.waker != Some(stage) {
+                    continue;
+                }
+                (address, of_permits(sites, &pids, address))
+            }
+            _ => continue,
+        };
         let entry = found.entry((stage, address));
-        let permits = entry.or_insert(Permits { stage, address, n: 0, off_ns: 0 });
+        let permits = entry.or_insert(Permits { stage, address, name, max_ns: 0, n: 0, off_ns: 0 });
         permits.n += link.n;
+        permits.max_ns = permits.max_ns.max(link.max_ns);
         permits.off_ns += link.off_ns.saturating_sub(link.queued_ns);
     }
     let mut found: Vec<Permits> =
@@ -71,6 +92,27 @@ pub fn permits(stages: &Stages, links: &Links, homes: &[Home]) -> Vec<Permits> {
     found
 }
 
+/// What permits are called: by the function that most waits are in.
+fn of_permits(sites: &Sites, pids: &BTreeSet<u32>, address: u64) -> String {
+    let functions = sites.functions(pids, address);
+    let most = functions.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    match most.map(|(function, _)| function.as_str()) {
+        Some(function) if function != "?" => {
+            format!("permits of {}", super::names::short(function))
+        }
+        _ => "permits".to_owned(),
+    }
+}
+
+/// Whether sessions wait there for a permit of the gate: in this project's library, in a database.
+fn of_gate(sites: &Sites, pids: &BTreeSet<u32>, address: u64) -> bool {
+    sites
+        .functions(pids, address)
+        .iter()
+        .any(|(function, _)| function.contains(super::frames::GATE))
+}
+
+const GATES: &str = "permits of the gate";
 /// Locks of which no stack with a function's name was seen.
 const UNNAMED: &str = "unnamed locks";
 /// Fewer waits are chance.
@@ -94,7 +136,7 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
     let mut addresses: BTreeMap<(usize, String), BTreeSet<u64>> = BTreeMap::new();
     for link in links.all.iter().filter(|link| link.kind == Kind::Lock) {
         let stage = &stages.stages[link.wakee];
-        let pids: BTreeSet<u32> = stage.units.iter().map(|unit| trace.pid_of(*unit)).collect();
+        let pids = stages.pids(trace, link.wakee);
         // A mutex beside a queue's condition is the queue's own.
         let near = link.address.saturating_sub(NEAR)..link.address.saturating_add(NEAR);
         let own = link.mutex
@@ -102,6 +144,9 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
                 queues.range((pid, near.start)..(pid, near.end)).any(|(_, at)| *at != link.address)
             });
         if own && link.address > MANY {
+            continue;
+        }
+        if of_gate(sites, &pids, link.address) {
             continue;
         }
         let mut functions = sites.functions(&pids, link.address);

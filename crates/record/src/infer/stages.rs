@@ -69,6 +69,13 @@ pub struct Stages {
     pub place_of: BTreeMap<u32, usize>,
 }
 
+impl Stages {
+    /// Processes that have threads of a stage.
+    pub fn pids(&self, trace: &Trace, stage: usize) -> BTreeSet<u32> {
+        self.stages[stage].units.iter().map(|unit| trace.pid_of(*unit)).collect()
+    }
+}
+
 /// Finds stages.
 pub fn find(trace: &Trace, hints: &Hints) -> Stages {
     let (places, place_of) = places(trace);

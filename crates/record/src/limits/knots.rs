@@ -87,7 +87,7 @@ fn name(found: &Architecture, node: Node) -> String {
         Node::Clients => "clients".to_owned(),
         Node::Stage(stage) => found.stages.stages[stage].name.clone(),
         Node::Lock(at) => format!("lock {}", found.locks[at].name),
-        Node::Permits(_) => "permits".to_owned(),
+        Node::Permits(at) => found.permits[at].name.clone(),
         Node::Disk => "disk".to_owned(),
         Node::Servers => "servers that are not recorded".to_owned(),
         Node::Processors => "processors".to_owned(),
@@ -402,7 +402,14 @@ mod tests {
     #[test]
     fn who_waits_for_permits_waits_for_those_that_have_them() {
         let mut found = system();
-        found.permits.push(Permits { stage: 0, address: 0x200, n: 1_000, off_ns: 7 * SECOND });
+        found.permits.push(Permits {
+            stage: 0,
+            address: 0x200,
+            name: "permits".to_owned(),
+            max_ns: 0,
+            n: 1_000,
+            off_ns: 7 * SECOND,
+        });
         assert!(!edges(&found).contains_key(&Node::Stage(1)), "the pool needs none");
         assert_eq!(knots(&found)[0].of, ["connection", "permits"]);
         // Two ways round are one knot.

@@ -322,3 +322,36 @@ fn a_thread_that_was_born_waits_on_what_is_its_alone() {
     let wanted = ["clients -> reader", "reader -> clients", "reader -> worker"];
     assert_eq!(arrows(&found(&trace)), wanted);
 }
+
+/// The gate holds each session on a word of its own, and other sessions or its daemon let it in.
+#[test]
+fn sessions_that_the_gate_holds_wait_for_its_permits() {
+    let mut trace = named(&["connection", "connection", "daemon"]);
+    for (unit, waker, object) in [(2, 3, 0x2000), (3, 2, 0x3000), (3, 4, 0x3000)] {
+        requests(&mut trace, unit, 500);
+        wakes(&mut trace, waker, unit, object, 100);
+        let wait = trace.waits.last_mut().expect("a wait");
+        wait.op = 0;
+        let frames = ["syscall", "headworks_region::futex::wait", GATE, "recv", "connection"];
+        let frames = frames.map(str::to_owned).to_vec();
+        let (sleep, n) = (FUTEX, 9);
+        trace.stacks.push(Stack {
+            unit,
+            object,
+            sleep,
+            n,
+            frames,
+            whole: true,
+            ..Stack::default()
+        });
+    }
+    let found = found(&trace);
+    assert!(found.locks.is_empty(), "{:?}", found.locks);
+    let permits: Vec<_> = found.permits.iter().map(|each| (&*each.name, each.n)).collect();
+    assert_eq!(permits, [("permits of the gate", 300)]);
+    assert!(!arrows(&found).iter().any(|arrow| arrow.contains("waits for")), "{:?}", found.arrows);
+    let drawn = draw::draw(&trace, &found, "made");
+    assert!(drawn.tad.resources.iter().any(|each| each.title == "permits of the gate"));
+}
+
+const GATE: &str = "headworks_region::admission::<impl headworks_region::layout::Region>::enter";
