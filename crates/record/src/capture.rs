@@ -191,6 +191,8 @@ fn children_left_out(pids: &[u32], trace: &Trace) -> Option<String> {
     left.retain(|pid| !trace.processes.contains_key(pid) && *pid != std::process::id());
     left.sort_unstable();
     left.dedup();
+    // A gate's daemon is started by the database's process.
+    left.retain(|pid| procfs::name(*pid, *pid).is_some_and(|name| !name.starts_with("headworks")));
     let names: BTreeSet<String> = left.iter().filter_map(|pid| procfs::name(*pid, *pid)).collect();
     let more = if names.len() > SHOWN { ", …" } else { "" };
     let names: Vec<String> = names.into_iter().take(SHOWN).collect();

@@ -90,6 +90,8 @@ pub const SHARE_MIN: f64 = 0.02;
 
 /// A stage answers another if it was handed at least one request for so many of its wake-ups.
 const HANDED: u64 = 10;
+/// Its waits are answers if those for requests are so many times as long.
+const SHORT: f64 = 3.0;
 
 /// The queues of a stage.
 #[derive(Clone, Debug, Default)]
@@ -311,6 +313,7 @@ impl<'l> Search<'l> {
             matches!(link.object, Object::Shared(_))
                 && link.n >= EVENTS_MIN
                 && unreached(&link.wakee)
+                && self.home[link.wakee].0.is_empty()
                 && apart(link)
                 && answered(link.wakee)
         });
@@ -406,15 +409,33 @@ impl<'l> Search<'l> {
         entry.2 |= seen;
     }
 
-    /// Whether a stage answers another that hands over to it by a queue. A thread of a virtual
-    /// machine parks on one address, for its next request as for an answer.
+    /// Whether a stage answers another that hands over to it. A thread of a virtual machine parks
+    /// on one address, for its next request as for an answer. Where both stages do, a wait for an
+    /// answer is much shorter than one for a request.
     fn answers(&self, from: usize, to: usize, link: &Link) -> bool {
-        let handed = self.links.iter().filter(|other| {
-            (other.waker, other.wakee) == (Some(to), from)
-                && matches!(other.object, Object::Shared(_))
-        });
-        let n: u64 = handed.map(|other| other.n).sum();
-        matches!(link.object, Object::Own(_)) && n * HANDED >= link.n
+        let handed = |shared: bool| -> u64 {
+            let all = self.links.iter().filter(|other| {
+                (other.waker, other.wakee) == (Some(to), from)
+                    && other.object != Object::Many
+                    && (!shared || matches!(other.object, Object::Shared(_)))
+            });
+            all.map(|other| other.n).sum()
+        };
+        matches!(link.object, Object::Own(_))
+            && (handed(true) * HANDED >= link.n
+                || handed(false) * HANDED >= link.n && self.is_short(link))
+    }
+
+    /// Whether waits are much shorter than those on the same object that others end.
+    fn is_short(&self, link: &Link) -> bool {
+        let same = |other: &&&Link| {
+            (other.wakee, other.kind, other.object) == (link.wakee, link.kind, link.object)
+                && other.waker != link.waker
+        };
+        let others = self.links.iter().filter(same);
+        let (n, off_ns) = others.fold((0, 0), |sum, other| (sum.0 + other.n, sum.1 + other.off_ns));
+        let mean = |n: u64, off_ns: u64| off_ns as f64 / n.max(1) as f64;
+        n >= EVENTS_MIN && mean(link.n, link.off_ns) * SHORT < mean(n, off_ns)
     }
 
     /// Whether requests came to `stage` by way of `from`.

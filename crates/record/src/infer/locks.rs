@@ -64,7 +64,8 @@ pub fn permits(
     sites: &Sites,
 ) -> Vec<Permits> {
     let mut found: BTreeMap<(usize, u64), Permits> = BTreeMap::new();
-    for link in &links.all {
+    let machine = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
+    for link in links.all.iter().filter(|link| !machine(link.wakee)) {
         let stage = link.wakee;
         let pids = stages.pids(trace, stage);
         let (address, name) = match (link.kind, link.object) {

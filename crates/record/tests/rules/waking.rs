@@ -292,6 +292,22 @@ fn a_stage_that_is_seldom_idle_is_fed_by_who_wakes_it_at_all() {
     assert_eq!(seldom_idle(40, rings), wanted);
 }
 
+/// Its births are its queue, although no request reaches who creates it.
+#[test]
+fn a_stage_of_births_that_is_seldom_idle_has_its_queue() {
+    let mut trace = named(&["reader", "born", "born", "store", "boss"]);
+    requests(&mut trace, 2, 500);
+    for (number, unit) in trace.units.iter_mut().filter(|(number, _)| [3, 4].contains(*number)) {
+        (unit.births, unit.creator, unit.alive_max) = (200 + u64::from(*number), 6, 3);
+    }
+    for born in [3, 4] {
+        wakes(&mut trace, 2, born, 0x1000, 10);
+        wakes(&mut trace, born, 5, 0x2000, 2_000);
+        wakes(&mut trace, 5, born, 0x7000, 2_000);
+    }
+    assert!(arrows(&found(&trace)).contains(&"boss -> born".to_owned()));
+}
+
 #[test]
 fn answers_at_many_addresses_are_no_noise() {
     let found = seldom_idle(90, |trace| {
@@ -355,3 +371,30 @@ fn sessions_that_the_gate_holds_wait_for_its_permits() {
 }
 
 const GATE: &str = "headworks_region::admission::<impl headworks_region::layout::Region>::enter";
+
+/// Threads of two pools of Java, each at its own address: readers hand over to both, and one of
+/// them to the other, whose answers come soon.
+#[test]
+fn of_two_pools_that_park_the_one_that_answers_soon_hands_over_nothing() {
+    let mut trace = named(&["reader", "first", "first", "second", "second"]);
+    requests(&mut trace, 2, 4_000);
+    let mut parks = |waker, wakee: u32, n: u64, us: u64| {
+        wakes(&mut trace, waker, wakee, 0x1000 * u64::from(wakee), n);
+        trace.waits.last_mut().expect("a wait").off_ns = n * us * 1_000;
+    };
+    for (first, second) in [(3, 5), (4, 6)] {
+        parks(2, first, 600, 3_400);
+        parks(2, second, 500, 1_600);
+        parks(first, second, 500, 1_700);
+        parks(second, first, 600, 340);
+    }
+    let wanted = [
+        "clients -> reader",
+        "first -> second",
+        "first waits for second",
+        "reader -> clients",
+        "reader -> first",
+        "reader -> second",
+    ];
+    assert_eq!(arrows(&found(&trace)), wanted);
+}
