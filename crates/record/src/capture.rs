@@ -108,7 +108,9 @@ pub struct Progress {
 pub fn record(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Result<Trace> {
     check(options)?;
     let mut trace = by_best_means(options, progress)?;
-    trace.head.missing.extend(children_left_out(&options.pids, &trace));
+    if !options.follow {
+        trace.head.missing.extend(children_left_out(&options.pids, &trace));
+    }
     Ok(trace)
 }
 

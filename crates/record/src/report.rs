@@ -248,7 +248,7 @@ fn past(found: &Architecture, name: &dyn Fn(End) -> String) -> Vec<Past> {
         .collect()
 }
 
-/// Locks, and then permits, each by the time of its waits.
+/// Locks and permits, those with the longest waits first.
 fn locks(found: &Architecture) -> Vec<Lock> {
     let by = |(stage, n, ns): (usize, u64, u64)| {
         (found.stages.stages[stage].name.clone(), n, ns as f64 / 1e6)
@@ -265,7 +265,10 @@ fn locks(found: &Architecture) -> Vec<Lock> {
         stages: vec![by((permits.stage, permits.n, permits.off_ns))],
         max_ms: permits.max_ns as f64 / 1e6,
     });
-    locks.chain(permits).collect()
+    let mut all: Vec<Lock> = locks.chain(permits).collect();
+    let ms = |lock: &Lock| lock.stages.iter().map(|(.., ms)| ms).sum::<f64>();
+    all.sort_by(|a, b| ms(b).total_cmp(&ms(a)));
+    all
 }
 
 fn null_time(found: &Architecture) -> u64 {
@@ -308,7 +311,7 @@ fn by(by: By) -> &'static str {
         By::Ready => "pipe or event descriptor",
         By::Socket => "socket",
         By::Birth => "births of threads",
-        By::Probe => "calls",
+        By::Probe => "counted calls",
         By::Answer => "answers",
         By::Nothing => "nothing",
     }

@@ -106,6 +106,9 @@ pub struct Process {
     /// It listens on a Unix socket.
     #[serde(default)]
     pub listens_unix: bool,
+    /// Most connections to these that were open at a look.
+    #[serde(default)]
+    pub open_unix: usize,
     /// Its machine, if several were recorded ([`Trace::host_of`]).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,

@@ -1,8 +1,9 @@
-//! TCP sockets of the network namespaces of recorded processes. Each look reads a namespace once.
+//! Sockets of the network namespaces of recorded processes. Each look reads a namespace once.
 //!
 //! The kernel is asked by `sock_diag`, as `ss` does, for sockets that listen and for open ones.
 //! `/proc/net/tcp` lists closed connections in TIME_WAIT, too. With 90,000 of these and many new
-//! ones, reading it took all of a processor for ten seconds.
+//! ones, reading it took all of a processor for ten seconds. Of Unix sockets, `/proc/net/unix`
+//! lists open ones alone.
 
 use anyhow::{Context, Result, bail};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -19,7 +20,19 @@ use std::time::Duration;
 
 /// Sockets by network namespace.
 #[derive(Default)]
-pub struct Networks(BTreeMap<PathBuf, Network>);
+pub struct Networks {
+    tcp: BTreeMap<PathBuf, Network>,
+    unix: BTreeMap<PathBuf, Unix>,
+}
+
+/// Unix sockets.
+#[derive(Default)]
+struct Unix {
+    /// Sockets that listen: number and path.
+    listening: Vec<(String, String)>,
+    /// Connections by the path at which they were made.
+    open: BTreeMap<String, usize>,
+}
 
 #[derive(Default)]
 struct Network {
@@ -31,8 +44,7 @@ struct Network {
 
 impl Networks {
     fn of(&mut self, pid: u32) -> Option<&Network> {
-        let network = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        Some(self.0.entry(network).or_insert_with(|| {
+        Some(self.tcp.entry(namespace(pid)?).or_insert_with(|| {
             // The kernel may lack sock_diag, or this user the right to enter the namespace.
             Network::asked(pid).unwrap_or_else(|_| Network::listed(pid))
         }))
@@ -53,6 +65,60 @@ impl Networks {
         }
         let open = self.of(pid).map(|network| &network.open);
         ports.iter().filter_map(|port| open?.get(port)).sum()
+    }
+
+    fn unix(&mut self, pid: u32) -> Option<&Unix> {
+        Some(self.unix.entry(namespace(pid)?).or_insert_with(|| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/net/unix"));
+            Unix::read(&text.unwrap_or_default())
+        }))
+    }
+
+    /// Paths of Unix sockets on which a process listens.
+    pub fn listens_unix(&mut self, pid: u32) -> Vec<String> {
+        let sockets = sockets(pid);
+        let all = self.unix(pid).map_or(&[][..], |unix| &unix.listening);
+        let own = all.iter().filter(|(socket, _)| sockets.contains(socket));
+        own.map(|(_, path)| path.clone()).collect()
+    }
+
+    /// Open connections to these paths, those that others accepted included.
+    pub fn open_unix(&mut self, pid: u32, paths: &[String]) -> usize {
+        if paths.is_empty() {
+            return 0;
+        }
+        let open = self.unix(pid).map(|unix| &unix.open);
+        paths.iter().filter_map(|path| open?.get(path)).sum()
+    }
+}
+
+fn namespace(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+impl Unix {
+    fn read(table: &str) -> Unix {
+        const ACCEPTS: &str = "00010000";
+        // Those that were not accepted yet, and those that were.
+        const CONNECTED: [&str; 2] = ["02", "03"];
+        let mut unix = Unix::default();
+        for line in table.lines() {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            // Ends that connected, and pairs of sockets, have no path.
+            let &[_, _, _, flags, _, state, number, ref path @ ..] = &words[..] else { continue };
+            if path.is_empty() {
+                continue;
+            }
+            let path = path.join(" ");
+            match (flags, state) {
+                (ACCEPTS, _) => unix.listening.push((number.to_owned(), path)),
+                (_, state) if CONNECTED.contains(&state) => {
+                    *unix.open.entry(path).or_default() += 1
+                }
+                _ => {}
+            }
+        }
+        unix
     }
 }
 
@@ -184,17 +250,6 @@ fn sockets(pid: u32) -> BTreeSet<String> {
     sockets
 }
 
-/// Whether a process listens on a Unix socket.
-pub fn listens_unix(pid: u32) -> bool {
-    const ACCEPTS: &str = "00010000";
-    let sockets = sockets(pid);
-    let text = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
-    text.lines().any(|line| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        words.get(3) == Some(&ACCEPTS) && words.get(6).is_some_and(|inode| sockets.contains(*inode))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,13 +277,31 @@ mod tests {
             let port = address.port();
             let _clients = [0; 3].map(|_| std::net::TcpStream::connect(address).expect("queued"));
             for network in [Network::asked(own).expect("an answer"), Network::listed(own)] {
-                let mut networks = Networks(BTreeMap::new());
-                let name = std::fs::read_link("/proc/self/ns/net").expect("a network");
-                networks.0.insert(name, network);
+                let mut networks = Networks::default();
+                networks.tcp.insert(namespace(own).expect("a network"), network);
                 assert!(networks.listens(own).contains(&port), "{address}");
                 assert_eq!(networks.open(own, &[port]), 3, "{address}");
             }
         }
+    }
+
+    #[test]
+    fn connections_of_a_unix_socket_are_counted_at_its_path() {
+        let own = std::process::id();
+        let folder = std::env::temp_dir().join(format!("headworks unix {own}"));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let connect = |_| std::os::unix::net::UnixStream::connect(&path).expect("queued");
+        let _clients = [0; 3].map(connect);
+        let _one = listener.accept().expect("a connection");
+        let _pair = std::os::unix::net::UnixStream::pair().expect("two sockets");
+        let mut networks = Networks::default();
+        let paths = networks.listens_unix(own);
+        let _ = std::fs::remove_dir_all(&folder);
+        assert!(paths.contains(&path.to_string_lossy().into_owned()), "{paths:?}");
+        // Those that are not accepted yet wait, too.
+        assert_eq!(networks.open_unix(own, &[path.to_string_lossy().into_owned()]), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What `/proc` tells of processes and threads.
 
-use super::networks::{self, Networks};
+use super::networks::Networks;
 use crate::trace::Process;
 use std::fs;
 use std::path::Path;
@@ -224,7 +224,8 @@ pub fn process(pid: u32, networks: &mut Networks) -> Option<Process> {
         java: maps.contains("/libjvm.so"),
         listens: networks.listens(pid),
         open: 0,
-        listens_unix: networks::listens_unix(pid),
+        listens_unix: !networks.listens_unix(pid).is_empty(),
+        open_unix: 0,
         host: String::new(),
     })
 }

@@ -28,6 +28,8 @@ pub struct Registry {
     pub alive_max: BTreeMap<u32, u32>,
     /// Threads that found no room in the kernel's table.
     pub homeless: u64,
+    /// Paths of Unix sockets on which processes listen.
+    unix: BTreeMap<u32, Vec<String>>,
     young: Young,
     next: u32,
     shared: HashMap<(u32, String), u32>,
@@ -81,6 +83,12 @@ impl Registry {
             }
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.open = process.open.max(networks.open(pid, &process.listens));
+                if due && process.listens_unix {
+                    self.unix.insert(pid, networks.listens_unix(pid));
+                }
+                let paths = self.unix.get(&pid).map_or(&[][..], Vec::as_slice);
+                let open = networks.open_unix(pid, paths);
+                process.open_unix = process.open_unix.max(open);
             }
             for tid in procfs::threads(pid) {
                 let Some(name) = procfs::name(pid, tid) else { continue };

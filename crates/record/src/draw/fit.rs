@@ -109,8 +109,9 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
             }
         })
         .collect();
-    // Waits for permits are waits within a stage: the queue before them is simulated.
-    for permits in &found.permits {
+    // Waits for permits are waits within a stage: the queue before them is simulated. Those for the
+    // gate's, which have no address, are waits for locks.
+    for permits in found.permits.iter().filter(|permits| permits.address > 0) {
         let stage = &mut stages[permits.stage];
         stage.time_ns = stage.time_ns.saturating_sub(permits.off_ns);
     }

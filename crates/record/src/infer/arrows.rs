@@ -4,6 +4,7 @@
 //! woken is its queue, and what wakes it there feeds it. What wakes it on another object answers
 //! it: the stage is blocked until then. So is a stage that receives an answer by a socket.
 
+mod between;
 mod by_sockets;
 
 use super::event_loops;
@@ -85,12 +86,14 @@ impl Arrow {
 
 /// Fewer events than this are noise.
 pub const EVENTS_MIN: u64 = 3;
+/// An arrow of fewer events is a guess.
+const LIKELY_MIN: u64 = 10;
 /// And a smaller part of a stage's wake-ups.
 pub const SHARE_MIN: f64 = 0.02;
 
 /// A stage answers another if it was handed at least one request for so many of its wake-ups.
 const HANDED: u64 = 10;
-/// Its waits are answers if those for requests are so many times as long.
+/// A stage's waits are for answers if its waits for requests last so many times as long.
 const SHORT: f64 = 3.0;
 
 /// The queues of a stage.
@@ -117,6 +120,8 @@ struct Search<'l> {
     links: Vec<&'l Link>,
     /// Wake-ups of each stage by others.
     woken: Vec<u64>,
+    /// Wake-ups by waker and sleeper: on what outlives a request, and all.
+    pairs: BTreeMap<(usize, usize), (u64, u64)>,
     home: Vec<Home>,
     seen: Vec<bool>,
     parent: Vec<Option<usize>>,
@@ -136,19 +141,14 @@ pub fn find(
     sockets: &Sockets,
 ) -> (Vec<Arrow>, Vec<Home>) {
     let count = stages.stages.len();
-    let between: Vec<&Link> = links
-        .all
-        .iter()
-        .filter(|link| matches!(link.kind, Kind::Handover | Kind::Ready) && link.waker.is_some())
-        .filter(|link| !machine(stages, link) && !carried(stages, link))
-        .filter(|link| !bystander(links, sockets, link))
-        .collect();
+    let between = between::links(stages, links, sockets);
     let mut woken = vec![0; count];
     for link in links.all.iter().filter(|link| matters(link.kind)) {
         woken[link.wakee] += link.n;
     }
     let mut search = Search {
         stages,
+        pairs: between::pairs(&between),
         links: between,
         woken,
         home: vec![Home::default(); count],
@@ -166,32 +166,6 @@ pub fn find(
     by_sockets::add(stages, sockets, &search.loops, &mut arrows);
     by_sockets::outside_wakes(stages, links, &mut arrows);
     (arrows, search.home)
-}
-
-/// Collectors and compilers of a virtual machine are woken by each thread that allocates: that is
-/// no request.
-fn machine(stages: &Stages, link: &Link) -> bool {
-    let is = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
-    is(link.wakee) || link.waker.is_some_and(is)
-}
-
-/// Who wakes a carrier of virtual threads may hand over a request or an answer.
-fn carried(stages: &Stages, link: &Link) -> bool {
-    stages.stages[link.wakee].title == super::carriers::VIRTUAL
-}
-
-/// Whether the waker only was at hand: while it sends, the kernel takes in what clients sent to the
-/// sleeper.
-fn bystander(links: &Links, sockets: &Sockets, link: &Link) -> bool {
-    let from_outside: u64 = links
-        .all
-        .iter()
-        .filter(|other| other.kind == Kind::Socket && other.wakee == link.wakee)
-        .filter(|other| other.address == link.address)
-        .map(|other| other.n)
-        .sum();
-    let sends = link.waker.is_some_and(|waker| sockets.sends.contains(&waker));
-    link.kind == Kind::Ready && sends && from_outside >= 2 * link.n
 }
 
 fn matters(kind: Kind) -> bool {
@@ -219,7 +193,7 @@ fn births(trace: &Trace, stages: &Stages) -> BTreeMap<(usize, usize), u64> {
 fn judge(n: u64, share: f64, seen: bool, ends: &[Confidence]) -> Confidence {
     let own = if n >= 30 && share >= 0.05 && seen {
         Confidence::Certain
-    } else if n >= 10 {
+    } else if n >= LIKELY_MIN {
         Confidence::Likely
     } else {
         Confidence::Guess
@@ -257,17 +231,22 @@ impl<'l> Search<'l> {
     /// answers, and others have requests of it. Of two that wake each other, the one that answers
     /// clients is the last: it makes room in a queue that is full.
     fn rest(&mut self, links: &Links, sockets: &Sockets) {
-        while let Some(link) = self.seldom_idle() {
+        let makes_room = |search: &Self, stage: usize| {
+            let mut others = (0..search.seen.len()).filter(|other| !search.seen[*other]);
+            let each_other = |other: usize| {
+                search.queues(stage, other).min(search.queues(other, stage)) >= EVENTS_MIN
+            };
+            sockets.replies.contains_key(&stage)
+                && others.any(|other| other != stage && each_other(other))
+        };
+        while let Some(link) = self.seldom_idle(makes_room) {
             let from = link.waker.unwrap_or(link.wakee);
             self.follow(from, link.wakee, link);
             self.visit_all(sockets);
+            if !self.seen[link.wakee] {
+                break;
+            }
         }
-        let wakes = |from, to| self.wakes(from, to, true);
-        let makes_room = |stage: usize| {
-            let mut others = (0..self.seen.len()).filter(|other| !self.seen[*other]);
-            sockets.replies.contains_key(&stage)
-                && others.any(|other| other != stage && wakes(stage, other) && wakes(other, stage))
-        };
         let mut alone: Vec<(bool, u64, u64, usize)> = (0..self.seen.len())
             .map(|stage| {
                 let own = |link: &&Link| link.wakee == stage && !matters(link.kind);
@@ -275,7 +254,7 @@ impl<'l> Search<'l> {
                 let lasts = |link: &&&Link| link.wakee == stage && link.object != Object::Many;
                 let queued: u64 = self.links.iter().filter(lasts).map(|link| link.n).sum();
                 let part = |n: u64| n * 1_000 / (self.woken[stage] + sleeps).max(1);
-                (makes_room(stage), part(queued), part(self.woken[stage]), stage)
+                (makes_room(self, stage), part(queued), part(self.woken[stage]), stage)
             })
             .collect();
         alone.sort_unstable();
@@ -287,25 +266,32 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// Whether a stage wakes another, on what lasts if so asked.
-    fn wakes(&self, from: usize, to: usize, lasting: bool) -> bool {
-        self.links.iter().any(|link| {
-            (link.waker, link.wakee) == (Some(from), to)
-                && link.n >= EVENTS_MIN
-                && (!lasting || matches!(link.object, Object::Shared(_)))
-        })
+    /// Number of times that a stage wakes another.
+    fn wakes(&self, from: usize, to: usize) -> u64 {
+        self.pairs.get(&(from, to)).map_or(0, |pair| pair.1)
+    }
+
+    /// The same, on what outlives a request: its queue, perhaps.
+    fn queues(&self, from: usize, to: usize) -> u64 {
+        self.pairs.get(&(from, to)).map_or(0, |pair| pair.0)
     }
 
     /// How requests come to a stage that is seldom idle: most of its wake-ups are answers of stages
     /// that it wakes, and those of its queue are less than [`SHARE_MIN`].
-    fn seldom_idle(&self) -> Option<&'l Link> {
+    fn seldom_idle(&self, makes_room: impl Fn(&Self, usize) -> bool) -> Option<&'l Link> {
         let unreached = |stage: &usize| !self.seen[*stage];
         let answered = |stage: usize| {
-            let mut others = (0..self.seen.len()).filter(|other| *other != stage).filter(unreached);
-            others.any(|other| self.wakes(stage, other, true) && self.wakes(other, stage, false))
+            let others = (0..self.seen.len()).filter(|other| *other != stage).filter(unreached);
+            let answer = others.filter(|other| self.queues(stage, *other) >= EVENTS_MIN);
+            let answers: u64 = answer.map(|other| self.wakes(other, stage)).sum();
+            answers * 2 > self.woken[stage]
         };
         let apart = |link: &Link| {
-            let same = |other: &&&Link| (other.wakee, other.object) == (link.wakee, link.object);
+            let same = |other: &&&Link| {
+                (other.wakee, other.object) == (link.wakee, link.object)
+                    && other.waker != Some(link.wakee)
+                    && other.n >= EVENTS_MIN
+            };
             let mut wakers = self.links.iter().filter(same).filter_map(|other| other.waker);
             wakers.all(|waker| self.seen[waker])
         };
@@ -314,8 +300,10 @@ impl<'l> Search<'l> {
                 && link.n >= EVENTS_MIN
                 && unreached(&link.wakee)
                 && self.home[link.wakee].0.is_empty()
-                && apart(link)
+                && !link.waker.as_ref().is_none_or(unreached)
                 && answered(link.wakee)
+                && (link.n >= LIKELY_MIN || !makes_room(self, link.wakee))
+                && apart(link)
         });
         ways.max_by_key(|link| link.n)
     }
@@ -347,8 +335,9 @@ impl<'l> Search<'l> {
         });
         for link in out {
             let to = link.wakee;
-            let share = self.alike(from, link) as f64 / self.woken[to].max(1) as f64;
-            if to == from || link.n < EVENTS_MIN || share < SHARE_MIN {
+            let part = |n: u64| n as f64 / self.woken[to].max(1) as f64;
+            let noise = || part(link.n) < SHARE_MIN && part(self.alike(from, link)) < SHARE_MIN;
+            if to == from || link.n < EVENTS_MIN || noise() {
                 continue;
             }
             self.follow(from, to, link);
@@ -435,7 +424,7 @@ impl<'l> Search<'l> {
         let others = self.links.iter().filter(same);
         let (n, off_ns) = others.fold((0, 0), |sum, other| (sum.0 + other.n, sum.1 + other.off_ns));
         let mean = |n: u64, off_ns: u64| off_ns as f64 / n.max(1) as f64;
-        n >= EVENTS_MIN && mean(link.n, link.off_ns) * SHORT < mean(n, off_ns)
+        n * HANDED >= link.n && mean(link.n, link.off_ns) * SHORT < mean(n, off_ns)
     }
 
     /// Whether requests came to `stage` by way of `from`.

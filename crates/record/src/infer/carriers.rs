@@ -39,10 +39,11 @@ pub fn find(trace: &Trace) -> BTreeSet<u32> {
 }
 
 /// Names of threads on which a runtime switches, and what.
-const SWITCHES: [(&str, &str); 3] = [
+const SWITCHES: [(&str, &str); 4] = [
     ("tokio-runtime-w", "tasks of Tokio"),
     ("tokio-rt-worker", "tasks of Tokio"),
     ("#_scheduler", "processes of Erlang"),
+    ("erts_sched_#", "processes of Erlang"),
 ];
 
 /// Processes whose threads run what Go's runtime gives them.
@@ -66,7 +67,7 @@ pub fn unseen(trace: &Trace) -> Vec<String> {
     let program = |pid: &u32| trace.processes.get(pid).map_or("", |process| &*process.program);
     let switched = switched.iter().map(|(pid, what)| {
         format!(
-            "{what} in {}: its runtime switches them, and the kernel sees its threads alone",
+            "{what} in {}: its runtime switches them, and the kernel sees only its threads",
             program(pid)
         )
     });

@@ -95,12 +95,17 @@ pub enum Site {
     Lock,
     /// A time.
     Time,
-    /// A virtual machine's own work when threads begin and end, and when it stops them: no request.
+    /// No request: a virtual machine's own work when threads begin and end, and when it stops them;
+    /// and threads of Go that have no goroutine to run.
     Machine,
 }
 
-/// Where this project's library holds a session, in a database.
-pub const GATE: &str = "headworks_region::admission";
+/// Whether this project's library holds a session there, in a database.
+pub fn is_gate(function: &str) -> bool {
+    ["headworks_region::admission", "headworks_region::waiting"]
+        .iter()
+        .any(|known| function.contains(known))
+}
 
 /// Functions that take a lock.
 const LOCKS: [&str; 20] = [
@@ -159,8 +164,7 @@ pub fn site(frames: &[String]) -> Option<Site> {
     if of_machine(frames) {
         return Some(Site::Machine);
     }
-    let gate = || frames.iter().take(DEPTH).any(|frame| has(frame, &[GATE]));
-    if interpreter(frames).is_some() || gate() {
+    if interpreter(frames).is_some() || gate(frames).is_some() {
         return Some(Site::Lock);
     }
     let mut found = None;
@@ -215,6 +219,10 @@ fn interpreter(frames: &[String]) -> Option<&str> {
     frames.iter().take(DEPTH).find(known).map(String::as_str)
 }
 
+fn gate(frames: &[String]) -> Option<&str> {
+    frames.iter().take(DEPTH).find(|frame| is_gate(frame)).map(String::as_str)
+}
+
 /// Functions between the application and the wait.
 const PLUMBING: [&str; 18] = [
     "java.lang.Object.wait",
@@ -243,7 +251,7 @@ pub fn waiting(frames: &[String]) -> Option<&str> {
         is_generic(frame)
             || LOCKS.iter().chain(&CONDITIONS).chain(&PLUMBING).any(|word| frame.contains(word))
     };
-    if let Some(lock) = interpreter(frames) {
+    if let Some(lock) = interpreter(frames).or_else(|| gate(frames)) {
         return Some(lock);
     }
     // Who calls the kernel without the C library is the lock itself.

@@ -43,9 +43,9 @@ impl Lock {
 pub struct Permits {
     /// Stage.
     pub stage: usize,
-    /// Address of the semaphore or condition.
+    /// Address of the semaphore or condition; 0 for the gate, where each session has its own.
     pub address: u64,
-    /// Function that most waits are in, or that it is the gate's.
+    /// Name for people: by the function in which most waits are.
     pub name: String,
     /// Longest wait.
     pub max_ns: u64,
@@ -65,19 +65,20 @@ pub fn permits(
 ) -> Vec<Permits> {
     let mut found: BTreeMap<(usize, u64), Permits> = BTreeMap::new();
     let machine = |stage: usize| stages.stages[stage].title == super::stages::MACHINE;
+    let pids = stages.pids(trace);
     for link in links.all.iter().filter(|link| !machine(link.wakee)) {
         let stage = link.wakee;
-        let pids = stages.pids(trace, stage);
+        let pids = &pids[stage];
         let (address, name) = match (link.kind, link.object) {
-            // Each session has a word of its own to wait on.
-            (Kind::Lock, _) if of_gate(sites, &pids, link.address) => (0, GATES.to_owned()),
+            // Each session waits on another word.
+            (Kind::Lock, _) if of_gate(sites, pids, link.address) => (0, GATES.to_owned()),
             (Kind::Handover, Object::Shared(address)) => {
                 let one = stages.stages[stage].most <= 1;
                 let home = homes[stage].contains(link.kind, link.object);
                 if one || home || link.waker != Some(stage) {
                     continue;
                 }
-                (address, of_permits(sites, &pids, address))
+                (address, of_permits(sites, pids, address))
             }
             _ => continue,
         };
@@ -107,10 +108,7 @@ fn of_permits(sites: &Sites, pids: &BTreeSet<u32>, address: u64) -> String {
 
 /// Whether sessions wait there for a permit of the gate: in this project's library, in a database.
 fn of_gate(sites: &Sites, pids: &BTreeSet<u32>, address: u64) -> bool {
-    sites
-        .functions(pids, address)
-        .iter()
-        .any(|(function, _)| function.contains(super::frames::GATE))
+    sites.functions(pids, address).iter().any(|(function, _)| super::frames::is_gate(function))
 }
 
 const GATES: &str = "permits of the gate";
@@ -133,11 +131,12 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
     for link in &links.all {
         sleeps[link.wakee] += link.n;
     }
+    let pids = stages.pids(trace);
     let mut by_name: BTreeMap<(usize, String), Lock> = BTreeMap::new();
     let mut addresses: BTreeMap<(usize, String), BTreeSet<u64>> = BTreeMap::new();
     for link in links.all.iter().filter(|link| link.kind == Kind::Lock) {
         let stage = &stages.stages[link.wakee];
-        let pids = stages.pids(trace, link.wakee);
+        let pids = &pids[link.wakee];
         // A mutex beside a queue's condition is the queue's own.
         let near = link.address.saturating_sub(NEAR)..link.address.saturating_add(NEAR);
         let own = link.mutex
@@ -147,10 +146,10 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
         if own && link.address > MANY {
             continue;
         }
-        if of_gate(sites, &pids, link.address) {
+        if of_gate(sites, pids, link.address) {
             continue;
         }
-        let mut functions = sites.functions(&pids, link.address);
+        let mut functions = sites.functions(pids, link.address);
         if functions.is_empty() {
             functions.push((UNNAMED.to_owned(), 1.0));
         }
@@ -180,7 +179,19 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
             lock.max_ns = lock.max_ns.max(link.max_ns);
         }
     }
-    let mut locks: Vec<Lock> = by_name
+    let mut locks = with_counts(trace, &sleeps, by_name, &addresses);
+    locks.sort_by_key(|lock| (std::cmp::Reverse(lock.off_ns()), lock.address));
+    locks
+}
+
+/// How many locks each stands for. Waits that are rare and short are left out.
+fn with_counts(
+    trace: &Trace,
+    sleeps: &[u64],
+    by_name: BTreeMap<(usize, String), Lock>,
+    addresses: &BTreeMap<(usize, String), BTreeSet<u64>>,
+) -> Vec<Lock> {
+    let locks = by_name
         .into_iter()
         .map(|(key, mut lock)| {
             lock.count = addresses.get(&key).map_or(1, BTreeSet::len).max(1);
@@ -191,8 +202,6 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
             });
             lock
         })
-        .filter(|lock| !lock.waits.is_empty())
-        .collect();
-    locks.sort_by_key(|lock| (std::cmp::Reverse(lock.off_ns()), lock.address));
-    locks
+        .filter(|lock| !lock.waits.is_empty());
+    locks.collect()
 }

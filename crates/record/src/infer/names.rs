@@ -55,7 +55,8 @@ pub fn short(function: &str) -> String {
         match c {
             '<' => depth += 1,
             '>' => depth = depth.saturating_sub(1),
-            '(' if depth == 0 && !out.is_empty() => break,
+            // Go's methods have their type in parentheses.
+            '(' if depth == 0 && !out.is_empty() && !out.ends_with('.') => break,
             c if depth == 0 => out.push(c),
             _ => {}
         }

@@ -77,6 +77,8 @@ struct Way {
     /// Turns, and messages by their sizes, of what was sent and of what was read.
     by_size: [(u64, u64); 2],
     pace: Pace,
+    /// Bytes that were read, and sent.
+    bytes: [u64; 2],
 }
 
 /// Several requests of a connection are under way at a time if both sides transfer so many more
@@ -88,6 +90,7 @@ impl Way {
     fn add(&mut self, stage: usize, socket: &Socket, told: bool) {
         let size = &mut self.by_size[usize::from(socket.sends)];
         *size = (size.0 + socket.turns, size.1 + socket.messages);
+        self.bytes[usize::from(socket.sends)] += socket.bytes;
         let times = if socket.sends { &mut self.pace.answers } else { &mut self.pace.thinks };
         times.0 += socket.after;
         times.1 += socket.after_ns;
@@ -98,6 +101,13 @@ impl Way {
             self.turns += socket.turns;
             *self.receivers.entry(stage).or_default() += socket.n;
         }
+    }
+
+    /// Whether the other end read about what this one sent, and sent what this one read. Else the
+    /// kernel used addresses of Unix sockets again, and both are ends of servers.
+    fn is_peer(&self, other: &Way) -> bool {
+        let near = |a: u64, b: u64| a <= 2 * b && b <= 2 * a;
+        near(self.bytes[0], other.bytes[1]) && near(self.bytes[1], other.bytes[0])
     }
 
     fn several(&self) -> bool {
@@ -165,8 +175,12 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     for (&(local, remote, accepted), way) in &own {
         let others = [!accepted, accepted].map(|accepted| (remote, local, accepted));
         let mut peers = others.into_iter().filter_map(|key| Some((key.2, own.get(&key)?)));
-        // What was counted together has one end for all.
-        match peers.next().filter(|_| local != remote) {
+        let known = |(by_accept, peer): &(bool, &Way)| {
+            // What was counted together has one end for all.
+            let unix = local.starts_with("unix:");
+            local != remote && (!unix || *by_accept != accepted || way.is_peer(peer))
+        };
+        match peers.find(known) {
             Some((peer_accepted, peer)) if !accepted || peer_accepted => {
                 between(&mut found, way, peer);
             }
@@ -183,15 +197,16 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
-    // TCP connections that come and go: as many clients as were open at a time.
+    // Connections that come and go: as many clients as were open at a time.
     for (&stage, clients) in &mut found.clients {
         let place = Some(&stages.stages[stage].place);
         let own = trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
-        let open = own.map(|(_, process)| process.open).max().unwrap_or(0);
+        let own = own.map(|(_, process)| (process.open, process.open_unix));
+        let (open, open_unix) =
+            own.fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
         let by_unix = by_unix.get(&stage).copied().unwrap_or(0);
-        if open > 0 {
-            *clients = (*clients - by_unix).min(open) + by_unix;
-        }
+        let at_a_time = |seen: usize, open: usize| if open > 0 { seen.min(open) } else { seen };
+        *clients = at_a_time(clients.saturating_sub(by_unix), open) + at_a_time(by_unix, open_unix);
     }
     found
 }

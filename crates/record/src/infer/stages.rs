@@ -70,9 +70,10 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Processes that have threads of a stage.
-    pub fn pids(&self, trace: &Trace, stage: usize) -> BTreeSet<u32> {
-        self.stages[stage].units.iter().map(|unit| trace.pid_of(*unit)).collect()
+    /// Processes that have threads of each stage.
+    pub fn pids(&self, trace: &Trace) -> Vec<BTreeSet<u32>> {
+        let of = |stage: &Stage| stage.units.iter().map(|unit| trace.pid_of(*unit)).collect();
+        self.stages.iter().map(of).collect()
     }
 }
 

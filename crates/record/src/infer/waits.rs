@@ -136,8 +136,8 @@ impl Waiters {
 
 impl Sharing {
     fn of(trace: &Trace, stages: &Stages) -> Sharing {
-        // Descriptors are counted apart: threads may each have one that lasts, beside futexes that
-        // are made for requests. So are objects of each waker.
+        // Futexes and descriptors are counted apart: threads may each have a descriptor that lasts,
+        // beside futexes that are made for requests.
         let mut waiters: BTreeMap<(usize, How, u64), Waiters> = BTreeMap::new();
         for wait in trace.handovers() {
             if let Some(&stage) = stages.of.get(&wait.wakee)
@@ -164,16 +164,20 @@ impl Sharing {
                 found.single.insert(id);
             }
         }
-        let later = trace.threads.values().map(|thread| (thread.born, thread.unit));
-        let later: BTreeMap<u32, u32> = later.collect();
+        let mut later: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for thread in trace.threads.values().filter(|thread| thread.unit != thread.born) {
+            later.entry(thread.born).or_default().insert(thread.unit);
+        }
         for ((stage, how, object), of) in &waiters {
             let units = &of.units;
             let n: u64 = units.values().sum();
             let (sum, objects) = all[&(*stage, *how)];
+            // A queue may have a small part of all, but not of what its feeder wakes.
             let few = n * 10 < alike[&(*stage, *how, of.waker())];
             let threads = stages.stages[*stage].most.max(1) as usize;
             // A thread that is born has the unit of its creator's births first.
-            let newborn = |unit| later.get(&unit).is_some_and(|unit| units.contains_key(unit));
+            let waits = |unit: &u32| units.contains_key(unit);
+            let newborn = |unit| later.get(&unit).is_some_and(|later| later.iter().any(waits));
             let often = units.iter().filter(|(_, n)| **n >= 3);
             let several = often.filter(|(unit, _)| !newborn(**unit)).count() > 1;
             // A unit of many threads does not say which of them waited: each has a small part of

@@ -133,7 +133,7 @@ impl Image {
         };
         let after = self.functions.partition_point(|function| function.0 <= at);
         if let Some((from, size, name)) = after.checked_sub(1).map(|at| &self.functions[at])
-            && (at < from + (*size).max(1) || *from == begin)
+            && (at - from < (*size).max(1) || *from == begin)
         {
             // Of the C library it is told apart: it is never what a thread is for.
             let library = LIBRARIES.iter().any(|known| self.name.starts_with(known));
@@ -147,7 +147,7 @@ impl Image {
 fn covering(symbols: &[(u64, u64, Arc<str>)], at: u64) -> Option<&str> {
     let after = symbols.partition_point(|symbol| symbol.0 <= at);
     let (from, size, name) = &symbols[after.checked_sub(1)?];
-    (at < from + size).then_some(name)
+    (at - from < *size).then_some(name)
 }
 
 /// A name as the source has it.
@@ -246,7 +246,9 @@ fn read(path: &str, name: &str) -> Option<Image> {
         .map(|(range, table)| begins(range.start, table))
         .unwrap_or_default();
     let mut functions = symbols(&elf, SymbolKind::Text);
-    if let (Some(table), Some(text)) = (bytes(".gopclntab"), &sections.text_svma) {
+    // Position-independent programs have the second name.
+    let table = bytes(".gopclntab").or_else(|| bytes(".data.rel.ro.gopclntab"));
+    if let (Some(table), Some(text)) = (table, &sections.text_svma) {
         let found = super::go::functions(&table, text.start);
         functions.extend(found.into_iter().map(|(at, size, name)| (at, size, name.into())));
         in_order(&mut functions);

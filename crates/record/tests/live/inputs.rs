@@ -5,7 +5,7 @@ use crate::conserve::{Wakers, example};
 use crate::leaves::{programs, recorder, said, scratch};
 use crate::random::can_record;
 use crate::server::{self, Clients};
-use std::io::Read;
+use std::io::BufRead;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -199,21 +199,29 @@ fn ten_thousand_threads_and_a_mapping_of_dev_zero_take_little() {
 
 #[test]
 fn children_that_are_not_recorded_are_named() {
-    let mut parent = Command::new("sh")
-        .args(["-c", "sleep 1000 & echo begun; wait"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a shell");
-    let mut line = [0; 6];
-    parent.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("it begins");
-    let pid = parent.id().to_string();
+    let script = "sleep 1000 & echo $!; wait";
+    let parent = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn();
+    let mut parent = Killed(parent.expect("a shell"));
+    let mut line = String::new();
+    let out = parent.0.stdout.take().expect("a pipe");
+    std::io::BufReader::new(out).read_line(&mut line).expect("it begins");
+    let pid = parent.0.id().to_string();
     let output = recorder()
         .args(["record", "--proc", "--pid", &pid, "--for", "300ms", "-o"])
         .arg(scratch("children.toml"))
-        .output()
-        .expect("the recorder");
-    let said = said(&output);
-    let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
-    parent.wait().expect("the shell ends with its child");
+        .output();
+    // SAFETY: a signal to a child of a process that this test has begun, and that waits for it.
+    unsafe { libc::kill(line.trim().parse().expect("a number"), libc::SIGKILL) };
+    let said = said(&output.expect("the recorder"));
     assert!(said.contains("1 process that the recorded ones started (sleep)"), "{said}");
+}
+
+/// A program that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

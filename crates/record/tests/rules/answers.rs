@@ -140,6 +140,33 @@ fn clients_of_a_unix_socket_are_not_bounded_by_open_tcp_connections() {
     assert_eq!(seen.requests, [(seen.stages.of[&2], 2_500)]);
 }
 
+/// PHP alone, recorded as below: each address is at some time the end of a client.
+#[test]
+fn servers_ends_with_addresses_of_clients_are_no_peers() {
+    let mut trace = named(&["pool", "pool"]);
+    let process = trace.processes.get_mut(&1).expect("a process");
+    (process.listens_unix, process.open_unix) = (true, 2);
+    let ends = ["unix:a", "unix:b", "unix:c"];
+    for (unit, local, remote) in [(2, 0, 1), (3, 1, 0), (2, 1, 2), (3, 2, 0)] {
+        for (sends, bytes) in [(false, 80_000), (true, 2_000_000)] {
+            let (local, remote) = (ends[local].to_owned(), ends[remote].to_owned());
+            let socket = Socket { unit, sends, local, remote, bytes, ..Socket::default() };
+            trace.sockets.push(Socket { n: 100, turns: 100, ..socket });
+        }
+    }
+    let found = found(&trace);
+    assert_eq!(arrows(&found), ["clients -> pool", "pool -> clients"]);
+    assert_eq!(found.requests, [(0, 400)]);
+    assert_eq!(found.connections[&0], 2);
+    // What one end sends is what the other reads: a program that connects to itself.
+    trace.sockets.iter_mut().for_each(|socket| socket.bytes = 5_000);
+    assert!(infer_requests(&trace) < 400);
+}
+
+fn infer_requests(trace: &Trace) -> u64 {
+    found(trace).requests.iter().map(|(_, n)| n).sum()
+}
+
 /// As nginx with PHP: a connection for each request, by Unix sockets. The kernel gives addresses of
 /// closed sockets to new ones, so that each was at some time the end of either process.
 #[test]

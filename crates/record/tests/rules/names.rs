@@ -208,6 +208,7 @@ fn what_a_runtime_switches_is_named_as_not_seen() {
     for (thread, wanted) in [
         ("tokio-runtime-w", "tasks of Tokio in server: its runtime"),
         ("2_scheduler", "processes of Erlang in server: its runtime"),
+        ("erts_sched_2", "processes of Erlang in server: its runtime"),
     ] {
         let trace = named(&["reader", thread, thread]);
         let found = found(&trace);

@@ -121,6 +121,14 @@ fn blocked(found: &Architecture) -> Vec<String> {
             lines.push((ns, line));
         }
     }
+    for permits in &found.permits {
+        let mean = duration(permits.off_ns as f64 / 1e6 / permits.n.max(1) as f64);
+        let (name, n) = (name(permits.stage), permits.n);
+        lines.push((
+            permits.off_ns,
+            format!("{name} waits for {}: {n} times, {mean}", permits.name),
+        ));
+    }
     for arrow in found.arrows.iter().filter(|arrow| arrow.meaning == Meaning::Blocking) {
         let (End::Stage(from), End::Stage(to)) = (arrow.from, arrow.to) else { continue };
         let mean = duration(arrow.off_ns as f64 / 1e6 / arrow.n.max(1) as f64);

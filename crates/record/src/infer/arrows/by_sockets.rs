@@ -1,6 +1,7 @@
 //! Arrows that sockets show: requests of clients, answers, and what stages ask each other.
 
-use super::{Arrow, By, EVENTS_MIN, End, Meaning, judge, machine};
+use super::between::machine;
+use super::{Arrow, By, EVENTS_MIN, End, Meaning, judge};
 use crate::infer::sockets::{Sent, Sockets};
 use crate::infer::stages::Stages;
 use crate::infer::waits::{Kind, Links};
