@@ -1,7 +1,9 @@
 //! The header that a proxy or load balancer sends before its client's own bytes (HAProxy, "The
 //! PROXY protocol", versions 1 and 2). MariaDB reads it where `proxy_protocol_networks` allows.
 //!
-//! Whether the server accepts it is not known here. If it does not, it ends the connection.
+//! Each of several proxies may put one before what it passes on, and MariaDB takes one wherever a
+//! packet of the login may begin. The last one that names an address counts. Whether the server
+//! accepts a header is not known here. If it does not, it ends the connection.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,19 +12,22 @@ const LINE_MAX: u16 = 107;
 /// Length of the part of version 2 whose length is fixed.
 const FIXED: u16 = 16;
 /// Stands for the fields after a family that is unknown.
-const IGNORED: u8 = u8::MAX;
+const IGNORED: u8 = 254;
+const FAMILY: u8 = 2;
+const ADDRESS: u8 = 4;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Absent,
-    /// Version 1, a line of text: the field that is arriving.
+    /// No header is arriving.
+    Between,
+    /// Version 1, a line of text: twice the number of the field that is arriving, and one more in
+    /// the blanks after it.
     Text(u8),
     Binary,
-    Over,
 }
 
-/// Reads a header as it arrives. Plain data.
+/// Reads headers as they arrive. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProxyHeader {
     state: State,
@@ -32,9 +37,11 @@ pub struct ProxyHeader {
     length: u16,
     /// Of version 2: command, and family with transport.
     kind: [u8; 2],
-    /// The client's address: text in version 1, bytes in version 2.
-    address: [u8; 45],
+    /// The client's address: text in version 1, bytes in version 2. IPv6 has 39 characters at most.
+    address: [u8; 39],
     address_len: u8,
+    /// The address that the headers before this one have named.
+    named: Option<IpAddr>,
 }
 
 impl Default for ProxyHeader {
@@ -47,33 +54,31 @@ impl ProxyHeader {
     /// No header.
     pub const fn new() -> ProxyHeader {
         ProxyHeader {
-            state: State::Absent,
+            state: State::Between,
             read: 0,
             length: FIXED,
             kind: [0; 2],
-            address: [0; 45],
+            address: [0; 39],
             address_len: 0,
+            named: None,
         }
     }
 
-    /// Begins to read one if a connection's first four bytes are a header's; returns whether they
-    /// are. A connection has one header at most.
+    /// Begins to read one if the first four bytes of a packet are a header's; returns whether they
+    /// are.
     pub fn begin(&mut self, first: [u8; 4]) -> bool {
         let state = match &first {
             b"PROX" => State::Text(0),
             b"\r\n\r\n" => State::Binary,
             _ => return false,
         };
-        let begins = self.state == State::Absent;
-        if begins {
-            (self.state, self.read) = (state, 4);
-        }
-        begins
+        *self = ProxyHeader { state, read: 4, named: self.named, ..ProxyHeader::new() };
+        true
     }
 
     /// Whether its end has not come.
     pub const fn reading(&self) -> bool {
-        matches!(self.state, State::Text(_) | State::Binary)
+        !matches!(self.state, State::Between)
     }
 
     /// Takes its bytes off the front of `bytes`; `None` if they are none of a header.
@@ -91,14 +96,26 @@ impl ProxyHeader {
 
     fn text(&mut self, field: u8, byte: u8) -> Option<()> {
         self.read += 1;
-        match (field, byte) {
-            (_, b'\n') => self.state = State::Over,
-            _ if self.read >= LINE_MAX => return None,
-            (_, b' ') => self.state = State::Text(field.saturating_add(1)),
-            // "PROXY", the family, and the address.
-            (1, b'U') => self.state = State::Text(IGNORED),
-            (2, _) => self.keep(byte),
-            _ => {}
+        if byte == b'\n' {
+            self.end();
+            return Some(());
+        }
+        if self.read >= LINE_MAX {
+            return None;
+        }
+        // MariaDB takes any number of blanks of any kind, as `scanf` does.
+        if byte.is_ascii_whitespace() {
+            self.state = State::Text(field | 1);
+            return Some(());
+        }
+        let begins = field & 1 == 1 && field < IGNORED;
+        let field = if begins { field + 1 } else { field };
+        self.state = State::Text(match field {
+            FAMILY if begins && byte == b'U' => IGNORED,
+            _ => field,
+        });
+        if field == ADDRESS {
+            self.keep(byte);
         }
         Some(())
     }
@@ -116,9 +133,14 @@ impl ProxyHeader {
             _ => {}
         }
         if at >= 15 && self.read >= self.length {
-            self.state = State::Over;
+            self.end();
         }
         Some(())
+    }
+
+    fn end(&mut self) {
+        self.state = State::Between;
+        self.named = self.address_in_this_one().or(self.named);
     }
 
     fn keep(&mut self, byte: u8) {
@@ -129,15 +151,17 @@ impl ProxyHeader {
         self.address_len = self.address_len.saturating_add(1);
     }
 
-    /// The client's address. `None` if the header names none, as for a proxy's own connections.
-    pub fn address(&self) -> Option<IpAddr> {
+    /// The client's address, by the last header that named one. A proxy's own connections have
+    /// headers without an address.
+    pub const fn address(&self) -> Option<IpAddr> {
+        self.named
+    }
+
+    fn address_in_this_one(&self) -> Option<IpAddr> {
         const PROXIED: u8 = 0x21;
         const TCP4: u8 = 0x11;
         const TCP6: u8 = 0x21;
         let kept = self.address.get(..usize::from(self.address_len))?;
-        if self.state != State::Over {
-            return None;
-        }
         match self.kind {
             [PROXIED, TCP4] => Some(Ipv4Addr::from(*kept.first_chunk::<4>()?).into()),
             [PROXIED, TCP6] => Some(Ipv6Addr::from(*kept.first_chunk::<16>()?).into()),
@@ -179,6 +203,7 @@ mod tests {
         for (header, address) in [
             (b"PROXY TCP4 10.1.2.3 127.0.0.1 4711 3306\r\n".to_vec(), Some(four)),
             (b"PROXY TCP6 2001:db8:0::7 ::1 4711 3306\r\n".to_vec(), Some(six)),
+            (b"PROXY  TCP4\t10.1.2.3  127.0.0.1 4711 3306\r\n".to_vec(), Some(four)),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff:: ::1 1 2\r\n".to_vec(), None),
             (version2([0x21, 0x11], &with_more), Some(four)),
@@ -206,7 +231,26 @@ mod tests {
         let mut header = ProxyHeader::new();
         assert!(header.begin(*b"PROX"));
         header.feed(&mut &b"Y UNKNOWN\r\n"[..]).unwrap();
-        assert!(!header.begin(*b"PROX"), "a second one is none");
+        assert!(!header.reading());
+    }
+
+    #[test]
+    fn the_last_header_that_names_an_address_counts() {
+        let mut header = ProxyHeader::new();
+        let local = version2([0x20, 0], &[]);
+        for (bytes, address) in [
+            (&b"PROXY TCP4 10.1.2.3 127.0.0.1 4711 3306\r\n"[..], [10, 1, 2, 3]),
+            (&version2([0x21, 0x11], &[10, 9, 9, 9, 127, 0, 0, 1, 1, 2, 3, 4]), [10, 9, 9, 9]),
+            (&local, [10, 9, 9, 9]),
+            (b"PROXY UNKNOWN\r\n", [10, 9, 9, 9]),
+            (b"PROXY TCP4 10.8.1.2 127.0.0.1 4711 3306\r\n", [10, 8, 1, 2]),
+        ] {
+            let (first, mut rest) = bytes.split_first_chunk().unwrap();
+            assert!(header.begin(*first));
+            header.feed(&mut rest).unwrap();
+            assert!(!header.reading() && rest.is_empty());
+            assert_eq!(header.address(), Some(address.into()), "{}", bytes.escape_ascii());
+        }
     }
 
     proptest! {

@@ -54,6 +54,33 @@ fn there_is_no_boundary_before_the_login_is_done() {
 }
 
 #[test]
+fn a_proxys_header_may_come_wherever_a_packet_of_the_login_may_begin() {
+    let header = |host: u8| format!("PROXY TCP4 192.0.2.{host} 127.0.0.1 4711 3306\r\n");
+    for chunk in [1, 7, 500] {
+        let mut session = Session::new();
+        let feed = |session: &mut Session, bytes: &[u8]| {
+            bytes.chunks(chunk).for_each(|part| drop(session.client_bytes(part)));
+        };
+        let address = |host: u8| Some([192, 0, 2, host].into());
+        feed(&mut session, header(1).as_bytes());
+        session.server_bytes(&greeting(SERVER, 0));
+        feed(&mut session, header(2).as_bytes());
+        assert_eq!(session.client_address(), address(2));
+        feed(&mut session, &response(BASE, 0, "app", "", ""));
+        session.server_bytes(&packet(2, b"\xFEmysql_native_password\0abc\0"));
+        let named = session.identity_number();
+        feed(&mut session, header(3).as_bytes());
+        assert_eq!(session.client_address(), address(3));
+        assert_ne!(session.identity_number(), named, "rules know of the new address");
+        feed(&mut session, &packet(3, b"01234567890123456789"));
+        session.server_bytes(&ok(AUTOCOMMIT));
+        assert!(session.at_boundary() && session.opaque().is_none());
+        feed(&mut session, header(4).as_bytes());
+        assert!(session.opaque().is_some(), "the login is over");
+    }
+}
+
+#[test]
 fn too_many_connections_ends_before_it_began() {
     let mut session = Session::new();
     session.server_bytes(&packet(0, b"\xFF\x10\x04Too many connections"));

@@ -117,10 +117,13 @@ fn behind_a_load_balancer_sessions_are_held_and_known_by_their_clients_address()
         let relay = Relay::with_header(&gate.server, Ipv4Addr::new(127, 0, 0, 2), header);
         gate.user_with(role, relay.options())
     };
-    for header in [version1("198.51.100.7"), version2([198, 51, 100, 7])] {
+    // Two proxies in a row: the server takes the last header.
+    let both = [version1("198.51.100.8"), version2([198, 51, 100, 7])].concat();
+    for header in [version1("198.51.100.7"), version2([198, 51, 100, 7]), both] {
         full.passes("the client's address", through("known", &header));
     }
-    let headers = [version1("198.51.100.8"), version2([198, 51, 100, 8])];
+    let both = [version1("198.51.100.7"), version1("198.51.100.8")].concat();
+    let headers = [version1("198.51.100.8"), version2([198, 51, 100, 8]), both];
     let mut strangers: Vec<User> =
         headers.iter().map(|header| through("stranger", header)).collect();
     for stranger in &mut strangers {

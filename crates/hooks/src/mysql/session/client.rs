@@ -23,12 +23,11 @@ impl Session {
         }
     }
 
-    /// Whether what looks like a packet's start is that of a proxy's header, which comes before the
-    /// client's first packet. No login has these numbers.
+    /// Whether what looks like a packet's start is that of a proxy's header. The server looks for
+    /// one as long as the login lasts, also inside TLS. No packet of a login has these numbers.
     fn begins_with_proxy_header(&mut self, len: u32, sequence: u8) -> bool {
         let [a, b, c, _] = len.to_le_bytes();
-        let begins = matches!(self.phase, Phase::Greeting | Phase::Response)
-            && !self.inside_tls
+        let begins = matches!(self.phase, Phase::Greeting | Phase::Response | Phase::Authentication)
             && self.proxy.begin([a, b, c, sequence]);
         if begins {
             self.client = Frames::new();
@@ -37,8 +36,12 @@ impl Session {
     }
 
     pub(super) fn proxy_header(&mut self, rest: &mut &[u8]) {
+        let before = self.proxy.address();
         if self.proxy.feed(rest).is_none() {
             self.lost();
+        }
+        if self.known && self.proxy.address() != before {
+            self.identities = self.identities.wrapping_add(1);
         }
     }
 
