@@ -4,12 +4,13 @@
 //! started beside the running database. It ends with the database and removes the instance.
 
 mod choice;
+pub mod handing;
 mod heartbeat;
 mod priority;
 mod reload;
 mod saturation;
 
-pub use choice::outside;
+pub use choice::{beside, outside};
 pub use priority::prefer;
 pub use reload::{apply_config, set_weights};
 
@@ -105,11 +106,13 @@ impl Daemon {
     /// The server may have ended, or another process may have become it. False if the daemon's work
     /// is over.
     fn follow_server(&mut self, happened: &Happened, events: &mut Events) -> bool {
-        if happened.ended {
-            if !self.note.attended {
+        if happened.ended && !self.note.attended {
+            events.watched = self.server_that_goes_on();
+            if events.watched.is_none() {
                 self.remove_instance();
                 return false;
             }
+        } else if happened.ended {
             events.watched = None;
             self.server_left();
         }
@@ -200,6 +203,7 @@ impl Daemon {
                 if status.outside.is_some() {
                     status.gate = "ungoverned".to_owned();
                 }
+                status.beside = beside(&self.region, &self.note);
                 status.targets = self.slo.status();
                 status.cgroup = self.companion.status();
                 status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];
@@ -234,6 +238,28 @@ impl Daemon {
                 Err(error) => Response::Error(format!("{error:#}")),
             },
         }
+    }
+
+    /// The program that `headworks run` started has ended. It may have started a server that goes
+    /// on behind the gate. The instance then goes on, too.
+    fn server_that_goes_on(&mut self) -> Option<OwnedFd> {
+        let known = &self.region.known_servers;
+        let ended = self.note.server_pid;
+        let accepted = self.region.heartbeat.server.load(Ordering::Relaxed);
+        let started = [known.serving(), known.answered()].into_iter().flatten();
+        let candidates = started.map(|server| server.pid).chain([accepted]);
+        let mut alive = candidates.filter(|&pid| pid != ended && pid != 0);
+        let server = alive.find(|&pid| self.instance.is_mapped_by(pid) == Some(true))?;
+        let watched = process::watch(server).ok()?;
+        self.note = self.note.of_server(server)?;
+        self.region.heartbeat.server.store(server, Ordering::Relaxed);
+        log::line(&format!(
+            "process {ended} has ended; process {server}, which it had started, goes on behind the gate"
+        ));
+        if let Err(error) = self.instance.rewrite_note(&self.note) {
+            log::line(&format!("{error:#}"));
+        }
+        Some(watched)
     }
 
     /// The server has ended; another one may come.
@@ -304,6 +330,11 @@ pub fn run(
     let mut events = Events::start(&instance.socket_path())?;
     events.watched = watched;
     take_over(&instance, &note, &region);
+    if let Err(error) = handing::start(&instance, &note, region) {
+        log::line(&format!(
+            "programs that run as another user or see other directories are not governed: {error:#}"
+        ));
+    }
     priority::lock_memory();
     let beater = std::thread::Builder::new().name("hw-beat".to_owned());
     let beater = beater

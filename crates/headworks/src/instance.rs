@@ -56,6 +56,9 @@ pub struct Note {
     /// Threads get processor time by the weights of their sessions' classes.
     #[serde(default)]
     pub cpu_weights: bool,
+    /// Shows the daemon that a process belongs to this instance (see [`headworks_region::handed`]).
+    #[serde(default)]
+    pub token: Option<String>,
 }
 
 impl Note {

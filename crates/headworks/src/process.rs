@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
 
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
@@ -115,17 +114,6 @@ pub fn all_running() -> impl Iterator<Item = Running> {
         };
         Some(Running { pid, args: words("cmdline")?, environment: words("environ")? })
     })
-}
-
-/// Opens a region for all programs that the server starts: some run as another user, or with
-/// another view of the directories. The number is one that no shell uses.
-pub fn keep_open(path: &Path) -> Result<i32> {
-    let file = std::fs::File::options().read(true).write(true).open(path)?;
-    let copy = |from: i32| {
-        // SAFETY: takes numbers.
-        Some(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, from) }).filter(|fd| *fd >= 0)
-    };
-    copy(1_000).or_else(|| copy(200)).context("no free descriptor")
 }
 
 /// Gives up root's rights for good.

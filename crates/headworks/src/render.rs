@@ -160,6 +160,9 @@ fn head(out: &mut String, status: &Status, ink: Ink) {
     if let Some(mend) = mend {
         let _ = writeln!(out, "  {mend}");
     }
+    if let Some(beside) = &status.beside {
+        let _ = writeln!(out, "{}", ink.tone(Tone::Bad, &printable(beside)));
+    }
     if status.stall_bonus > 0 {
         let text = format!(
             "Nothing completed for a while although users wait: {} more than P are let in. \

@@ -8,12 +8,12 @@
 
 use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
-use crate::daemon::apply_config;
+use crate::daemon::{apply_config, handing};
 use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::preload;
-use crate::process::{become_user, keep_open, pipe, wait_readable};
+use crate::process::{become_user, pipe, wait_readable};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use headworks_region::clock;
@@ -334,7 +334,7 @@ struct Plan<'a> {
     scheduled: bool,
     profile: Profile,
     /// Servers one of which the program may start; its profile is then taken instead.
-    servers: Vec<&'a str>,
+    servers: Vec<&'a [String]>,
     binary: Binary,
     settings: Option<ServerSettings>,
     shim: PathBuf,
@@ -382,8 +382,8 @@ impl Plan<'_> {
             .env("LD_PRELOAD", preload::among(&self.shim, &preloaded))
             .env(sanitizer, preload::with_options(std::env::var_os(sanitizer), options))
             .env("HEADWORKS_REGION", instance.region_path())
-            // What a job that this command is part of left open.
-            .env_remove("HEADWORKS_KEPT");
+            // Of a job that this command is part of.
+            .env_remove(handing::VARIABLE);
         if *scheduled {
             let whose = match binary.calls_the_kernel() {
                 true => "files of other programs that it starts",
@@ -395,16 +395,8 @@ impl Plan<'_> {
             );
             command.env("HEADWORKS_IO", instance.io_path());
         }
-        // It may start the server as another user, who cannot open the region.
-        // SAFETY: geteuid has no preconditions.
-        let is_wrapper =
-            !profile.knows(binary.path()) && owner.is_none() && unsafe { libc::geteuid() } == 0;
-        if *scheduled || is_wrapper {
-            let io = if *scheduled { keep_open(&instance.io_path()) } else { Ok(-1) };
-            if let (Ok(io), Ok(gate)) = (io, keep_open(&instance.region_path())) {
-                let kept = format!("{} {io} {gate}", std::process::id());
-                command.env("HEADWORKS_KEPT", kept);
-            }
+        if let Some(token) = &note.token {
+            command.env(handing::VARIABLE, format!("{} {token}", std::process::id()));
         }
         if let (RunAs::DataOwner, Some((uid, gid))) = (profile.run_as, owner) {
             become_user(*uid, *gid)?;
@@ -427,7 +419,16 @@ impl Plan<'_> {
             profile_file: self.profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
             attended: false,
             cpu_weights: self.config.cpu_weights,
+            token: self.starts_as_others().then(handing::new_token).transpose()?,
         })
+    }
+
+    /// Whether what it starts may be unable to open the regions: it may run as another user, or see
+    /// other directories.
+    fn starts_as_others(&self) -> bool {
+        let may_be_a_wrapper = !self.profile.knows(self.binary.path()) && self.owner.is_none();
+        // SAFETY: geteuid has no preconditions.
+        self.scheduled || (may_be_a_wrapper && unsafe { libc::geteuid() } == 0)
     }
 }
 

@@ -47,6 +47,7 @@ pub fn run(args: &Attend) -> Result<()> {
         profile_file: profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
         attended: true,
         cpu_weights: config.cpu_weights,
+        token: None,
     };
     instance.rewrite_note(&note)?;
     apply_config(&region, &config, note.extra_port, &profile.bypass);

@@ -25,6 +25,10 @@ pub struct Status {
     /// a user that keeps it from that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<String>,
+    /// A second server that a script started, if its profile is another one: it runs without the
+    /// gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// The framing of the clients' protocol.
     #[serde(default)]
     pub protocol: String,

@@ -5,6 +5,13 @@ use crate::threads::blocked;
 use crate::{backend, eventloop, process, server, threads};
 use headworks_region::{Protocol, lock};
 
+/// This process is about to listen.
+pub fn listens() {
+    if let Some(region) = process::region().filter(|_| process::is_attached_process()) {
+        server::listens(region);
+    }
+}
+
 /// `accept` returned a connection.
 pub fn accepted(fd: i32) {
     let Some(region) = process::region() else { return };
@@ -12,6 +19,7 @@ pub fn accepted(fd: i32) {
         return;
     }
     server::accepts(region);
+    let Some(region) = process::region() else { return };
     match region.protocol() {
         Protocol::MySql | Protocol::Generic => threads::accepted(region, fd),
         Protocol::PostgreSql => backend::accepted(fd),

@@ -15,8 +15,13 @@ static WORDS: AtomicBool = AtomicBool::new(false);
 pub fn attach(region: &'static Region) {
     biased_lock::prepare();
     PID.store(own_pid(), Ordering::Relaxed);
-    WORDS.store(!region.declared_locks.is_empty(), Ordering::Relaxed);
+    profile_chosen(region);
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
+}
+
+/// The region has the profile of this process's server.
+pub(crate) fn profile_chosen(region: &Region) {
+    WORDS.store(!region.declared_locks.is_empty(), Ordering::Relaxed);
 }
 
 /// The region; `None` before the attachment and once this process is disabled.

@@ -1,7 +1,7 @@
 //! Which process is the server, and which program, where `headworks run` did not start it.
 //!
 //! A wrapper or a script may stand between `headworks run` and the server. The profile is then
-//! chosen when the server starts ([`starts`]).
+//! chosen when the server starts ([`starts`]), and is final when it listens ([`listens`]).
 //!
 //! A service's gate exists before its server, and the process that accepts a connection is the
 //! server. But the library is preloaded into every program that the server starts. A helper with
@@ -9,10 +9,12 @@
 //! server is older than its helper, and takes the claim over with its first connection.
 
 use crate::process;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::clock;
+use headworks_region::known_servers::{KnownServers, Server, UNKNOWN};
 use headworks_region::layout::Region;
+use headworks_region::lock::thread_exists;
 use headworks_region::thread::keeping_errno;
 
 /// How long a server waits for its profile at its start. The daemon looks ten times a second.
@@ -20,6 +22,12 @@ const PROFILE_TIMEOUT: Nanos = Nanos::from_millis(2_000);
 
 /// How often it checks.
 const PROFILE_POLL_INTERVAL: Nanos = Nanos::from_millis(2);
+
+/// [`listens`] has decided for this process.
+static LISTENS: AtomicBool = AtomicBool::new(false);
+
+/// The place of this program's name among those that profiles know. Valid once [`starts`] has run.
+static PLACE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// A program starts behind a gate. If the profile depends on which server starts, and this is one,
 /// waits until its profile is in force. Called before the program's first instruction: no client
@@ -35,9 +43,58 @@ pub fn starts(region: &Region) {
     let Some(place) = names.into_iter().flatten().find_map(|name| known.find(name)) else {
         return;
     };
+    PLACE.store(place, Ordering::Relaxed);
+    let is_alike = |server: Server| known.is_alike(server.place, place);
+    if known.answered().is_none_or(|server| !is_alike(server)) && who_serves(known).is_none() {
+        ask(region, Server { pid: process::own_pid(), place });
+    }
+}
+
+/// Clients can come to this process from here on: its profile and its settings become those of the
+/// gate. Another process that listens may have chosen the gate's profile. A process with another
+/// profile then stays without the gate.
+pub(crate) fn listens(region: &Region) {
+    let known = &region.known_servers;
+    LISTENS.store(true, Ordering::Relaxed);
+    if !known.expected() {
+        return;
+    }
+    let own = Server { pid: process::own_pid(), place: PLACE.load(Ordering::Relaxed) };
+    let other = who_serves(known).filter(|other| other.pid != own.pid);
+    match other {
+        Some(other) if known.is_alike(other.place, own.place) => {}
+        // A program that no profile knows makes room for a server.
+        Some(other) if other.place != UNKNOWN => {
+            if own.place != UNKNOWN {
+                known.stays_beside(own.pid);
+            }
+            process::stand_aside();
+        }
+        _ => {
+            let in_force = known.answered();
+            let none_was = own.place == UNKNOWN && in_force.is_none();
+            if !none_was && in_force != Some(own) {
+                ask(region, own);
+                process::profile_chosen(region);
+            }
+            known.serves(own);
+        }
+    }
+}
+
+/// The process that has chosen the profile by listening, if it lives.
+fn who_serves(known: &KnownServers) -> Option<Server> {
+    // /proc may be closed to this user.
+    let lives = |pid| thread_exists(pid) && Process::of(pid).is_none_or(|process| !process.ended);
+    known.serving().filter(|server| lives(server.pid))
+}
+
+/// Waits until the profile and the settings of this process are in force.
+fn ask(region: &Region, own: Server) {
+    let known = &region.known_servers;
     let begun = clock::now();
-    known.ask(process::own_pid(), place);
-    while known.expected() {
+    while known.answered() != Some(own) {
+        known.ask(own);
         let now = clock::now();
         // Without a daemon all requests pass.
         if now.since(begun) > PROFILE_TIMEOUT || region.heartbeat.stale(now) {
@@ -75,6 +132,10 @@ static JUDGED: AtomicU32 = AtomicU32::new(0);
 
 /// This process has accepted a connection.
 pub(crate) fn accepts(region: &Region) {
+    if !LISTENS.load(Ordering::Relaxed) {
+        // By a socket that it inherited.
+        listens(region);
+    }
     let server = &region.heartbeat.server;
     let known = server.load(Ordering::Relaxed);
     if known != 0 && known == JUDGED.load(Ordering::Relaxed) {
@@ -101,6 +162,8 @@ fn is_older(one: u32, other: u32) -> bool {
 struct Process {
     parent: u32,
     started: u64,
+    /// Its parent has not waited for it yet.
+    ended: bool,
 }
 
 impl Process {
@@ -118,9 +181,10 @@ impl Process {
         let after = stat.iter().rposition(|&byte| byte == b')')?;
         let rest = core::str::from_utf8(stat.get(after + 1..)?).ok()?;
         let mut fields = rest.split_ascii_whitespace();
-        let parent = fields.nth(1)?.parse().ok()?;
+        let ended = matches!(fields.next()?, "Z" | "X");
+        let parent = fields.next()?.parse().ok()?;
         let started = fields.nth(17)?.parse().ok()?;
-        Some(Process { parent, started })
+        Some(Process { parent, started, ended })
     }
 }
 
@@ -185,7 +249,7 @@ mod tests {
         let fields = (5..22).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
         let stat = format!("7 (a) S 9 (b) S 3 {fields} 4711 23");
         let process = Process::parse(stat.as_bytes());
-        assert_eq!(process, Some(Process { parent: 3, started: 4711 }));
+        assert_eq!(process, Some(Process { parent: 3, started: 4711, ended: false }));
         assert_eq!(Process::parse(b"7 (a) S"), None);
     }
 }

@@ -19,6 +19,7 @@ const fn symbol(name: &'static str, does: &'static str) -> Symbol {
 
 /// See the module.
 pub const SYMBOLS: &[Symbol] = &[
+    symbol("listen", "clients can come: the server's profile is chosen"),
     symbol("accept", "a client has connected: give it a slot"),
     symbol("accept4", "a client has connected: give it a slot"),
     symbol("recv", "the last request is over; the next one has come and may wait here"),

@@ -59,7 +59,9 @@ fn a_proxys_header_may_come_wherever_a_packet_of_the_login_may_begin() {
     for chunk in [1, 7, 500] {
         let mut session = Session::new();
         let feed = |session: &mut Session, bytes: &[u8]| {
-            bytes.chunks(chunk).for_each(|part| drop(session.client_bytes(part)));
+            for part in bytes.chunks(chunk) {
+                let _ = session.client_bytes(part);
+            }
         };
         let address = |host: u8| Some([192, 0, 2, host].into());
         feed(&mut session, header(1).as_bytes());

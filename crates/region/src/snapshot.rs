@@ -254,8 +254,8 @@ impl Region {
         let departed = departed.map(|gone| (&gone.turns, &gone.requests, &gone.run_ns));
         let mut work = Totals::default();
         for (turns, requests, run_ns) in served.chain(departed) {
-            work.turns += long(turns);
-            work.requests += long(requests);
+            work.turns = work.turns.wrapping_add(long(turns));
+            work.requests = work.requests.wrapping_add(long(requests));
             work.run.0 = work.run.0.wrapping_add(long(run_ns));
         }
         work

@@ -26,6 +26,16 @@ fn accepted(client: c_int) {
 /// # Safety
 /// As the C library's function; so for all below.
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    client_can_come();
+    guarded_keeping_errno(Of::Process, lifecycle::listens);
+    // SAFETY: the arguments are the caller's.
+    unsafe { real::listen(fd, backlog) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn accept(
     fd: c_int,
     addr: *mut sockaddr,

@@ -3,13 +3,13 @@
 use crate::real;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU8};
+use core::sync::atomic::{AtomicBool, AtomicU8};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, lifecycle, process, served, server};
+use headworks_region::handed::{TOKEN, VARIABLE, Wanted};
 use headworks_region::io::{IoMapping, gone};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Mapping, RegionError, lock};
-use libc::c_int;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -29,54 +29,87 @@ extern "C" fn destruct() {
 extern "C" fn construct() {
     real::resolve_all();
     std::panic::set_hook(Box::new(|_| {}));
-    let kept = kept();
-    attach_files(kept);
+    let asking = Asking::of_environment();
+    attach_files(asking);
     let Some(path) = variable(c"HEADWORKS_REGION") else { return };
     // SAFETY: the handler only stores to a static and to a thread-local without destructor.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    match kept {
-        // A job under `--io` starts many programs.
-        Some(kept) if !kept.is_first && kept.io >= 0 && LATER.note(path, kept.gate) => {}
-        _ => attach_gate(path, kept.map(|kept| kept.gate)).unwrap_or_else(tell),
+    // A job under `--io` starts many programs.
+    let is_of_a_job = variable(c"HEADWORKS_IO").is_some();
+    match asking {
+        Some(asking) if !asking.is_first && is_of_a_job && LATER.note(path, &asking.token) => {}
+        _ => match (attach_gate(path, asking, Wanted::GateAtStart), asking) {
+            (Ok(()), _) => {}
+            (Err(RegionError::System(..) | RegionError::Refused), Some(asking))
+                if LATER.note(path, &asking.token) => {}
+            (Err(error), _) => tell(why(error)),
+        },
     }
 }
 
-/// Maps the gate's region, by its path or else by a descriptor. An error is a line to be written.
-fn attach_gate(path: &CStr, kept: Option<c_int>) -> Result<(), &'static [u8]> {
-    let by_descriptor = || kept.and_then(|fd| Mapping::inherited(fd).ok());
-    let found = Mapping::open(path).or_else(|error| by_descriptor().ok_or(error));
-    let mapping = found.map_err(|error| -> &'static [u8] {
-        match error {
-            RegionError::PidNamespace { .. } => {
-                b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database \
-                  runs without the gate. Run both in one, for example with: docker run --pid=container:NAME\n"
-            }
-            _ => {
-                b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
-                  the gate. Start it through: headworks run\n"
-            }
-        }
-    })?;
-    server::starts(mapping.region());
-    process::attach(mapping.region());
+/// Maps the gate's region, by its path or else by asking for it.
+fn attach_gate(path: &CStr, asking: Option<Asking>, wanted: Wanted) -> Result<(), RegionError> {
+    let found = Mapping::open(path).or_else(|error| {
+        let asking = asking.filter(|_| is_hidden(error) && may_ask());
+        Mapping::asked_for(&asking.ok_or(error)?.token, wanted)
+    });
+    let region = found?.region();
+    server::starts(region);
+    process::attach(region);
     Ok(())
 }
 
-/// What `headworks run` leaves open, for programs that may not open it themselves.
-#[derive(Clone, Copy)]
-struct Kept {
-    /// This is the program that `headworks run` started, and not one that this one started.
-    is_first: bool,
-    /// Negative without `--io`.
-    io: c_int,
-    gate: c_int,
+/// Whether the file of a region cannot be opened by this process, as its user or its directories
+/// are others.
+fn is_hidden(error: RegionError) -> bool {
+    matches!(error, RegionError::System(..))
 }
 
-fn kept() -> Option<Kept> {
-    let text = variable(c"HEADWORKS_KEPT")?.to_str().ok()?;
-    let mut numbers = text.split(' ').map(|word| word.parse::<c_int>().ok());
-    let (first, io, gate) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(Kept { is_first: process::own_pid() == first as u32, io, gate })
+fn may_ask() -> bool {
+    use libc::{SYS_connect, SYS_geteuid, SYS_getsockopt, SYS_recvmsg, SYS_sendto};
+    use libc::{SYS_setsockopt, SYS_socket};
+    may_call(&[
+        SYS_socket,
+        SYS_setsockopt,
+        SYS_connect,
+        SYS_getsockopt,
+        SYS_geteuid,
+        SYS_sendto,
+        SYS_recvmsg,
+    ])
+}
+
+fn why(error: RegionError) -> &'static [u8] {
+    match error {
+        RegionError::PidNamespace { .. } => {
+            b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database \
+              runs without the gate. Run both in one, for example with: docker run --pid=container:NAME\n"
+        }
+        _ => {
+            b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
+              the gate. Start it through: headworks run\n"
+        }
+    }
+}
+
+/// What a process needs to ask for regions that it cannot open itself.
+#[derive(Clone, Copy)]
+struct Asking {
+    /// This is the program that `headworks run` started, and not one that this one started.
+    is_first: bool,
+    token: [u8; TOKEN],
+}
+
+impl Asking {
+    fn of_environment() -> Option<Asking> {
+        let text = variable(VARIABLE)?.to_str().ok()?;
+        let (first, token) = text.split_once(' ')?;
+        let first: u32 = first.parse().ok()?;
+        Some(Asking {
+            is_first: process::own_pid() == first,
+            token: token.as_bytes().try_into().ok()?,
+        })
+    }
 }
 
 /// A variable of the environment.
@@ -90,25 +123,29 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
 
 /// The gate's region, for a process that attaches when a client can come. Most programs that a
 /// script starts never have one.
-static LATER: Later =
-    Later { descriptor: AtomicI32::new(NONE), path: [const { AtomicU8::new(0) }; LONGEST_PATH] };
+static LATER: Later = Later {
+    noted: AtomicBool::new(false),
+    path: [const { AtomicU8::new(0) }; LONGEST_PATH],
+    token: [const { AtomicU8::new(0) }; TOKEN],
+};
 
-const NONE: c_int = -1;
 const LONGEST_PATH: usize = 256;
 
 struct Later {
-    descriptor: AtomicI32,
+    noted: AtomicBool,
     path: [AtomicU8; LONGEST_PATH],
+    token: [AtomicU8; TOKEN],
 }
 
 impl Later {
     /// False if the path has no room.
-    fn note(&self, path: &CStr, descriptor: c_int) -> bool {
+    fn note(&self, path: &CStr, token: &[u8; TOKEN]) -> bool {
         let bytes = path.to_bytes_with_nul();
-        let fits = bytes.len() <= LONGEST_PATH && descriptor >= 0;
+        let fits = bytes.len() <= LONGEST_PATH;
         if fits {
             self.path.iter().zip(bytes).for_each(|(to, byte)| to.store(*byte, Relaxed));
-            self.descriptor.store(descriptor, Relaxed);
+            self.token.iter().zip(token).for_each(|(to, byte)| to.store(*byte, Relaxed));
+            self.noted.store(true, Relaxed);
         }
         fits
     }
@@ -117,7 +154,7 @@ impl Later {
 /// A client can come from here on. Does not allocate.
 #[inline]
 pub(crate) fn client_can_come() {
-    if LATER.descriptor.load(Relaxed) != NONE {
+    if LATER.noted.load(Relaxed) {
         attach_late();
     }
 }
@@ -125,19 +162,24 @@ pub(crate) fn client_can_come() {
 #[cold]
 fn attach_late() {
     // One thread attaches. A client that another accepts meanwhile passes.
-    let descriptor = LATER.descriptor.swap(NONE, Relaxed);
-    if descriptor == NONE {
+    if !LATER.noted.swap(false, Relaxed) {
         return;
     }
     let path = LATER.path.each_ref().map(|byte| byte.load(Relaxed));
+    let token = LATER.token.each_ref().map(|byte| byte.load(Relaxed));
+    let asking = Asking { is_first: false, token };
     if let Ok(path) = CStr::from_bytes_until_nul(&path) {
-        keeping_errno(|| attach_gate(path, Some(descriptor)).unwrap_or_else(say));
+        keeping_errno(|| match attach_gate(path, Some(asking), Wanted::Gate) {
+            // A script may read what it starts. `status` tells of a server that was refused.
+            Ok(()) | Err(RegionError::System(..) | RegionError::Refused) => {}
+            Err(error) => say(why(error)),
+        });
     }
 }
 
 unsafe extern "C" fn forked() {
     // What a child accepts for itself is not governed, as with a gate that its parent attached to.
-    LATER.descriptor.store(NONE, Relaxed);
+    LATER.noted.store(false, Relaxed);
     lifecycle::forked();
 }
 
@@ -148,18 +190,21 @@ unsafe extern "C" fn child_begins() {
 }
 
 /// Maps the region of the I/O scheduler, if there is one.
-fn attach_files(kept: Option<Kept>) {
+fn attach_files(asking: Option<Asking>) {
     let Some(path) = variable(c"HEADWORKS_IO") else { return };
-    let by_descriptor = || kept.and_then(|kept| IoMapping::inherited(kept.io).ok());
-    match IoMapping::open(path).or_else(|error| by_descriptor().ok_or(error)) {
-        Ok(_) if !may_call(libc::SYS_statx) => {
+    let found = IoMapping::open(path).or_else(|error| {
+        let asking = asking.filter(|_| is_hidden(error) && may_ask());
+        IoMapping::asked_for(&asking.ok_or(error)?.token)
+    });
+    match found {
+        Ok(_) if !may_call(&[libc::SYS_statx]) => {
             tell(b"headworks: a seccomp filter forbids statx: files are not governed\n");
         }
         Ok(mapping) => {
             // Also without a gate, a child must not be taken for its parent's thread.
             // SAFETY: the handler only stores to a thread-local without destructor.
             unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
-            if !may_call(files::SYS_CACHESTAT) {
+            if !may_call(&[files::SYS_CACHESTAT]) {
                 files::avoid_cachestat();
                 tell(b"headworks: a seccomp filter forbids cachestat: early writeback is not waited for, and reads are \
                        not held\n");
@@ -171,7 +216,7 @@ fn attach_files(kept: Option<Kept>) {
               files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
         ),
         // A script may read what it starts. `io top` tells of such programs.
-        Err(_) if kept.is_some_and(|kept| !kept.is_first) => {}
+        Err(_) if asking.is_some_and(|asking| !asking.is_first) => {}
         Err(_) => {
             tell(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")
@@ -199,9 +244,9 @@ fn is_stderr(stream: &[u8]) -> bool {
     stream == format!("{}:{}", stat.st_dev, stat.st_ino).as_bytes()
 }
 
-/// Whether a system call with an invalid descriptor returns. A filter (seccomp) may kill the
-/// process for it, so a child tries. Called while the process has one thread.
-fn may_call(number: libc::c_long) -> bool {
+/// Whether these system calls with an invalid descriptor return. A filter (seccomp) may kill the
+/// process for them, so a child tries.
+fn may_call(numbers: &[libc::c_long]) -> bool {
     const FILTERED: i32 = 2;
     // SAFETY: only asks.
     if unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != FILTERED {
@@ -213,7 +258,9 @@ fn may_call(number: libc::c_long) -> bool {
         let child = libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0);
         if child == 0 {
             libc::syscall(libc::SYS_prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
-            libc::syscall(number, -1, 0, 0, 0);
+            for number in numbers {
+                libc::syscall(*number, -1, 0, 0, 0, 0, 0);
+            }
             libc::syscall(libc::SYS_exit_group, 0);
         }
         let mut status = 0;

@@ -2,11 +2,12 @@
 
 use super::{Daemon, apply_config};
 use crate::config::{self, Config};
-use crate::instance::{Instance, started_ticks};
+use crate::instance::{Instance, Note, started_ticks};
 use crate::preflight::{self, ServerSettings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
 use crate::{io, log};
 use anyhow::Result;
+use headworks_region::Region;
 use headworks_region::snapshot::Snapshot;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -17,18 +18,21 @@ impl Daemon {
     /// Puts the profile of a server that asks for it into force. The server waits for that.
     pub(super) fn look_for_profile(&mut self) {
         let known = &self.region.known_servers;
+        if let Some(server) = known.serving().filter(|it| started_ticks(it.pid).is_none()) {
+            known.serving_ended(server);
+        }
         let Some((server, name)) = known.asking().filter(|_| known.expected()) else { return };
-        if started_ticks(server).is_none() {
+        if started_ticks(server.pid).is_none() {
             return known.ask_again();
         }
-        match self.take_profile(server, &name.to_display()) {
+        match self.take_profile(server.pid, &name.to_display()) {
             Ok(()) => log::line(&format!(
-                "process {server} is a server: its profile is {} (another: --profile NAME)",
-                self.note.profile
+                "process {} is a server: its profile is {} (another: --profile NAME)",
+                server.pid, self.note.profile
             )),
             Err(error) => log::line(&format!("the profile stays {}: {error:#}", self.note.profile)),
         }
-        self.region.known_servers.chosen();
+        self.region.known_servers.answer(server);
     }
 
     fn take_profile(&mut self, server: u32, name: &str) -> Result<()> {
@@ -86,13 +90,33 @@ pub fn outside(instance: &Instance, top: u32) -> Option<String> {
         return None;
     }
     let maps = std::fs::read_to_string(format!("/proc/{first}/maps")).ok()?;
-    let name = std::fs::read_to_string(format!("/proc/{first}/comm")).unwrap_or_default();
-    let why = if maps.contains("libheadworks") {
-        "its user cannot open the gate's region: start headworks itself as that user"
-    } else {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let why = if !maps.contains("libheadworks") {
         "what started it has cleared LD_PRELOAD, or it is linked statically: name the server itself after `run --`"
+    } else if namespace(&first.to_string()) != namespace("self") {
+        "it runs in another PID namespace: start headworks inside that, or the server without `unshare --pid`"
+    } else {
+        "its user cannot open the gate's region: start headworks itself as that user"
     };
-    Some(format!("process {first} ({}) serves without the gate: {why}", name.trim_end()))
+    Some(format!("process {first} ({}) serves without the gate: {why}", name_of(first)))
+}
+
+/// A process of this instance that listens without the gate, as another server has chosen the
+/// profile.
+pub fn beside(region: &Region, note: &Note) -> Option<String> {
+    let pid = region.known_servers.beside()?;
+    // A process that has ended has no name.
+    let name = Some(name_of(pid)).filter(|name| !name.is_empty())?;
+    Some(format!(
+        "process {pid} ({name}) serves without the gate, which has the profile {} of another server: give each server \
+         its own `headworks run`",
+        note.profile
+    ))
+}
+
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// A process and all below it.

@@ -142,9 +142,12 @@ fn instance(name: &str, dir: &Path) -> Finding {
             format!("sudo systemctl restart {name}"),
         );
     }
-    let server = instance.note().map_or(0, |note| note.server_pid);
-    if let Some(outside) = crate::daemon::outside(&instance, server) {
-        return Finding::warning(&title, outside, "headworks status");
+    if let Ok(note) = instance.note() {
+        let beside = || crate::daemon::beside(instance.open_region().ok()?.region(), &note);
+        if let Some(ungoverned) = crate::daemon::outside(&instance, note.server_pid).or_else(beside)
+        {
+            return Finding::warning(&title, ungoverned, "headworks status");
+        }
     }
     let mut unheld = crate::io::unheld(&instance);
     unheld.retain(|line| line.starts_with("not governed"));

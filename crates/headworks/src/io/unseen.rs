@@ -63,7 +63,7 @@ fn judge(facts: Facts) -> Option<&'static str> {
         () if go || is_static => Some("makes its own system calls"),
         () if attached => Some("writes by calls that no hook sees"),
         () if preloaded => {
-            Some("cannot reach the region: another container, or it closes what it inherits")
+            Some("cannot reach the region: another container, or a kernel without Landlock")
         }
         () => Some("runs without the library: set-user-ID, or an empty environment"),
     }

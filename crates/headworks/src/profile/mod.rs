@@ -293,10 +293,10 @@ impl Profiles {
         self.known(program).unwrap_or(&self.0[self.0.len() - 1])
     }
 
-    /// Names of all servers that have clients.
-    pub fn servers(&self) -> impl Iterator<Item = &str> {
+    /// Names of all servers that have clients, by profile.
+    pub fn servers(&self) -> impl Iterator<Item = &[String]> {
         let have_clients = self.0.iter().filter(|profile| !profile.calls.accept.is_empty());
-        have_clients.flat_map(|profile| profile.servers.iter().map(String::as_str))
+        have_clients.map(|profile| profile.servers.as_slice())
     }
 
     /// The profile of the server that a program would start before it exits.

@@ -172,6 +172,7 @@ impl Status {
             parallelism_auto: settings.auto,
             parallelism_search: None,
             outside: None,
+            beside: None,
             files: None,
             cgroup: None,
             stall_bonus: now.bonus,

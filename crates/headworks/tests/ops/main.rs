@@ -12,6 +12,7 @@ mod files;
 mod generic;
 mod metrics;
 mod profiles;
+mod reach;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

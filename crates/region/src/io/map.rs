@@ -1,7 +1,9 @@
 //! Making, finding and mapping an I/O region.
 
 use super::layout::IoRegion;
-use crate::map::{Descriptor, RegionError, create_file, is_another, map, own_pid_ns};
+use crate::file::{Descriptor, RegionError, create_file};
+use crate::handed::{TOKEN, Wanted, ask};
+use crate::map::{is_another, map, own_pid_ns};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use headworks_policy::layout::Layout;
@@ -47,9 +49,9 @@ impl IoMapping {
         IoMapping::of(&file, found)
     }
 
-    /// The same by a descriptor that this process inherited, which stays open.
-    pub fn inherited(fd: i32) -> Result<IoMapping, RegionError> {
-        let file = Descriptor::inherited(fd);
+    /// The same for a process that cannot open the file: it asks the daemon.
+    pub fn asked_for(token: &[u8; TOKEN]) -> Result<IoMapping, RegionError> {
+        let file = ask(token, Wanted::Io)?;
         let found = file.examine()?;
         IoMapping::of(&file, found)
     }

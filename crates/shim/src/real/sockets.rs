@@ -8,6 +8,7 @@ use libc::{
 };
 
 functions! {
+    listen(fd: c_int, backlog: c_int) -> c_int = kernel!(SYS_listen, fd, backlog);
     accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int =
         kernel!(SYS_accept, fd, addr, len);
     accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int =

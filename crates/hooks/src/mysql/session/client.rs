@@ -27,8 +27,9 @@ impl Session {
     /// one as long as the login lasts, also inside TLS. No packet of a login has these numbers.
     fn begins_with_proxy_header(&mut self, len: u32, sequence: u8) -> bool {
         let [a, b, c, _] = len.to_le_bytes();
-        let begins = matches!(self.phase, Phase::Greeting | Phase::Response | Phase::Authentication)
-            && self.proxy.begin([a, b, c, sequence]);
+        let begins =
+            matches!(self.phase, Phase::Greeting | Phase::Response | Phase::Authentication)
+                && self.proxy.begin([a, b, c, sequence]);
         if begins {
             self.client = Frames::new();
         }
