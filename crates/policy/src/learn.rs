@@ -17,7 +17,8 @@
 //! * **ask**: the share that an application needs, as its owner believes. **grant**: what the store
 //!   gives.
 //! * **held**: the application waits mostly in schedulers, so that its share decides. **lent**:
-//!   most of what it got, it got while no other waited.
+//!   most of what it got, it got while no other waited. **sated**: all that was asked of it was
+//!   served, so that what its target lacks is not a shortfall.
 //!
 //! # The primitive
 //! A [`Controller`] is told of a window and changes the fractions. Each is a module: `automaton`
@@ -86,8 +87,12 @@ pub struct Observation {
     pub held: bool,
     /// Most of what it got, it got while no other waited.
     pub lent: bool,
+    /// All that was asked of it was served: there was no demand for more.
+    pub sated: bool,
     /// Mean time that an I/O of it took, in seconds. Zero if unknown.
     pub latency_s: f64,
+    /// I/Os that it had under way, on average. Zero if unknown.
+    pub outstanding: f64,
 }
 
 /// What the schedulers give.

@@ -3,6 +3,7 @@
 
 use crate::admission::{Budget, Limits};
 use crate::config::{self, Config};
+use crate::number::Number;
 use headworks_policy::block::REQUESTS;
 use headworks_policy::learn::Application;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,17 @@ pub enum Goal {
 }
 
 impl Goal {
+    /// Whether its number can be.
+    pub fn is_sound(self) -> bool {
+        let (number, found) = match self {
+            Goal::BestEffort => return true,
+            Goal::Rate(target) => (Number::Target, target),
+            Goal::LatencyMs(target) => (Number::LatencyMs, target),
+            Goal::Share(share) => (Number::Share, share),
+        };
+        number.check(found).is_ok()
+    }
+
     /// Deviation from target of what was achieved.
     pub fn dft(self, achieved: f64) -> Option<f64> {
         match self {
@@ -50,6 +62,9 @@ pub enum Key {
 }
 
 impl Key {
+    /// All of them.
+    pub const ALL: [Key; 5] = [Key::Target, Key::LatencyMs, Key::Share, Key::Weight, Key::Limit];
+
     /// As in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
@@ -163,11 +178,8 @@ impl App {
     ///
     /// # Errors
     /// The number cannot be.
-    pub fn set_by_hand(&self, key: Key, number: f64) -> Result<(), &'static str> {
-        let most = if matches!(key, Key::Share | Key::Limit) { 1.0 } else { f64::MAX };
-        if !(number > 0.0 && number <= most) {
-            return Err("a number is above zero, and a share at most 1");
-        }
+    pub fn set_by_hand(&self, key: Key, number: f64) -> Result<(), String> {
+        let number = Number::from(key).check(number)?;
         let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
         let before = about.0.goal;
         let goal = match key {

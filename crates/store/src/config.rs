@@ -318,7 +318,17 @@ target = 500
             ("clients = [\"alice\"]", "clients = [\"bob\"]", "no [[client]] `bob`"),
             ("volume = \"data\"", "volume = \"log\"", "no [[volume]] `log`"),
             ("target = 500", "target = 500\nshare = 0.5", "one of"),
-            ("target = 500", "target = -1", "above zero"),
+            ("target = 500", "target = -1", "-1 cannot be"),
+            ("target = 500", "target = inf", "inf cannot be"),
+            ("target = 500", "target = 5\nweight = 1e300", "x.toml:15:1"),
+            ("target = 500", "target = 5\nlimit = nan", "NaN cannot be"),
+            ("target = 500", "share = 1.5", "from 0.0001 to 1"),
+            (
+                "[[client]]",
+                "[device]\nscheduler = \"bucket\"\nmib_per_s = inf\n[[client]]",
+                "`mib_per_s`: inf",
+            ),
+            ("[[client]]", "[device]\nkind = \"array\"\ndisks = 4294967295\n[[client]]", "128"),
             ("target = 500", "traget = 500", "traget"),
             ("[[client]]", "controller = \"pi\"\n[[client]]", "there are need,"),
         ] {

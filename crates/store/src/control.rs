@@ -2,6 +2,7 @@
 
 use crate::apps::Key;
 use crate::governor::{Fares, Window};
+use crate::number;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -27,9 +28,13 @@ pub enum Request {
         /// Its name.
         application: String,
         /// As its target has it. None is no demand.
+        #[serde(default, deserialize_with = "number::achieved")]
         achieved: Option<f64>,
+        /// What was asked of it, if that is known.
+        #[serde(default, deserialize_with = "number::achieved")]
+        offered: Option<f64>,
         /// How long ago that second was, in milliseconds.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "number::age_ms")]
         age_ms: u64,
     },
     /// What an application is to have, until the configuration is read again.

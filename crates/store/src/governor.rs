@@ -7,6 +7,7 @@ use crate::apps::{About, App, Goal};
 use crate::learner::Learner;
 use crate::ledger::Page;
 use crate::note::{Grant, Post};
+use crate::number::Number;
 use crate::rival::Rival;
 pub use crate::window::Window;
 use headworks_policy::Nanos;
@@ -22,6 +23,9 @@ mod at_once;
 
 /// Windows that are kept: those that a late dft may belong to, and the picture's.
 pub const HISTORY: usize = 600;
+
+/// Part of what was asked of an application from which on it has served all.
+const SERVED: f64 = 0.97;
 
 /// A weight of one.
 const WEIGHT: f64 = 1e6;
@@ -53,6 +57,13 @@ pub enum Fares {
         /// Part of the target that is missing.
         shortfall: f64,
     },
+    /// All that is asked of it is served, and that is less than its target.
+    Sated {
+        /// Part of the target that nobody asks for.
+        shortfall: f64,
+    },
+    /// It works, and nothing is posted, or no longer.
+    Silent,
 }
 
 impl From<Verdict> for Fares {
@@ -63,6 +74,7 @@ impl From<Verdict> for Fares {
             Verdict::Behind { shortfall } => Fares::Behind { shortfall },
             Verdict::NoRoom { shortfall, need } => Fares::NoRoom { shortfall, need },
             Verdict::NotStorage { shortfall } => Fares::NotStorage { shortfall },
+            Verdict::Sated { shortfall } => Fares::Sated { shortfall },
         }
     }
 }
@@ -77,6 +89,8 @@ impl Fares {
             Fares::Behind { .. } => "behind",
             Fares::NoRoom { .. } => "NO ROOM",
             Fares::NotStorage { .. } => "NOT STORAGE",
+            Fares::Sated { .. } => "no demand for more",
+            Fares::Silent => "NO POSTS",
         }
     }
 }
@@ -97,6 +111,8 @@ pub struct Belief {
     ask: f64,
     /// Its owner is at the host: the last ask that came, and when.
     asked: Option<(f64, Nanos)>,
+    /// Windows with demand since something was posted that it achieved.
+    quiet: u32,
 }
 
 /// What is to be set in the queue.
@@ -118,6 +134,13 @@ pub struct Learned {
     pub need: f64,
     /// Its target was this.
     pub goal: Goal,
+}
+
+impl Learned {
+    /// Whether its numbers can be: a file may be anyone's.
+    fn is_sound(&self) -> bool {
+        Number::Ask.check(self.need).is_ok() && self.goal.is_sound()
+    }
 }
 
 /// See the module.
@@ -197,7 +220,8 @@ impl Governor {
     ) {
         for app in apps {
             let about = app.about();
-            let Some(known) = learned.get(&about.name) else { continue };
+            let known = learned.get(&about.name).filter(|known| known.is_sound());
+            let Some(known) = known else { continue };
             let factor = match (known.goal, about.goal) {
                 (Goal::Rate(old), Goal::Rate(new)) => new / old,
                 (Goal::LatencyMs(old), Goal::LatencyMs(new)) => old / new,
@@ -214,7 +238,9 @@ impl Governor {
                 used: need,
                 held: true,
                 lent: false,
+                sated: false,
                 latency_s: 0.0,
+                outstanding: 0.0,
             };
             for _ in 0..settings.first {
                 belief.owner.window(now, &settings, &seen);
@@ -231,6 +257,7 @@ impl Governor {
             goal,
             ask: 0.0,
             asked: None,
+            quiet: 0,
         };
         let belief = self.beliefs.entry(cause).or_insert_with(fresh);
         if belief.goal != goal {
@@ -261,8 +288,10 @@ impl Governor {
             let belief = self.beliefs.get(cause);
             let last = belief.and_then(|belief| belief.windows.back());
             self.allocator.set_present(at, last.is_none_or(|window| window.demand));
-            if let Some(ask) = belief.and_then(|belief| belief.owner.ask(&self.settings)) {
-                self.allocator.ask(now, at, ask);
+            let owner = belief.map(|belief| &belief.owner);
+            if let Some((owner, ask)) = owner.and_then(|own| Some((own, own.ask(&self.settings)?)))
+            {
+                self.allocator.ask_for(now, at, ask, owner.estimate.need());
             }
         }
     }
@@ -350,14 +379,21 @@ impl Governor {
             return Some(window.seen(None, Nanos(0)));
         }
         let (post, came) = post.unwrap_or_default();
-        if let Some(ask) = post.ask.filter(|ask| ask.is_finite() && *ask > 0.0) {
+        if let Some(ask) = post.ask {
             belief.asked = Some((ask, now));
         }
         // A dft belongs to the window in which the middle of its second was.
         let age = now.since(came) + Nanos::from_millis(post.age_ms) + Nanos(WINDOW.0 / 2);
         let back = (age.0 / WINDOW.0) as usize;
         let born = belief.windows.len().checked_sub(1 + back);
-        let achieved = post.achieved.filter(|achieved| achieved.is_finite() && *achieved >= 0.0);
+        let achieved = post.achieved;
+        belief.quiet = if achieved.is_some() { 0 } else { belief.quiet + u32::from(window.demand) };
+        let sated = match (about.goal, achieved, post.offered) {
+            (Goal::Rate(target), Some(achieved), Some(offered)) => {
+                offered < target && achieved >= SERVED * offered
+            }
+            _ => false,
+        };
         let mut observed = None;
         if let (Some(born), Some(achieved)) = (born, achieved)
             && let Some(dft) = about.goal.dft(achieved)
@@ -365,7 +401,7 @@ impl Governor {
             // It came in the middle of the window: what it had does not belong to its share.
             let comes = born.checked_sub(1).is_none_or(|before| !belief.windows[before].demand);
             let of = &mut belief.windows[born];
-            of.dft = Some(dft);
+            (of.dft, of.sated) = (Some(dft), sated);
             let seen = of.seen(Some(dft), age);
             observed = Some(seen);
             // What it had before its first ask was in force, it has not asked for.
@@ -381,11 +417,17 @@ impl Governor {
         let comes = window.demand && count > 1 && !belief.windows[count - 2].demand;
         let own = belief.owner.ask(&settings).filter(|_| achieved.is_some() || comes);
         if let Some(ask) = belief.asked.map(|(ask, _)| ask).or(own) {
-            self.allocator.ask(now, at, ask);
+            self.allocator.ask_for(now, at, ask, belief.owner.estimate.need());
         }
         let ask = belief.asked.map(|(ask, _)| ask).or_else(|| belief.owner.ask(&settings));
         belief.ask = ask.unwrap_or(0.0).min(about.limit);
-        let fares = Fares::from(belief.owner.verdict(now, about.limit));
+        let fares = match belief.quiet {
+            // What is posted may come a little late, and a newcomer's program begins later.
+            quiet if quiet >= if belief.owner.ask(&settings).is_some() { 10 } else { 30 } => {
+                Fares::Silent
+            }
+            _ => Fares::from(belief.owner.verdict(now, about.limit)),
+        };
         if fares.word() != belief.fares.word() {
             said.extend(words(&about.name, &fares, belief.promise, about.limit));
         }
@@ -443,6 +485,18 @@ impl Governor {
 fn words(name: &str, fares: &Fares, promise: f64, limit: f64) -> Option<String> {
     Some(match fares {
         Fares::Met => format!("{name}: its target is met"),
+        Fares::Silent => format!(
+            "{name}: it works, and nothing is posted that it achieves: it keeps its share for {} s, \
+             then it has a fair part\n  post each second: headworks store post {name} --achieved \
+             NUMBER; or headworks store follow {name}",
+            allocate::Settings::default().lease.0 / 1_000_000_000,
+        ),
+        Fares::NoRoom { shortfall, need } if *need > 1.0 => format!(
+            "{name}: its target cannot be met: {:.0} % are missing, and the whole store would not be \
+             enough\n  see whether its target, and what is posted, are right: headworks store explain \
+             {name}",
+            100.0 * shortfall,
+        ),
         Fares::NoRoom { shortfall, need } => format!(
             "{name}: its target cannot be met: {:.0} % are missing. It would need {:.0} % of the store, and \
              may have {:.0} %\n  see who has the rest: headworks store explain",
@@ -450,20 +504,29 @@ fn words(name: &str, fares: &Fares, promise: f64, limit: f64) -> Option<String> 
             100.0 * need,
             100.0 * need.min(limit) * promise,
         ),
+        Fares::NotStorage { shortfall } if *shortfall > 0.99 => format!(
+            "{name}: it is served, and nothing of its target is achieved, by what is posted\n  look at \
+             what is posted, and in which unit: headworks store explain {name}",
+        ),
         Fares::NotStorage { shortfall } => format!(
             "{name}: {:.0} % of its target are missing, and storage is not the reason: neither a larger share \
              nor fewer requests of others help\n  look at its processors, its locks and its clients",
             100.0 * shortfall,
         ),
-        Fares::BestEffort | Fares::Unknown | Fares::Behind { .. } => return None,
+        Fares::BestEffort | Fares::Unknown | Fares::Behind { .. } | Fares::Sated { .. } => {
+            return None;
+        }
     })
 }
 
 /// What shares a set of asks would get.
 pub fn would_get(asks: &[(About, Option<f64>)]) -> Vec<f64> {
-    let claim = |(about, ask): &(About, Option<f64>)| {
-        let ask = ask.map(|ask| ask.min(about.limit));
-        allocate::Claim { ask, weight: about.weight }
+    let claim = |(about, ask): &(About, Option<f64>)| match ask {
+        Some(ask) => {
+            let granted = ask.min(about.limit);
+            allocate::Claim::of_need(granted, *ask, about.limit, about.weight)
+        }
+        None => allocate::Claim::new(None, about.weight),
     };
     let claims: Vec<_> = asks.iter().map(claim).collect();
     let mut shares = vec![0.0; claims.len()];

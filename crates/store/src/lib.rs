@@ -12,7 +12,7 @@
 //!
 //! [`server`] has the threads, and [`running`] what they share. [`front`] says what a client may
 //! open and whose its requests are ([`apps`]). [`admission`] bounds what is read of them.
-//! [`governor`] sets the shares, by need and lag or by a [`rival`]. [`sim`] has the same policies
+//! [`number`] bounds what comes from outside. [`governor`] sets the shares, by need and lag or by a [`rival`]. [`sim`] has the same policies
 //! in simulated time.
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ pub mod ledger;
 pub mod membership;
 pub mod metrics;
 pub mod note;
+pub mod number;
 pub mod pool;
 pub mod rival;
 pub mod running;

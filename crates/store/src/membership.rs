@@ -9,6 +9,7 @@
 use crate::config;
 use crate::etcd::{Etcd, Held};
 use crate::governor::Learned;
+use crate::number::Number;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -20,8 +21,13 @@ pub const LEASE_S: u64 = 10;
 pub struct Seen {
     /// What an earlier holder learned: the place was taken just now.
     pub learned: Option<BTreeMap<String, Learned>>,
-    /// Targets by application.
-    pub targets: BTreeMap<String, f64>,
+    /// Targets by application, and why one cannot be.
+    pub targets: BTreeMap<String, Result<f64, String>>,
+}
+
+/// A key of the stores of this name.
+pub fn key(name: &str, last: &str) -> String {
+    format!("/headworks/{name}/{last}")
 }
 
 /// See the module.
@@ -38,7 +44,7 @@ impl Membership {
     }
 
     fn key(&self, last: &str) -> String {
-        format!("/headworks/{}/{last}", self.name)
+        key(&self.name, last)
     }
 
     /// Whether this store has the place.
@@ -67,8 +73,9 @@ impl Membership {
             }
         }
         let targets = self.etcd.read(&self.key("targets/"))?;
-        let number = |(name, text): (String, String)| Some((name, text.trim().parse().ok()?));
-        seen.targets = targets.into_iter().filter_map(number).collect();
+        // Those of latencies have the same bounds.
+        let number = |(name, text): (String, String)| (name, Number::Target.parse(&text));
+        seen.targets = targets.into_iter().map(number).collect();
         Ok(seen)
     }
 

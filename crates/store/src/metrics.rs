@@ -83,7 +83,9 @@ const FAMILIES: [Family; 9] = [
         Fares::Behind { shortfall }
         | Fares::NoRoom { shortfall, .. }
         | Fares::NotStorage { shortfall } => shortfall,
-        Fares::BestEffort | Fares::Unknown | Fares::Met => 0.0,
+        Fares::BestEffort | Fares::Unknown | Fares::Met | Fares::Sated { .. } | Fares::Silent => {
+            0.0
+        }
     }),
     ("headworks_store_in_flight_bytes", "gauge", "Bytes of requests in flight.", |app| {
         app.bytes as f64

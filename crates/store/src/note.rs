@@ -4,6 +4,7 @@
 //! A note is a state and not a step. It may be repeated or lost, and two may say the same.
 
 use crate::apps::App;
+use crate::number;
 use headworks_policy::Nanos;
 use headworks_volume::clock;
 use serde::{Deserialize, Serialize};
@@ -31,10 +32,16 @@ pub struct Post {
     /// Its name.
     pub application: String,
     /// Transactions a second, or milliseconds of one, as its target has it. None without demand.
+    #[serde(deserialize_with = "number::achieved")]
     pub achieved: Option<f64>,
+    /// Transactions a second that were asked of it, if that is known.
+    #[serde(deserialize_with = "number::achieved", skip_serializing_if = "Option::is_none")]
+    pub offered: Option<f64>,
     /// The share that its owner at the host asks for. None leaves that to the store.
+    #[serde(deserialize_with = "number::ask")]
     pub ask: Option<f64>,
     /// How long ago the window was, in milliseconds.
+    #[serde(deserialize_with = "number::age_ms")]
     pub age_ms: u64,
 }
 

@@ -88,7 +88,9 @@ mod tests {
             used: 0.25,
             held: true,
             lent: false,
+            sated: false,
             latency_s: 0.01,
+            outstanding: 0.0,
         })
     }
 

@@ -1,6 +1,6 @@
 //! What the threads of a store share: its state, its seconds, the changes of its configuration.
 
-use crate::apps::{App, Goal};
+use crate::apps::{App, Goal, Key};
 use crate::config::{self, Config};
 use crate::control::{AppStatus, Request, Response, SlowRequest, Status, VolumeStatus};
 use crate::error::StoreError;
@@ -14,7 +14,7 @@ use crate::volumes::Volumes;
 use headworks_policy::learn::WINDOW;
 use headworks_volume::clock;
 use headworks_volume::nbd::Stop;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,8 @@ pub struct Running {
     pub(crate) governor: Mutex<Governor>,
     /// How it stands with other stores of its name.
     pub(crate) standing: Mutex<Option<String>>,
+    /// Targets that etcd has, as of the last look.
+    pub(crate) decreed: Mutex<BTreeMap<String, f64>>,
     pub(crate) said: Mutex<VecDeque<String>>,
     /// One reload at a time.
     pub(crate) changing: Mutex<()>,
@@ -121,11 +123,11 @@ impl Running {
                 Ok(done) => Response::Done(done),
                 Err(error) => Response::Error(error.to_string()),
             },
-            Request::Post { application, achieved, age_ms } => {
+            Request::Post { application, achieved, offered, age_ms } => {
                 let Some(app) = self.front.apps.by_name(&application) else {
                     return unknown(&application);
                 };
-                let post = Post { application, achieved, ask: None, age_ms };
+                let post = Post { application, achieved, offered, ask: None, age_ms };
                 self.front.desk.post(app.cause, post);
                 Response::Done("noted".to_owned())
             }
@@ -133,12 +135,15 @@ impl Running {
                 let Some(app) = self.front.apps.by_name(&application) else {
                     return unknown(&application);
                 };
+                if let Some(words) = self.decreed(&application, key) {
+                    return Response::Error(format!("{application}: {words}"));
+                }
                 match app.set_by_hand(key, number) {
                     Ok(()) => {
                         self.at_once();
                         Response::Done(format!("{application}: {} {number}", key.name()))
                     }
-                    Err(problem) => Response::Error(format!("{application}: {problem}")),
+                    Err(why) => Response::Error(format!("{application}: {}: {why}", key.name())),
                 }
             }
             Request::Windows { application } => {
@@ -223,7 +228,7 @@ impl Running {
 
     /// Looks at etcd every few seconds, until the end.
     pub(crate) fn membership(&self, mut membership: Membership) {
-        let mut before = None;
+        let (mut before, mut wrong) = (None, Vec::new());
         let mut next = Instant::now();
         while !self.ending.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(50));
@@ -231,10 +236,11 @@ impl Running {
                 continue;
             }
             next = Instant::now() + Duration::from_secs(membership::LEASE_S / 4);
-            let looked = membership.look().map(|seen| self.heed(&seen)).and_then(|()| {
-                let learned = lock(&self.governor).learned(&self.front.apps.list());
-                membership.keep(&learned)
-            });
+            let looked =
+                membership.look().map(|seen| self.heed(&seen, &mut wrong)).and_then(|()| {
+                    let learned = lock(&self.governor).learned(&self.front.apps.list());
+                    membership.keep(&learned)
+                });
             let words = match looked {
                 Ok(()) if membership.holds() => "it holds the lease of its name".to_owned(),
                 Ok(()) => "another store of its name holds the lease".to_owned(),
@@ -249,21 +255,56 @@ impl Running {
         membership.leave();
     }
 
-    fn heed(&self, seen: &Seen) {
+    /// Takes what etcd has. `before` is what was wrong with it at the last look.
+    fn heed(&self, seen: &Seen, before: &mut Vec<String>) {
         let apps = self.front.apps.list();
-        let mut changed = false;
-        for (name, target) in seen.targets.iter().filter(|(_, target)| **target > 0.0) {
-            if self.front.apps.by_name(name).is_some_and(|app| app.retarget(*target)) {
-                changed = true;
-                self.say(format!("{name}: its target is {target} from now on"));
+        let (mut changed, mut wrong) = (false, Vec::new());
+        let mut decreed = BTreeMap::new();
+        for (name, target) in &seen.targets {
+            let app = self.front.apps.by_name(name);
+            match (target, app.map(|app| (app.about().goal, app))) {
+                (Err(why), _) => wrong.push(format!("the target of `{name}` in etcd: {why}")),
+                (Ok(_), None) => wrong.push(format!(
+                    "etcd has a target for `{name}`, which is no application of this store"
+                )),
+                (Ok(target), Some((Goal::Rate(_) | Goal::LatencyMs(_), app))) => {
+                    decreed.insert(name.clone(), *target);
+                    if app.retarget(*target) {
+                        changed = true;
+                        self.say(format!("{name}: its target is {target} from now on, by etcd"));
+                    }
+                }
+                (Ok(target), Some(_)) => wrong.push(format!(
+                    "etcd has the target {target} for `{name}`, which has none here\n  write \
+                     `target` or `latency_ms` into its [[application]]"
+                )),
             }
         }
+        *lock(&self.decreed) = decreed;
+        for words in wrong.iter().filter(|words| !before.contains(words)) {
+            self.say(words.clone());
+        }
+        *before = wrong;
         if let Some(learned) = &seen.learned {
             lock(&self.governor).take_over(clock::now(), &apps, learned);
         }
         if changed {
             self.at_once();
         }
+    }
+
+    /// Why a target that is set by hand would not last.
+    fn decreed(&self, application: &str, key: Key) -> Option<String> {
+        let target = *lock(&self.decreed).get(application)?;
+        let name = self.front.offer().config.as_ref()?.etcd.as_ref()?.name.clone();
+        let place = membership::key(&name, &format!("targets/{application}"));
+        let goal = !matches!(key, Key::Weight | Key::Limit);
+        goal.then(|| {
+            format!(
+                "etcd has the target {target} for it, which would be back in seconds\n  change it \
+                 there: etcdctl put {place} NUMBER; or take it away: etcdctl del {place}"
+            )
+        })
     }
 
     fn say(&self, words: String) {
@@ -311,7 +352,7 @@ impl Running {
     /// Seconds until the end.
     pub(crate) fn seconds(&self) {
         let mut next = Instant::now();
-        let mut ticks = 0u64;
+        let (mut ticks, mut kept) = (0u64, None);
         while !self.ending.load(Ordering::Acquire) {
             next += Duration::from_nanos(WINDOW.0);
             while let left = next.saturating_duration_since(Instant::now())
@@ -326,11 +367,15 @@ impl Running {
             }
             self.second();
             ticks += 1;
-            if ticks.is_multiple_of(10) {
-                self.keep();
+            if ticks % 10 == 1 {
+                let trouble = self.keep().err();
+                if let Some(words) = trouble.clone().filter(|_| trouble != kept) {
+                    self.say(words);
+                }
+                kept = trouble;
             }
         }
-        self.keep();
+        let _ = self.keep();
     }
 
     pub(crate) fn state_file(&self) -> Option<PathBuf> {
@@ -338,14 +383,20 @@ impl Running {
         Some(state.join("learned.json"))
     }
 
-    /// Writes what was learned, so that the next start begins with it.
-    fn keep(&self) {
-        let Some(file) = self.state_file() else { return };
+    /// Writes what was learned, so that the next start begins with it. Without it, that learns
+    /// again.
+    fn keep(&self) -> Result<(), String> {
+        let Some(file) = self.state_file() else { return Ok(()) };
         let learned = lock(&self.governor).learned(&self.front.apps.list());
-        let Ok(text) = serde_json::to_vec_pretty(&learned) else { return };
+        let Ok(text) = serde_json::to_vec_pretty(&learned) else { return Ok(()) };
         let draft = file.with_extension("new");
-        // Without it, the next start learns again.
-        let _ = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &file));
+        let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &file));
+        written.map_err(|error| {
+            format!(
+                "what is learned is not kept: {}: {error}\n  headworks store doctor says more",
+                file.display()
+            )
+        })
     }
 }
 

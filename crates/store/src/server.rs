@@ -132,6 +132,7 @@ impl Server {
             governor: Mutex::new(Governor::new(depth, &learner)),
             said: Mutex::default(),
             standing: Mutex::default(),
+            decreed: Mutex::default(),
             changing: Mutex::default(),
             path: path.to_owned(),
             stop,

@@ -29,6 +29,9 @@ pub struct Window {
     pub lent: bool,
     /// It asked for anything.
     pub demand: bool,
+    /// By what is posted, all that was asked of it was served, and that was less than its target.
+    #[serde(default)]
+    pub sated: bool,
     /// Requests that were completed in a second.
     pub ios: f64,
     /// Bytes a second.
@@ -37,6 +40,9 @@ pub struct Window {
     pub wait_us: f64,
     /// See `wait_us`.
     pub service_us: f64,
+    /// Requests that it had in the store, on average.
+    #[serde(default)]
+    pub outstanding: f64,
 }
 
 impl Window {
@@ -50,6 +56,8 @@ impl Window {
             used: self.used,
             held: self.held,
             lent: self.lent,
+            sated: self.sated,
+            outstanding: self.outstanding,
             latency_s: (self.wait_us + self.service_us) / 1e6,
         }
     }
@@ -73,6 +81,8 @@ impl Window {
             bytes: tally.bytes as f64 / seconds,
             wait_us: tally.waited_ns as f64 / taken / 1e3,
             service_us: tally.service_ns as f64 / done / 1e3,
+            // By Little's law.
+            outstanding: (tally.waited_ns + tally.service_ns) as f64 / 1e9 / seconds,
             ..Window::default()
         }
     }

@@ -64,8 +64,9 @@ fn need_and_lag_survive_changes_and_faults() {
         ("step, dft 5 s late, not paired", 0.5, Some(60)),
         // A lag of 0.3 cannot follow this period.
         ("cost swings by 30 % in 60 s", 0.0, None),
-        ("cost swings by 30 % in 20 s", 0.8, Some(60)),
-        ("cost swings by 30 % in 180 s", 0.8, Some(60)),
+        // Credit counts for little, so some windows are above the target.
+        ("cost swings by 30 % in 20 s", 0.75, Some(60)),
+        ("cost swings by 30 % in 180 s", 0.65, Some(120)),
     ];
     for scenario in all(900..1_800) {
         let row = play(&scenario, &Learner::Depth, 0.05, seeds(5));

@@ -13,6 +13,11 @@
 //! * **Short.** Equation 3, weighted: the shares xᵢ that make Σ wᵢ (1 − xᵢ/nᵢ)² least with
 //!   Σ xᵢ = 1 − floor. With sᵢ the shortfall 1 − xᵢ/nᵢ that means sᵢ = min(1, λ nᵢ/wᵢ), where λ
 //!   follows by bisection. Large asks give most: a percent of theirs is more of the store.
+//! * **Who needs more than it may have.** A target whose need is above its limit is not met
+//!   whatever it gets, or what is posted of it is false: one that says "nothing" for ever seems to
+//!   need the whole store. While there is too little, it counts for limit · (limit/need)², and gets
+//!   what the others' targets leave. So no lie takes a target from others whose need is within
+//!   their limits. There is no jump at the limit, where an honest need may swing.
 //!
 //! An application with a target whose ask is not known, or over, gets a *fair share*: one part of
 //! as many as are present. An ask is at most the application's limit. Shares are worked out again
@@ -37,8 +42,23 @@ use crate::Nanos;
 pub struct Claim {
     /// What it asks for. None is best effort.
     pub ask: Option<f64>,
+    /// What of it counts as much as others' asks while there is too little; at most the ask.
+    pub sound: f64,
     /// Its weight.
     pub weight: f64,
+}
+
+impl Claim {
+    /// One that counts in full.
+    pub fn new(ask: Option<f64>, weight: f64) -> Claim {
+        Claim { ask, sound: ask.unwrap_or(0.0), weight }
+    }
+
+    /// One of a target with this need and this limit.
+    pub fn of_need(ask: f64, need: f64, limit: f64, weight: f64) -> Claim {
+        let sound = if need > limit { limit * (limit / need).powi(2) } else { ask };
+        Claim { ask: Some(ask), sound: sound.min(ask), weight }
+    }
 }
 
 /// Steps of the bisection: more than a double has bits.
@@ -48,11 +68,17 @@ const BISECTIONS: u32 = 60;
 pub fn allocate(claims: &[Claim], floor: f64, shares: &mut [f64]) {
     let best_effort: f64 = claims.iter().filter(|c| c.ask.is_none()).map(|c| c.weight).sum();
     let room = if best_effort > 0.0 { 1.0 - floor } else { 1.0 };
-    let asked: f64 = claims.iter().filter_map(|claim| claim.ask).sum();
-    let lambda = if asked <= room { 0.0 } else { lambda(claims, room) };
+    let sum = |of: fn(&Claim) -> f64| claims.iter().map(of).sum::<f64>();
+    let (asked, sound) = (sum(|claim| claim.ask.unwrap_or(0.0)), sum(|claim| claim.sound));
+    let short = asked > room;
+    let lambda = if short && sound > room { lambda(claims, room) } else { 0.0 };
+    // What sound asks leave goes to the rest of the others, in proportion.
+    let rest =
+        if short { ((room - sound) / (asked - sound).max(1e-9)).clamp(0.0, 1.0) } else { 1.0 };
     let mut left = 1.0;
     for (share, claim) in shares.iter_mut().zip(claims) {
-        *share = claim.ask.map_or(0.0, |ask| ask * (1.0 - shortfall(ask, claim.weight, lambda)));
+        let granted = claim.sound * (1.0 - shortfall(claim.sound, claim.weight, lambda));
+        *share = claim.ask.map_or(0.0, |ask| granted + (ask - claim.sound) * rest);
         left -= *share;
     }
     for (share, claim) in shares.iter_mut().zip(claims).filter(|(_, claim)| claim.ask.is_none()) {
@@ -66,9 +92,8 @@ fn shortfall(ask: f64, weight: f64, lambda: f64) -> f64 {
 
 fn lambda(claims: &[Claim], room: f64) -> f64 {
     let given = |lambda: f64| -> f64 {
-        let of = |claim: &Claim| claim.ask.map(|ask| (ask, claim.weight));
-        let asks = claims.iter().filter_map(of);
-        asks.map(|(ask, weight)| ask * (1.0 - shortfall(ask, weight, lambda))).sum()
+        let of = |claim: &Claim| claim.sound * (1.0 - shortfall(claim.sound, claim.weight, lambda));
+        claims.iter().map(of).sum()
     };
     let (mut low, mut high) = (0.0, 1.0);
     while given(high) > room && high < 1e12 {
@@ -105,6 +130,8 @@ struct Entry {
     present: bool,
     /// The last ask, and until when it counts.
     ask: Option<(f64, Nanos)>,
+    /// The need behind it.
+    need: f64,
     /// The ask by which the shares were worked out.
     applied: Option<f64>,
 }
@@ -124,9 +151,14 @@ pub struct Allocator {
 impl Allocator {
     /// With no application present.
     pub fn new(settings: Settings, applications: &[Application]) -> Self {
-        let entry =
-            |about: &Application| Entry { about: *about, present: false, ask: None, applied: None };
-        let claim = |about: &Application| Claim { ask: None, weight: about.weight };
+        let entry = |about: &Application| Entry {
+            about: *about,
+            present: false,
+            ask: None,
+            need: 0.0,
+            applied: None,
+        };
+        let claim = |about: &Application| Claim::new(None, about.weight);
         Allocator {
             settings,
             entries: applications.iter().map(entry).collect(),
@@ -151,10 +183,20 @@ impl Allocator {
     /// An owner asks. The same ask again only prolongs the lease. An application that is not
     /// present has nothing to ask for.
     pub fn ask(&mut self, now: Nanos, at: usize, share: f64) {
+        self.ask_for(now, at, share, share);
+    }
+
+    /// The same of an owner that knows the need behind its ask: arrears come on top of it.
+    pub fn ask_for(&mut self, now: Nanos, at: usize, share: f64, need: f64) {
         let entry = &mut self.entries[at];
-        if !entry.present {
+        if !entry.present || !share.is_finite() {
             return;
         }
+        // A need that grows beyond the limit changes what the ask counts for.
+        let limit = entry.about.limit;
+        self.changed |= need.max(limit) > 1.1 * entry.need.max(limit)
+            || need.max(limit) < 0.9 * entry.need.max(limit);
+        entry.need = need;
         let share = share.clamp(0.0, entry.about.limit);
         entry.ask = Some((share, now + self.settings.lease));
     }
@@ -182,7 +224,11 @@ impl Allocator {
                 (true, true) => Some(entry.applied.unwrap_or(fair)),
                 (true, false) => None,
             };
-            *claim = Claim { ask: own, weight: entry.about.weight };
+            let about = &entry.about;
+            *claim = match own.filter(|_| entry.applied.is_some()) {
+                Some(ask) => Claim::of_need(ask, entry.need, about.limit, about.weight),
+                None => Claim::new(own, about.weight),
+            };
         }
         allocate(&self.claims, self.settings.floor, &mut self.shares);
         self.lend_rest();
@@ -228,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_worked_example() {
-        let claim = |ask| Claim { ask, weight: 1.0 };
+        let claim = |ask| Claim::new(ask, 1.0);
         let mut shares = [0.0; 3];
         allocate(&[claim(Some(0.7)), claim(Some(0.6)), claim(None)], 0.05, &mut shares);
         near(shares[0], 0.498);
@@ -238,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_larger_weight_falls_less_short() {
-        let claims = [Claim { ask: Some(0.8), weight: 4.0 }, Claim { ask: Some(0.8), weight: 1.0 }];
+        let claims = [Claim::new(Some(0.8), 4.0), Claim::new(Some(0.8), 1.0)];
         let mut shares = [0.0; 2];
         allocate(&claims, 0.05, &mut shares);
         // 0.6 too much: s₂ = 4 s₁, so 0.8 · 5 s₁ = 0.6.
@@ -252,7 +298,7 @@ mod tests {
             claims in proptest::collection::vec((proptest::option::of(0.0..3.0f64), 0.1..10.0f64), 1..20),
             floor in 0.0..0.3f64,
         ) {
-            let claims: Vec<_> = claims.into_iter().map(|(ask, weight)| Claim { ask, weight }).collect();
+            let claims: Vec<_> = claims.into_iter().map(|(ask, weight)| Claim::new(ask, weight)).collect();
             let mut shares = vec![0.0; claims.len()];
             allocate(&claims, floor, &mut shares);
             prop_assert!(shares.iter().sum::<f64>() <= 1.0 + 1e-9, "{shares:?}");
@@ -270,7 +316,7 @@ mod tests {
         fn what_falls_short_is_the_least(
             asks in proptest::collection::vec((0.3..1.0f64, 0.5..3.0f64), 2..6),
         ) {
-            let claims: Vec<_> = asks.iter().map(|(ask, weight)| Claim { ask: Some(*ask), weight: *weight }).collect();
+            let claims: Vec<_> = asks.iter().map(|(ask, weight)| Claim::new(Some(*ask), *weight)).collect();
             prop_assume!(asks.iter().map(|(ask, _)| ask).sum::<f64>() > 1.0);
             let mut shares = vec![0.0; claims.len()];
             allocate(&claims, 0.05, &mut shares);
@@ -287,6 +333,31 @@ mod tests {
                     prop_assert!(error(&other) >= least - 1e-6);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn who_needs_more_than_it_may_have_takes_no_target_from_others() {
+        let mut shares = [0.0; 3];
+        let best_effort = Claim::new(None, 1.0);
+        let of = |need: f64| Claim::of_need(need.min(0.9), need, 0.9, 1.0);
+        // It posts nothing, and so seems to need all there is and more.
+        allocate(&[of(10.0), of(0.35), best_effort], 0.05, &mut shares);
+        near(shares[1], 0.35);
+        near(shares[0], 0.60);
+        near(shares[2], 0.05);
+        allocate(&[of(10.0), of(0.85), best_effort], 0.05, &mut shares);
+        near(shares[1], 0.85);
+        // Alone it has what it asks for.
+        allocate(&[of(10.0), best_effort], 0.05, &mut shares[..2]);
+        near(shares[0], 0.9);
+        // No jump at the limit.
+        let mut before = f64::NAN;
+        for step in 0..200 {
+            let need = 0.8 + 0.001 * f64::from(step);
+            allocate(&[of(need), of(0.6), best_effort], 0.05, &mut shares);
+            assert!(step == 0 || (shares[0] - before).abs() < 0.01, "{need}: {shares:?}");
+            before = shares[0];
         }
     }
 
@@ -345,7 +416,7 @@ mod tests {
     #[test]
     fn nobody_gets_more_than_its_limit() {
         let mut books = books();
-        books.ask(at(1), 0, 9.0);
+        books.ask_for(at(1), 0, 9.0, 0.4);
         books.ask(at(1), 1, 0.2);
         books.settle(at(1));
         near(books.shares()[0], 0.5);

@@ -209,7 +209,9 @@ mod tests {
                 used: granted,
                 held: true,
                 lent: false,
+                sated: false,
                 latency_s: 0.0,
+                outstanding: 0.0,
             };
             log_pi.window(
                 Nanos(second),
@@ -236,7 +238,9 @@ mod tests {
                 used: 0.9,
                 held: true,
                 lent: true,
+                sated: false,
                 latency_s: 0.0,
+                outstanding: 0.0,
             };
             log_pi.window(Nanos(second), &applications, &[Some(idle), None], &mut fractions);
         }

@@ -10,16 +10,18 @@
 //! ```text
 //! got   = held and not lent ? granted : used
 //! need  = Σ got / Σ y                            see `estimate`
-//! lag   = lag · (1 − 1/30) + promise − y         seconds of the target's work behind, within ±3
-//! ask   = need · max(0.3, 1 + g · lag)           g = min(0.3, 0.3 / age of the dft)
+//! lag   = lag · (1 − 1/30) + promise − y         seconds of the target's work, in [−0.65, 3]
+//! ask   = need · (1 + g · lag)                   g = min(0.3, 0.3 / age of the dft)
 //! ```
 //!
 //! *got* is the granted share where the share binds, since that is exact; measured use is noisy,
 //! and the larger of the two is biased. The *promise* is grant ÷ ask. The lag makes up for
 //! what chance took: shares move on purpose, so that what is delivered is on target. It is frozen
-//! where it would count what is not its business: work done on lent shares, or a shortfall that no
-//! share causes under hard shares. Both add to a need that is right without it. If they are lost,
-//! steadiness is lost and not the target.
+//! where it would count what is not its business: work done on shares that were lent, or more than
+//! it asked for; a shortfall of an application that leaves its share unused, or has no demand for
+//! more. Credit counts for little. A second with three times the target, while others were away,
+//! was not asked for, and is no reason to have a third of it once they are back. Both add to a need
+//! that is right without it. If they are lost, steadiness is lost and not the target.
 //!
 //! The ask goes to the store as a state with a lease ([`super::allocate`]); the grant comes back
 //! with the replies, and both levels derive their fractions from the same product. An application
@@ -28,7 +30,14 @@
 //! # A target that cannot be met
 //! It is said ([`Verdict`]) once the mean of [`VERDICT_WINDOWS`] windows is more than 5 % short:
 //! *no room* if it needs more than its limit, or is held and was promised less than it asked for;
-//! *not storage* if neither share nor depth holds the application.
+//! *not storage* if neither share nor depth holds the application, or it posts nothing although it
+//! is served.
+//!
+//! # A target that nobody asks for
+//! A database at night does half of its target, and no share changes that. It is *sated*: its
+//! program says so ([`Observation::sated`]), or it shows. It does not wait for its share. And it has
+//! less than one request under way for half of the time, or these take no longer than when the
+//! target was met: longer would be needed to explain at least half of what is missing.
 //!
 //! # Invariants
 //! Nothing is tried out. Without samples the ask stays. Without demand there is no dft, no ask, and
@@ -59,8 +68,31 @@ pub const VERDICT_WINDOWS: usize = 30;
 /// Windows for which a lag is remembered.
 const LAG_MEMORY: f64 = 30.0;
 
-/// Most seconds behind or ahead that count.
+/// Most seconds behind that count.
 const LAG_MOST: f64 = 3.0;
+
+/// Most seconds ahead that count: the ask is never below 0.8 of the need. A smaller step for each
+/// window instead is one-sided, and where few transactions come in a second, what is delivered is
+/// too much then.
+const CREDIT_MOST: f64 = 0.65;
+
+/// Part of its share below which an application does not need more of it.
+const UNUSED: f64 = 0.7;
+
+/// Requests under way below which storage is not what an application waits for.
+const FEW: f64 = 0.5;
+
+/// Part of the target that must be missing before it is asked whether there is demand for it.
+const MISSING: f64 = 0.9;
+
+/// Most that counts as achieved, in targets. Far more is a mistake of who posts it.
+const ACHIEVED_MOST: f64 = 100.0;
+
+/// Windows before it may be said that a target is met, or not yet.
+const EARLY: usize = 5;
+
+/// Who achieves less than this part of its target, although it is served, posts nothing.
+const NOTHING: f64 = 0.01;
 
 /// Tunables.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,6 +149,11 @@ pub enum Verdict {
         /// Part of the target that is missing.
         shortfall: f64,
     },
+    /// All that is asked of it is served, and that is less than its target.
+    Sated {
+        /// Part of the target that nobody asks for.
+        shortfall: f64,
+    },
 }
 
 /// The owner of one target.
@@ -133,32 +170,82 @@ pub struct Owner {
     /// What it uses, lately.
     used: f64,
     age_s: f64,
+    /// What it achieves and how long a request takes, lately.
+    achieved: f64,
+    latency_s: f64,
+    /// How long a request takes at most while the target is met; zero before.
+    met_s: f64,
+    /// How often there was no demand for more, lately.
+    sated: f64,
+    /// What was achieved in the last windows, of the present need or not.
+    recent: [f64; VERDICT_WINDOWS],
+    /// Processors are short where the store runs.
+    starved: bool,
 }
 
 impl Owner {
     /// Learns from a window.
     pub fn window(&mut self, now: Nanos, settings: &Settings, seen: &Observation) {
-        let Some(dft) = seen.dft else { return };
-        let achieved = (1.0 + dft).max(0.0);
+        let Some(dft) = seen.dft.filter(|dft| dft.is_finite()) else { return };
+        let achieved = (1.0 + dft).clamp(0.0, ACHIEVED_MOST);
+        let asked = self.ask(settings);
         let binds = seen.held && !seen.lent;
         self.estimate.add(if binds { seen.granted } else { seen.used }, achieved);
+        self.recent[self.windows as usize % VERDICT_WINDOWS] = achieved;
         self.windows += 1;
         self.unheld += 0.2 * (f64::from(u8::from(!seen.held)) - self.unheld);
         self.used += 0.2 * (seen.used - self.used);
         self.age_s = seen.age.0 as f64 / 1e9;
+        let sated = self.is_sated(achieved, seen);
+        self.sated += 0.2 * (f64::from(u8::from(sated)) - self.sated);
         if self.windows <= settings.first {
             self.promise = 1.0;
             return;
         }
         let behind = self.promise - achieved;
-        let not_its_business =
-            behind < 0.0 && seen.lent || behind > 0.0 && !seen.held && settings.hard_shares;
+        // Who starves has nothing of its share, and is held.
+        let unused = !seen.held && seen.used < UNUSED * seen.granted;
+        let given = asked.is_some_and(|asked| seen.granted > 1.1 * asked);
+        let not_its_business = if behind < 0.0 {
+            seen.lent || given
+        } else {
+            sated || unused || !seen.held && settings.hard_shares
+        };
         let behind = if not_its_business { 0.0 } else { behind };
         let kept = self.lag_s * (1.0 - 1.0 / LAG_MEMORY);
-        self.lag_s = (kept + behind).clamp(-LAG_MOST, LAG_MOST);
-        if settings.depth_gain > 0.0 {
-            self.depth.window(now, settings.depth_gain, dft, seen.held);
+        self.lag_s = (kept + behind).clamp(-CREDIT_MOST, LAG_MOST);
+        if settings.depth_gain > 0.0 && !self.starved {
+            let outstanding = seen.outstanding;
+            let seen = depth::Seen { dft: achieved - 1.0, held: seen.held, sated, outstanding };
+            self.depth.window(now, settings.depth_gain, &seen);
         }
+    }
+
+    /// Whether there was no demand for more in a window.
+    fn is_sated(&mut self, achieved: f64, seen: &Observation) -> bool {
+        self.achieved += 0.2 * (achieved - self.achieved);
+        self.latency_s += 0.2 * (seen.latency_s - self.latency_s);
+        if seen.sated || seen.latency_s <= 0.0 {
+            return seen.sated;
+        }
+        if self.achieved > 0.98 {
+            // The slowest at which it was met: neighbours may have come since.
+            let weight = if self.latency_s > self.met_s { 0.2 } else { 0.005 };
+            self.met_s += weight * (self.latency_s - self.met_s);
+        }
+        if seen.held || self.achieved > MISSING || self.windows < EARLY as u32 {
+            return false;
+        }
+        // Clients that wait for storage achieve less as a request takes longer.
+        let explains = 0.5 * (1.0 / self.achieved.max(NOTHING) - 1.0);
+        let few = seen.outstanding > 0.0 && seen.outstanding < FEW;
+        few || self.latency_s < self.met_s * (1.0 + explains)
+    }
+
+    /// Processors are short where the store runs, or no longer. While they are, fewer requests of
+    /// others are no remedy.
+    pub fn starve(&mut self, starved: bool) {
+        self.starved = starved;
     }
 
     /// The share to ask for, once enough is known.
@@ -167,7 +254,7 @@ impl Owner {
             return None;
         }
         let gain = settings.lag_gain.min(0.3 / self.age_s.max(1e-3));
-        let ask = self.estimate.need() * (1.0 + gain * self.lag_s).max(0.3);
+        let ask = self.estimate.need() * (1.0 + gain * self.lag_s);
         let spared = settings.hard_shares && self.unheld > 0.6;
         Some(if spared { ask.min(1.25 * self.used) } else { ask })
     }
@@ -184,19 +271,28 @@ impl Owner {
 
     /// The target is `factor` times what it was.
     pub fn retarget(&mut self, factor: f64) {
-        self.estimate.retarget(factor);
-        self.lag_s = 0.0;
+        if factor.is_finite() && factor > 0.0 {
+            self.estimate.retarget(factor);
+            (self.lag_s, self.met_s) = (0.0, 0.0);
+        }
     }
 
     /// How the target fares.
     pub fn verdict(&self, now: Nanos, limit: f64) -> Verdict {
-        if (self.windows as usize) < VERDICT_WINDOWS {
+        let seen = (self.windows as usize).min(VERDICT_WINDOWS);
+        if seen < EARLY {
             return Verdict::Unknown;
         }
-        let shortfall = 1.0 - self.estimate.achieved(VERDICT_WINDOWS);
+        let shortfall = 1.0 - self.recent[..seen].iter().sum::<f64>() / seen as f64;
         let need = self.estimate.need();
         if shortfall <= 0.05 {
             Verdict::Met
+        } else if self.sated > 0.5 {
+            Verdict::Sated { shortfall }
+        } else if seen < VERDICT_WINDOWS {
+            Verdict::Behind { shortfall }
+        } else if shortfall > 1.0 - NOTHING && self.used > NOTHING || self.starved {
+            Verdict::NotStorage { shortfall }
         } else if need > limit || self.unheld < 0.5 && self.promise < 0.98 {
             Verdict::NoRoom { shortfall, need }
         } else if self.unheld > 0.5 && self.depth.gave_up(now) {
@@ -285,7 +381,7 @@ impl Controller for Owners {
             if let Some(seen) = &seen[at] {
                 owner.window(now, &self.settings, seen);
                 if let Some(ask) = owner.ask(&self.settings) {
-                    self.store.ask(now, at, ask);
+                    self.store.ask_for(now, at, ask, owner.estimate.need());
                 }
             }
         }

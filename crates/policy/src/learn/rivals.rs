@@ -162,7 +162,9 @@ mod tests {
             used: 0.5,
             held: true,
             lent: false,
+            sated: false,
             latency_s,
+            outstanding: 0.0,
         })
     }
 

@@ -1,10 +1,15 @@
 //! What a configuration may say, and what to write instead.
 
 use super::{APPLICATIONS_MAX, Application, Client, Config, Kind, Volume};
+use crate::apps::Key;
 use crate::learner::Learner;
+use crate::number::Number;
 use headworks_policy::block::SchedulerKind;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+
+/// Most disks of an array: twice as many requests are the greatest depth.
+const DISKS_MAX: u32 = 128;
 
 /// What is wrong, without its place in the text.
 pub(super) struct Wrong {
@@ -119,13 +124,19 @@ impl Config {
                 let mend = "Write one of them, or bucket; or remove the line.";
                 return wrong("device.scheduler", error.to_string(), mend);
             }
-        } else if self.device.mib_per_s <= 0.0 {
+        } else if self.device.mib_per_s == 0.0 {
             let what = "the scheduler `bucket` needs `mib_per_s`";
             return wrong("device.scheduler", what, "Write mib_per_s = 100.0 below it.");
+        } else {
+            number("device.mib_per_s", "`mib_per_s`", Number::Rate, self.device.mib_per_s)?;
         }
         if self.device.kind == Kind::Array && self.device.disks == 0 {
             let what = "an array needs the number of its `disks`";
             return wrong("device.kind", what, "Write disks = 15 below it.");
+        }
+        if self.device.disks > DISKS_MAX {
+            let what = format!("{} disks are more than {DISKS_MAX}", self.device.disks);
+            return wrong("device.disks", what, "Write fewer, and their `depth`.");
         }
         Ok(())
     }
@@ -180,23 +191,26 @@ impl Config {
                 format!("application `{name}` has more than one of target, latency_ms, share");
             return wrong(format!("{at}.{key}"), what, "Keep one of them.");
         }
-        let weight = ("weight", &Some(*weight));
-        let numbers = ways.into_iter().chain([("limit", limit), weight]);
-        for (key, number) in numbers {
-            let Some(number) = number else { continue };
-            let part = matches!(key, "limit" | "share");
-            if !number.is_finite() || *number <= 0.0 || part && *number > 1.0 {
-                let what = format!("application `{name}`: `{key}` is {number}");
-                let most = if part { ", and at most 1" } else { "" };
-                return wrong(
-                    format!("{at}.{key}"),
-                    what,
-                    format!("Write a number above zero{most}."),
-                );
-            }
+        let own = |key: Key| match key {
+            Key::Target => *target,
+            Key::LatencyMs => *latency_ms,
+            Key::Share => *share,
+            Key::Weight => Some(*weight),
+            Key::Limit => *limit,
+        };
+        for key in Key::ALL {
+            let Some(found) = own(key) else { continue };
+            let whose = format!("application `{name}`: `{}`", key.name());
+            number(&format!("{at}.{}", key.name()), &whose, key.into(), found)?;
         }
         Ok(())
     }
+}
+
+fn number(at: &str, whose: &str, is: Number, found: f64) -> Result<(), Wrong> {
+    let Err(why) = is.check(found) else { return Ok(()) };
+    let (what, mend) = why.split_once(": w").unwrap_or((&why, "rite another number"));
+    wrong(at, format!("{whose}: {what}"), format!("W{mend}."))
 }
 
 fn check_client(at: &str, client: &Client) -> Result<(), Wrong> {

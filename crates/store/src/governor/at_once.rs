@@ -33,8 +33,12 @@ impl Governor {
                 Goal::BestEffort => None,
                 Goal::Rate(_) | Goal::LatencyMs(_) => own(),
             };
+            let need = match about.goal {
+                Goal::Rate(_) | Goal::LatencyMs(_) => belief.owner.estimate.need(),
+                Goal::Share(_) | Goal::BestEffort => 0.0,
+            };
             if let Some(ask) = ask {
-                self.allocator.ask(now, at, ask);
+                self.allocator.ask_for(now, at, ask, need);
             }
         }
         self.allocator.settle(now);

@@ -158,6 +158,7 @@ impl Plant for Fluid {
                 lent: self.work_conserving && got[at] > 1.02 * share,
                 demand: true,
                 latency_s: 0.0,
+                outstanding: 0.0,
             }
         };
         (0..count).map(one).collect()

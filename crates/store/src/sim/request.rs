@@ -342,6 +342,8 @@ impl Requests {
             lent: 2 * tally.lent > tally.taken,
             demand: tally.ios > 0 || self.outstanding[at] > 0,
             latency_s: tally.took_ns as f64 / 1e9 / f64::from(tally.ios.max(1)),
+            // By Little's law.
+            outstanding: tally.took_ns as f64 / 1e9,
         }
     }
 }

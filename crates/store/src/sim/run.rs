@@ -23,6 +23,8 @@ pub struct Second {
     pub demand: bool,
     /// Mean time of an I/O in seconds; zero if unknown.
     pub latency_s: f64,
+    /// I/Os under way on average; zero if unknown.
+    pub outstanding: f64,
 }
 
 /// What shares act upon.
@@ -121,7 +123,9 @@ fn observe(app: &App, second: &Second, granted: f64) -> Observation {
         used: second.used,
         held: second.held,
         lent: second.lent,
+        sated: false,
         latency_s: second.latency_s,
+        outstanding: second.outstanding,
     }
 }
 

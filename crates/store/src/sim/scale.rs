@@ -245,7 +245,9 @@ impl World {
                     // The tightest of several holds it, and it is not known which: use is measured.
                     held: false,
                     lent: false,
+                    sated: false,
                     latency_s: 0.0,
+                    outstanding: 0.0,
                 };
                 place.owner.granted(least);
                 place.owner.window(now, &settings, &seen);

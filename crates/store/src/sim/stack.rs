@@ -70,9 +70,8 @@ pub fn best_fixed(case: &Case, capacity: f64) -> Option<(f64, f64)> {
     for _ in 0..8 {
         let middle = 0.5 * (low + high);
         let mut plant = Requests::new(case.stack, case.apps.clone(), capacity, 7);
-        let claim = |(at, about): (usize, &Application)| Claim {
-            ask: about.target.then_some(if at == 0 { middle } else { 0.0 }),
-            weight: 1.0,
+        let claim = |(at, about): (usize, &Application)| {
+            Claim::new(about.target.then_some(if at == 0 { middle } else { 0.0 }), 1.0)
         };
         let claims: Vec<Claim> = about.iter().enumerate().map(claim).collect();
         let mut shares = vec![0.0; claims.len()];

@@ -91,3 +91,43 @@ fn a_second_store_takes_over_what_the_first_learned() {
     until("it is said", || standing(&second).contains("cannot be reached"));
     crate::raw::Raw::open(&second.socket(), "db").write(0, 1);
 }
+
+#[test]
+fn what_etcd_has_is_checked_and_what_is_ignored_is_said() {
+    if !has("etcd") || !has("etcdctl") {
+        return;
+    }
+    let etcd = Etcd::start();
+    let more = "[[volume]]\nname = \"b\"\npath = \"memory\"\nsize = \"256MiB\"\n";
+    let rig = Rig::start(&(etcd.config() + more));
+    let put = |name: &str, number: &str| {
+        assert!(
+            etcd.ctl(&["put", "--", &format!("/headworks/one/targets/{name}"), number])
+                .status
+                .success()
+        );
+    };
+    let said = |words: &str| rig.status()["said"].to_string().contains(words);
+    for number in ["inf", "nan", "1e308", "-3", "many"] {
+        put("orders", number);
+        let words = if number == "many" { "is no number" } else { "cannot be" };
+        until("it is refused in words", || said(words));
+        assert_eq!(rig.app("orders")["goal"], "100/s", "{number}");
+        rig.ok(&["explain"]);
+    }
+    put("nobody", "5");
+    put("b", "5");
+    until("nobody is not there", || said("`nobody`, which is no application"));
+    until("b has no target here", || said("for `b`, which has none here"));
+    put("orders", "200");
+    until("the target is known", || rig.app("orders")["goal"] == "200/s");
+    let output = rig.ask(&["set", "orders", "target", "700"]);
+    let words = crate::rig::text(&output);
+    assert!(
+        !output.status.success() && words.contains("etcdctl put /headworks/one/targets/orders"),
+        "{words}"
+    );
+    rig.ok(&["set", "orders", "weight", "2"]);
+    assert!(etcd.ctl(&["del", "/headworks/one/targets/orders"]).status.success());
+    until("it may be set again", || rig.ask(&["set", "orders", "target", "700"]).status.success());
+}

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const MIB: u64 = 1 << 20;
 
 fn post(rig: &Rig, achieved: Option<f64>, age_ms: u64) {
-    let post = Request::Post { application: "orders".into(), achieved, age_ms };
+    let post = Request::Post { application: "orders".into(), achieved, offered: None, age_ms };
     control::ask(&rig.dir.join("socket.control"), &post).unwrap();
 }
 
@@ -260,7 +260,8 @@ fn targets_that_need_more_than_there_is_are_said_and_share_by_weight_without_hun
         let passed = then.elapsed().as_secs_f64();
         for at in [0, 1] {
             let achieved = Some((loads[at].done() - before[at]) as f64 / passed);
-            let post = Request::Post { application: NAMES[at].into(), achieved, age_ms: 0 };
+            let post =
+                Request::Post { application: NAMES[at].into(), achieved, offered: None, age_ms: 0 };
             control::ask(&socket, &post).unwrap();
         }
         shares.push(NAMES.map(|name| rig.app(name)["share"].as_f64().unwrap()));

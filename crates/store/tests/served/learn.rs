@@ -25,7 +25,12 @@ pub fn run(rig: &Rig, load: &Load, seconds: u32, mut each: impl FnMut(f64)) {
         then = Instant::now();
         let rate = (done - before) as f64 / passed.as_secs_f64();
         before = done;
-        let post = Request::Post { application: "orders".into(), achieved: Some(rate), age_ms: 0 };
+        let post = Request::Post {
+            application: "orders".into(),
+            achieved: Some(rate),
+            offered: None,
+            age_ms: 0,
+        };
         control::ask(&socket, &post).unwrap();
         each(rate);
     }

@@ -5,6 +5,8 @@ use crate::ours::client;
 use crate::rig::{Rig, has, own_address, run, text, until};
 use headworks_store::apps::Key;
 use headworks_store::control::{self, Request, Response};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const CONFIG: &str = "\
@@ -100,8 +102,11 @@ fn what_is_set_lasts_until_the_configuration_is_read_again() {
     rig.ok(&["set", "a-app", "limit", "0.4"]);
     assert_eq!(rig.app("a-app")["limit"], 0.4);
     for (words, said) in [
-        (["set", "a-app", "share", "1.5"], "at most 1"),
-        (["set", "a-app", "weight", "0"], "above zero"),
+        (["set", "a-app", "share", "1.5"], "1.5 cannot be: write a number from 0.0001 to 1"),
+        (["set", "a-app", "weight", "0"], "from 0.001 to 1e6"),
+        (["set", "a-app", "weight", "1e300"], "1e300 cannot be"),
+        (["set", "a-app", "target", "nan"], "NaN cannot be"),
+        (["set", "a-app", "limit", "inf"], "inf cannot be"),
         (["set", "nothing", "weight", "1"], "no application `nothing`"),
         (["set", "a-app", "speed", "1"], "latency_ms"),
     ] {
@@ -111,6 +116,46 @@ fn what_is_set_lasts_until_the_configuration_is_read_again() {
     assert_eq!(rig.app("a-app")["limit"], 0.4);
     rig.ok(&["reload"]);
     assert_eq!(rig.app("a-app")["goal"], "50 % by hand");
+}
+
+/// Nothing that is posted, set or supposed makes the store's answers unreadable.
+#[test]
+fn numbers_that_cannot_be_are_refused_in_words_everywhere() {
+    let rig = Rig::start(&CONFIG.replacen("share = 0.5\n", "target = 50\n", 1));
+    for words in [
+        vec!["post", "a-app", "--achieved", "nan"],
+        vec!["post", "a-app", "--achieved", "inf"],
+        vec!["post", "a-app", "--achieved", "1e300"],
+        vec!["post", "a-app", "--achieved=-5"],
+        vec!["post", "a-app", "--achieved", "5", "--offered", "inf"],
+        vec!["post", "a-app", "--achieved", "5", "--age-ms", "18446744073709551615"],
+        vec!["dry-run", "--need", "a-app=1.5"],
+        vec!["dry-run", "--need", "a-app=nan"],
+        vec!["top", "--delay", "nan", "--count", "1"],
+    ] {
+        let output = rig.ask(&words);
+        let said = text(&output);
+        assert!(!output.status.success() && said.contains("from"), "{words:?}: {said}");
+        assert!(!said.contains("null"), "{words:?}: {said}");
+    }
+    let said = text(&rig.ask(&["dry-run", "--need", "b-app=0.5"]));
+    assert!(said.contains("has its share by hand"), "{said}");
+    // The socket is anyone's who may open it.
+    let post = |number: &str| {
+        let mut socket = UnixStream::connect(rig.dir.join("socket.control")).unwrap();
+        let line = format!("{{\"command\":\"post\",\"application\":\"a-app\",{number}}}\n");
+        socket.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for number in ["\"achieved\":1e300", "\"achieved\":-1", "\"age_ms\":18446744073709551615"] {
+        let answer = post(number);
+        assert!(answer.contains("error") && answer.contains("cannot be"), "{answer}");
+    }
+    assert!(post("\"achieved\":0").contains("noted"));
+    rig.ok(&["status"]);
+    rig.ok(&["explain"]);
 }
 
 #[test]

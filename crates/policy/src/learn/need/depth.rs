@@ -12,7 +12,9 @@
 //! processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved in its last
 //! part, against its first. Until one has gained, v moves slowly. So each part has several windows,
 //! and what was achieved before a neighbour came is in neither. Once one has gained, v moves twice
-//! as fast.
+//! as fast. More that comes with more requests under way is no gain: by Little's law, fewer requests
+//! of others make the own faster, and not more. So a load that returns is not taken for a gain.
+//! While there is no demand for more, v is given back.
 //!
 //! If a halving did not gain, half of v is given back, and the next try is after a pause of 60 s,
 //! then of 120 s, up to an hour. If the halving before it did gain, chance may have hidden the gain
@@ -42,22 +44,44 @@ const CAREFUL: f64 = 0.35;
 const FASTER: f64 = 2.0;
 /// First and last part of a halving.
 const PART: f64 = 0.2;
+/// From so many times as many requests under way on, more load has come.
+const LOAD: f64 = 1.15;
 
-/// What was achieved in a part of a halving.
+/// What was achieved in a part of a halving, and the requests under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
-    sum: f64,
+    achieved: f64,
+    outstanding: f64,
     windows: f64,
 }
 
 impl Mean {
-    fn add(&mut self, achieved: f64) {
-        (self.sum, self.windows) = (self.sum + achieved, self.windows + 1.0);
+    fn add(&mut self, seen: &Seen) {
+        self.achieved += 1.0 + seen.dft;
+        self.outstanding += seen.outstanding;
+        self.windows += 1.0;
     }
 
-    fn get(&self) -> f64 {
-        self.sum / self.windows.max(1.0)
+    /// Whether `later` has more than this for the same load.
+    fn gains(&self, later: &Mean) -> bool {
+        let mean = |sum: f64, of: &Mean| sum / of.windows.max(1.0);
+        let achieved = mean(later.achieved, later) > GAIN * mean(self.achieved, self);
+        let loaded = mean(later.outstanding, later) > LOAD * mean(self.outstanding, self);
+        achieved && !(loaded && self.outstanding > 0.0)
     }
+}
+
+/// What is seen of the application in a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Its deviation from target.
+    pub dft: f64,
+    /// Its share holds it.
+    pub held: bool,
+    /// It has no demand for more.
+    pub sated: bool,
+    /// I/Os under way; zero if unknown.
+    pub outstanding: f64,
 }
 
 /// See the module.
@@ -92,11 +116,11 @@ impl Depth {
     }
 
     /// One window of the application.
-    pub fn window(&mut self, now: Nanos, gain: f64, dft: f64, held: bool) {
-        let achieved = 1.0 + dft;
-        self.recent += 0.1 * (achieved - self.recent);
-        if held {
-            if self.recent > 0.99 {
+    pub fn window(&mut self, now: Nanos, gain: f64, seen: &Seen) {
+        let dft = seen.dft;
+        self.recent += 0.1 * (1.0 + dft - self.recent);
+        if seen.held || seen.sated {
+            if self.recent > 0.99 || seen.sated {
                 self.now = (self.now - 0.05 * gain).max(0.0);
             }
             self.begin();
@@ -110,9 +134,9 @@ impl Depth {
         if self.now <= self.from {
             self.begin();
         } else if self.now < self.from + PART {
-            self.first.add(achieved);
+            self.first.add(seen);
         } else if self.now > self.from + HALVING - PART {
-            self.last.add(achieved);
+            self.last.add(seen);
         }
         if self.now > self.from + HALVING {
             self.judge(now);
@@ -125,7 +149,7 @@ impl Depth {
     }
 
     fn judge(&mut self, now: Nanos) {
-        if self.last.get() > self.first.get() * GAIN {
+        if self.first.gains(&self.last) {
             (self.pause_s, self.gained, self.failed) = (PAUSE_S, true, false);
         } else if core::mem::take(&mut self.gained) {
             self.now = self.from;
@@ -149,13 +173,41 @@ mod tests {
         Nanos::from_millis(1_000 * seconds)
     }
 
+    fn seen(dft: f64, held: bool) -> Seen {
+        Seen { dft, held, ..Seen::default() }
+    }
+
+    #[test]
+    fn a_load_that_returns_is_no_gain() {
+        let mut depth = Depth::default();
+        let mut least: f64 = 1.0;
+        for second in 0..600 {
+            // Clients that do not wait for each other: half of the target, then all of it. What is
+            // under way goes with the load, and with the time of a request.
+            let load = if second / 20 % 2 == 0 { 0.5 } else { 1.0 };
+            let outstanding = 20.0 * load * (0.5 + 0.5 * depth.part());
+            depth.window(at(second), 0.1, &Seen { outstanding, ..seen(load - 1.0, false) });
+            least = if second > 60 { least.min(depth.part()) } else { least };
+        }
+        assert!(least > 0.45, "{least}");
+    }
+
+    #[test]
+    fn without_demand_for_more_all_is_given_back() {
+        let mut depth = Depth { now: 1.0, ..Depth::default() };
+        for second in 0..250 {
+            depth.window(at(second), 0.1, &Seen { sated: true, ..seen(-0.5, false) });
+        }
+        assert_eq!(depth.part(), 1.0);
+    }
+
     #[test]
     fn what_does_not_help_is_given_up_for_longer_and_longer() {
         let mut depth = Depth::default();
         let mut tries = Vec::new();
         for second in 0..2_000 {
             let was = depth.gave_up(at(second));
-            depth.window(at(second), 0.1, -0.3, false);
+            depth.window(at(second), 0.1, &seen(-0.3, false));
             if !was && depth.gave_up(at(second)) {
                 tries.push(second);
             }
@@ -172,12 +224,12 @@ mod tests {
     fn what_was_achieved_before_a_neighbour_came_is_no_measure() {
         let mut depth = Depth::default();
         for second in 0..30 {
-            depth.window(at(second), 0.1, 0.95, false);
+            depth.window(at(second), 0.1, &seen(0.95, false));
         }
         // A neighbour comes: a seventh is left, and each halving gains a third.
         for second in 30..150 {
             let achieved = 0.13 * depth.part().powf(-0.4);
-            depth.window(at(second), 0.1, achieved - 1.0, false);
+            depth.window(at(second), 0.1, &seen(achieved - 1.0, false));
             assert!(!depth.gave_up(at(second)) || depth.part() < 0.1, "{second} {depth:?}");
         }
         assert!(depth.part() < 0.1, "{depth:?}");
@@ -191,7 +243,7 @@ mod tests {
             // Each halving gains much. Around the 60th second other programs take the processors.
             let slow = if (50..75).contains(&second) { 0.4 } else { 1.0 };
             let achieved = slow * (0.2 + 0.5 * (1.0 - depth.part()));
-            depth.window(at(second), 0.1, achieved - 1.0, false);
+            depth.window(at(second), 0.1, &seen(achieved - 1.0, false));
             assert!(!depth.gave_up(at(second)) || second > 150, "{second}");
             least = least.min(depth.part());
         }
@@ -204,11 +256,11 @@ mod tests {
         for second in 0..300 {
             // On target when best effort has a quarter.
             let dft = 0.4 * (0.25 - depth.part()).max(-0.75) / 0.75;
-            depth.window(at(second), 0.1, dft, false);
+            depth.window(at(second), 0.1, &seen(dft, false));
         }
         assert!((0.22..0.4).contains(&depth.part()), "{}", depth.part());
         for second in 300..1_000 {
-            depth.window(at(second), 0.1, 0.0, true);
+            depth.window(at(second), 0.1, &seen(0.0, true));
         }
         assert_eq!(depth.part(), 1.0);
     }

@@ -17,11 +17,13 @@
 //! [`THRESHOLD`], all but those m windows is forgotten.
 //!
 //! L comes from differences of neighbouring blocks of 1, 5 and 15 windows, the largest of the
-//! three, because slow noise (checkpoints) adds up. Differences, so that a step does not raise its
-//! own alarm's threshold; and each is clipped.
+//! three, because slow noise (checkpoints) adds up. A block counts once its size was seen, so L
+//! begins small and grows. A window counts once [`SETTLED`] more have come without a change: those
+//! around a change are never taken for noise. A load that swings would else hide its own swings.
 //!
 //! # Invariants
-//! The need is finite and within [0.002, 2]. A window without a sample changes nothing.
+//! The need is finite and within [0.002, 10]: what achieves a tenth with the whole store achieves
+//! nothing. A window without a sample changes nothing.
 //!
 //! # Worked example
 //! Share 0.4 achieves 1.0 of the target, over and over: need 0.4. The cost of a transaction grows
@@ -38,7 +40,31 @@ pub const LOOK_BACK: usize = 120;
 /// z of a change. 4.5 gave no false alarm in 60 simulated hours.
 pub const THRESHOLD: f64 = 4.5;
 
+/// Least and greatest need.
+pub const NEEDS: (f64, f64) = (0.002, 10.0);
+
+/// What is achieved is not taken for less: with the floor of best effort, that is still a need which
+/// no limit allows.
+const LEAST_ACHIEVED: f64 = 0.001;
+
 const BLOCKS: [usize; 3] = [1, 5, 15];
+
+/// Windows after which it is known whether a window was of the present need. 5 is enough for
+/// little noise; with 10 a doubled cost is also found at a noise of 10 %.
+const SETTLED: usize = 10;
+
+/// Variance of one window before any was seen: a deviation of 17 %. It counts as three samples.
+const FIRST_VARIANCE: f64 = 0.03;
+const FIRST_SAMPLES: f64 = 3.0;
+
+/// Windows between two changes of a load; between fewer, both are doubted.
+const CHANGES_APART: usize = 6;
+
+/// What doubts may make of the variance of one window: a deviation of 50 %.
+const VARIANCE_MOST: f64 = 0.25;
+
+/// From so many times its size on, what a block adds is clipped.
+const CLIP_FROM: f64 = 5.0;
 
 /// A long-run variance below this is not believed: the estimate itself is not better.
 const LEAST_VARIANCE: f64 = 0.0025;
@@ -59,6 +85,8 @@ pub struct Estimate {
     need: f64,
     /// Long-run variance, from blocks of each size.
     variance: [f64; BLOCKS.len()],
+    /// Samples in each of them.
+    samples: [f64; BLOCKS.len()],
     /// The latest samples; `at` is the place of the next one.
     recent: [Sample; LOOK_BACK],
     at: usize,
@@ -74,7 +102,8 @@ impl Default for Estimate {
             count: 0.0,
             mean: Sample::default(),
             need: 0.0,
-            variance: [0.03; BLOCKS.len()],
+            variance: [FIRST_VARIANCE, 0.0, 0.0],
+            samples: [FIRST_SAMPLES, 0.0, 0.0],
             recent: [Sample::default(); LOOK_BACK],
             at: 0,
             age: 0,
@@ -94,12 +123,6 @@ impl Estimate {
         self.age
     }
 
-    /// Mean of what was achieved of the target in the last `windows`, of the present need or not.
-    pub fn achieved(&self, windows: usize) -> f64 {
-        let windows = windows.clamp(1, LOOK_BACK);
-        (0..windows).map(|back| self.sample(back).achieved).sum::<f64>() / windows as f64
-    }
-
     /// Standard error of the need, as a part of it.
     pub fn error(&self) -> f64 {
         (self.long_run() / self.count.max(1.0)).sqrt() / self.mean.achieved.max(0.05)
@@ -107,7 +130,7 @@ impl Estimate {
 
     /// The target is `factor` times what it was: the cost of a transaction stays.
     pub fn retarget(&mut self, factor: f64) {
-        self.need = (self.need * factor).clamp(0.0, 2.0);
+        self.need = (self.need * factor).clamp(0.0, NEEDS.1);
         self.mean.achieved /= factor;
         for sample in &mut self.recent {
             sample.achieved /= factor;
@@ -144,16 +167,19 @@ impl Estimate {
 
     fn learn_variance(&mut self) {
         for (which, block) in BLOCKS.into_iter().enumerate() {
-            if self.age < 2 * block {
+            if self.age < SETTLED + 2 * block {
                 continue;
             }
             let sum =
                 |from: usize| (from..from + block).map(|back| self.innovation(back)).sum::<f64>();
-            let difference = (sum(0) - sum(block)) / block as f64;
+            let difference = (sum(SETTLED) - sum(SETTLED + block)) / block as f64;
             let old = self.variance[which];
-            let new = (difference * difference / 2.0 * block as f64).min(9.0 * old);
-            let weight = (0.05 / block as f64).max(0.005);
-            self.variance[which] += weight * (new - old);
+            let clipped = self.samples[which] > CLIP_FROM * block as f64;
+            let most = if clipped { 9.0 * old } else { f64::MAX };
+            let new = (difference * difference / 2.0 * block as f64).min(most);
+            self.samples[which] += 1.0;
+            let slow = (0.05 / block as f64).max(0.005);
+            self.variance[which] += slow.max(1.0 / self.samples[which]) * (new - old);
         }
     }
 
@@ -179,6 +205,10 @@ impl Estimate {
     }
 
     fn forget_all_but(&mut self, windows: usize) {
+        // Changes that follow each other at once are none: dfts come late, or noise has grown.
+        if self.changes > 0 && self.age - windows < CHANGES_APART {
+            self.variance[0] = (2.0 * self.variance[0]).min(VARIANCE_MOST);
+        }
         let mut sum = Sample::default();
         for back in 0..windows {
             let sample = self.sample(back);
@@ -193,7 +223,8 @@ impl Estimate {
     }
 
     fn set_need(&mut self) {
-        self.need = (self.mean.got / self.mean.achieved.max(0.05)).clamp(0.002, 2.0);
+        let need = self.mean.got / self.mean.achieved.max(LEAST_ACHIEVED);
+        self.need = need.clamp(NEEDS.0, NEEDS.1);
     }
 }
 
@@ -265,6 +296,69 @@ mod tests {
         }
     }
 
+    /// The cost of a transaction doubles and halves, over and over: the part of the steps that are
+    /// found within eight windows, and how many there were.
+    fn swings(quiet: usize, period: usize, sigma: f64, seed: u64) -> (usize, usize) {
+        let mut random = Random::new(seed);
+        let mut estimate = Estimate::default();
+        let mut live = |estimate: &mut Estimate, need: f64| {
+            let achieved = 0.4 / need * (1.0 + noise(&mut random, sigma));
+            estimate.add(0.4, achieved.max(0.0));
+        };
+        (0..quiet).for_each(|_| live(&mut estimate, 0.35));
+        let (mut found, steps) = (0, 12);
+        for step in 0..steps {
+            let need = if step % 2 == 0 { 0.7 } else { 0.35 };
+            let (before, mut seen) = (estimate.changes, None);
+            for window in 1..=period {
+                live(&mut estimate, need);
+                let fits = (estimate.need() / need - 1.0).abs() < 0.2;
+                if estimate.changes > before && fits {
+                    seen = seen.or(Some(window));
+                }
+            }
+            found += usize::from(seen.is_some_and(|windows| windows <= 8));
+        }
+        (found, steps)
+    }
+
+    #[test]
+    fn a_load_that_swings_does_not_hide_its_swings() {
+        for sigma in [0.02, 0.05, 0.1] {
+            for quiet in [20, 60, 200, 1_000] {
+                for period in [15, 20, 40, 60, 120] {
+                    let runs = (0..5).map(|seed| swings(quiet, period, sigma, seed));
+                    let (found, steps) = runs.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+                    let part = found as f64 / steps as f64;
+                    let about = format!("σ {sigma}, after {quiet} s, each {period} s: {part}");
+                    assert!(part >= 0.9, "{about}");
+                }
+            }
+        }
+    }
+
+    /// Checkpoints: a slow part of 20 windows beside the white one.
+    #[test]
+    fn slow_noise_gives_few_false_alarms_early_and_late() {
+        for sigma in [0.01, 0.05, 0.1, 0.2] {
+            let (mut early, mut all) = (0, 0);
+            for seed in 0..8 {
+                let mut random = Random::stream(seed, 7);
+                let mut estimate = Estimate::default();
+                let (kept, mut slow) = ((-1.0_f64 / 20.0).exp(), 0.0);
+                for window in 0..3_600 {
+                    let step = noise(&mut random, sigma * 0.5);
+                    slow = kept * slow + (1.0 - kept * kept).sqrt() * step;
+                    let white = noise(&mut random, sigma * 0.85 * 5f64.sqrt());
+                    estimate.add(0.4, (1.0 + white + slow).max(0.0));
+                    early += if window == 120 { estimate.changes } else { 0 };
+                }
+                all += estimate.changes;
+            }
+            assert!(early == 0 && all <= 1, "σ {sigma}: {early} early, {all} in 8 h");
+        }
+    }
+
     #[test]
     fn another_target_needs_another_share_at_once() {
         let mut estimate = Estimate::default();
@@ -284,7 +378,7 @@ mod tests {
         let mut estimate = Estimate::default();
         for step in 0..1_000 {
             estimate.add(f64::from(step % 3), if step % 2 == 0 { 0.0 } else { 1e9 });
-            assert!((0.002..=2.0).contains(&estimate.need()));
+            assert!((NEEDS.0..=NEEDS.1).contains(&estimate.need()));
         }
     }
 }

@@ -15,7 +15,9 @@ fn seen(dft: f64, granted: f64) -> Observation {
         used: granted,
         held: true,
         lent: false,
+        sated: false,
         latency_s: 0.0,
+        outstanding: 0.0,
     }
 }
 
@@ -172,7 +174,143 @@ fn a_liar_gets_its_limit_and_no_more() {
     }
     assert!((fractions.share(&applications, 0) - 0.4).abs() < 1e-9);
     let verdict = owners.owner(0).verdict(at(100), 0.4);
-    assert!(matches!(verdict, Verdict::NoRoom { .. }), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::NotStorage { .. }), "{verdict:?}");
+}
+
+/// Two targets beside best effort: the first says that it achieves `lie` of its target, whatever it
+/// gets. What the second has of its own in the last windows.
+fn beside_a_liar(lie: impl Fn(f64) -> f64, need: f64) -> (f64, Verdict) {
+    let with_target = Application { limit: 0.9, ..Application::with_target(0) };
+    let applications = [with_target, with_target, Application::best_effort(1)];
+    let mut owners = Owners::new(Settings::default(), &applications);
+    let mut fractions = Fractions::equal(&applications, 2);
+    let mut honest = 0.0;
+    for second in 0..300 {
+        let share = [0, 1, 2].map(|at| fractions.share(&applications, at));
+        let best_effort = Observation { dft: None, ..seen(0.0, share[2]) };
+        let windows = [
+            Some(seen(lie(share[0]) - 1.0, share[0])),
+            Some(seen(share[1] / need - 1.0, share[1])),
+            Some(best_effort),
+        ];
+        owners.window(at(second), &applications, &windows, &mut fractions);
+        honest += if second >= 200 { share[1] / need / 100.0 } else { 0.0 };
+    }
+    (honest, owners.owner(0).verdict(at(300), 0.9))
+}
+
+#[test]
+fn who_says_that_it_achieves_nothing_takes_no_target_from_others() {
+    for need in [0.2, 0.35, 0.6, 0.85] {
+        for lie in [0.0, 0.001, 0.02] {
+            let (honest, verdict) = beside_a_liar(|_| lie, need);
+            assert!(honest > 0.97, "{lie} beside {need}: {honest}");
+            let said = matches!(verdict, Verdict::NotStorage { .. } | Verdict::NoRoom { .. });
+            assert!(said, "{verdict:?}");
+        }
+        // It needs twice what there is: its own misfortune.
+        let (honest, verdict) = beside_a_liar(|share| share / 2.0, need);
+        assert!(honest > if need > 0.8 { 0.9 } else { 0.97 }, "beside {need}: {honest}");
+        assert!(matches!(verdict, Verdict::NoRoom { .. }), "{verdict:?}");
+    }
+}
+
+/// A target of 0.25 of the store, alone at first and then beside best effort: the ask in the
+/// seconds after.
+#[test]
+fn who_had_lent_room_has_its_target_when_best_effort_comes_back() {
+    for away in [3, 25, 300] {
+        let settings = Settings::default();
+        let mut owner = Owner::default();
+        let mut lowest = f64::MAX;
+        for second in 0..away {
+            let alone = Observation { lent: true, used: 0.95, ..seen(2.8, 0.9) };
+            owner.window(at(second), &settings, &alone);
+        }
+        // Most of this second it was not alone any more, and had three times its target.
+        owner.window(at(away), &settings, &Observation { used: 0.8, ..seen(2.2, 0.9) });
+        for second in away + 1..away + 30 {
+            let share = owner.ask(&settings).unwrap().min(0.9);
+            lowest = lowest.min(share / 0.25);
+            owner.granted(1.0);
+            owner.window(at(second), &settings, &seen(share / 0.25 - 1.0, share));
+        }
+        assert!(lowest >= 0.8, "alone for {away} s: {lowest} of the target");
+    }
+}
+
+/// A load at half of its target that waits for nobody.
+fn at_night(second: u64, latency_s: f64) -> Observation {
+    let (latency_s, outstanding) = (latency_s, 1_000.0 * latency_s);
+    let chance = 0.02 * f64::from(u8::from(second.is_multiple_of(2)));
+    Observation { held: false, used: 0.12, latency_s, outstanding, ..seen(-0.5 + chance, 0.25) }
+}
+
+#[test]
+fn a_load_below_its_target_is_not_behind() {
+    let settings = Settings::default();
+    for said in [false, true] {
+        let mut owner = Owner::default();
+        if !said {
+            for second in 0..60 {
+                let day = Observation { latency_s: 0.012, outstanding: 24.0, ..seen(0.0, 0.25) };
+                owner.window(at(second), &settings, &day);
+            }
+        }
+        let mut least: f64 = 1.0;
+        for second in 60..600 {
+            let night = Observation { sated: said, ..at_night(second, 0.012) };
+            owner.window(at(second), &settings, &night);
+            least = least.min(owner.depth());
+            if second > 100 {
+                let verdict = owner.verdict(at(second), 0.9);
+                assert!(matches!(verdict, Verdict::Sated { .. }), "{second}: {verdict:?}");
+            }
+        }
+        assert!(least > 0.9, "{least}");
+        let ask = owner.ask(&settings).unwrap();
+        assert!((0.2..0.3).contains(&ask), "no arrears: {ask}");
+    }
+    // Few requests, now and then: storage is not what it waits for.
+    let mut owner = Owner::default();
+    for second in 0..60 {
+        owner.window(at(second), &settings, &at_night(second, 0.000_3));
+    }
+    let verdict = owner.verdict(at(60), 0.9);
+    assert!(matches!(verdict, Verdict::Sated { .. }), "{verdict:?}");
+}
+
+#[test]
+fn who_waits_longer_than_when_its_target_was_met_is_behind() {
+    let settings = Settings::default();
+    let mut owner = Owner::default();
+    for second in 0..60 {
+        let fine = Observation { held: false, latency_s: 0.01, outstanding: 8.0, ..seen(0.0, 0.3) };
+        owner.window(at(second), &settings, &fine);
+    }
+    for second in 60..80 {
+        let late = Observation {
+            latency_s: 0.02,
+            used: 0.15,
+            held: false,
+            outstanding: 8.0,
+            ..seen(-0.5, 0.3)
+        };
+        owner.window(at(second), &settings, &late);
+    }
+    assert!(owner.depth() < 0.8, "{}", owner.depth());
+    let verdict = owner.verdict(at(90), 0.9);
+    assert!(matches!(verdict, Verdict::Behind { .. }), "{verdict:?}");
+}
+
+#[test]
+fn a_target_that_is_met_is_said_to_be_early() {
+    let mut rig = Rig::new(Settings::default());
+    for _ in 0..12 {
+        rig.window(0.5);
+    }
+    let verdict = rig.owners.owner(0).verdict(at(rig.now), 1.0);
+    assert!(!matches!(verdict, Verdict::Unknown), "{verdict:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use headworks_store::apps::Key;
+use headworks_store::number::Number;
 use std::path::PathBuf;
 
 /// A storage server that gives each application what its target needs
@@ -102,7 +103,7 @@ pub struct Top {
     #[command(flatten)]
     pub select: Select,
     /// Seconds between two looks
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = |text: &str| Number::DelayS.parse(text))]
     pub delay: f64,
     /// Looks, then the end. Default: until Ctrl-C
     #[arg(long)]
@@ -125,9 +126,13 @@ pub struct Set {
 }
 
 fn key(text: &str) -> Result<Key, String> {
-    let all = [Key::Target, Key::LatencyMs, Key::Share, Key::Weight, Key::Limit];
-    let found = all.into_iter().find(|key| key.name() == text);
-    found.ok_or_else(|| format!("write one of: {}", all.map(Key::name).join(", ")))
+    let found = Key::ALL.into_iter().find(|key| key.name() == text);
+    found.ok_or_else(|| format!("write one of: {}", Key::ALL.map(Key::name).join(", ")))
+}
+
+fn age(text: &str) -> Result<u64, String> {
+    // Whole and below 2^53.
+    Number::AgeMs.parse(text).map(|age_ms| age_ms as u64)
 }
 
 /// `post`.
@@ -140,10 +145,14 @@ pub struct Post {
     pub application: String,
     /// What it achieved, as its target has it: a second's transactions, or milliseconds of one.
     /// Without it, there was no demand
-    #[arg(long)]
+    #[arg(long, value_parser = |text: &str| Number::Achieved.parse(text))]
     pub achieved: Option<f64>,
+    /// What its clients asked of it in that second. All that was asked, and less than the target,
+    /// is no shortfall
+    #[arg(long, requires = "achieved", value_parser = |text: &str| Number::Achieved.parse(text))]
+    pub offered: Option<f64>,
     /// How long ago that second was
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = age)]
     pub age_ms: u64,
 }
 

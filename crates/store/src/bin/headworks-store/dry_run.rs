@@ -1,11 +1,12 @@
 //! What shares a configuration's targets would get.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use headworks_console::{Column, Ink, Table, terminal_width};
 use headworks_store::apps::{About, Apps, Goal};
 use headworks_store::config::Config;
 use headworks_store::control::Status;
 use headworks_store::governor;
+use headworks_store::number::Number;
 use std::collections::BTreeMap;
 
 /// The table.
@@ -13,14 +14,22 @@ pub fn text(config: &Config, status: Option<&Status>, needs: &[String]) -> Resul
     let mut supposed = BTreeMap::new();
     for need in needs {
         let (name, share) = need.split_once('=').context("write --need NAME=SHARE")?;
-        let share: f64 = share.parse().context("a share is a number from 0 to 1")?;
+        let share = Number::Need.parse(share).map_err(|why| anyhow!("--need {need}: {why}"))?;
         supposed.insert(name, share);
     }
     let apps = Apps::default();
     apps.set(config, 32);
     let abouts: Vec<About> = apps.list().iter().map(|app| app.about()).collect();
-    if let Some(unknown) = supposed.keys().find(|name| !abouts.iter().any(|a| a.name == **name)) {
-        bail!("there is no application `{unknown}` in the configuration");
+    for name in supposed.keys() {
+        let Some(about) = abouts.iter().find(|about| about.name == **name) else {
+            bail!("there is no application `{name}` in the configuration");
+        };
+        let mend = "give it a `target` in the configuration, or leave --need out";
+        match about.goal {
+            Goal::BestEffort => bail!("`{name}` is best effort, and needs no share\n  {mend}"),
+            Goal::Share(_) => bail!("`{name}` has its share by hand\n  {mend}"),
+            Goal::Rate(_) | Goal::LatencyMs(_) => {}
+        }
     }
     let learned = |name: &str| {
         let apps = status.map(|status| status.applications.as_slice()).unwrap_or_default();

@@ -63,6 +63,7 @@ pub fn run(args: &cli::Follow, mut post: impl FnMut(Request) -> Result<()>) -> R
         post(Request::Post {
             application: args.application.clone(),
             achieved: demand.then_some(achieved),
+            offered: None,
             age_ms: 0,
         })?;
         before = now;

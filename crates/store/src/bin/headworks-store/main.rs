@@ -15,6 +15,7 @@ use clap::CommandFactory;
 use cli::{Cli, Command, Select};
 use headworks_store::config;
 use headworks_store::control::{self, Request, Response};
+use headworks_store::number::Number;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -36,14 +37,14 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Reload(select) => done(ask(&select, &Request::Reload)?)?,
         Command::Set(args) => {
             let (application, key, number) = (args.application, args.key, args.number);
+            if let Err(why) = Number::from(key).check(number) {
+                bail!("{application}: {}: {why}", key.name());
+            }
             done(ask(&args.select, &Request::Set { application, key, number })?)?;
         }
         Command::Post(args) => {
-            let (application, achieved) = (args.application, args.achieved);
-            done(ask(
-                &args.select,
-                &Request::Post { application, achieved, age_ms: args.age_ms },
-            )?)?;
+            let cli::Post { select, application, achieved, offered, age_ms } = args;
+            done(ask(&select, &Request::Post { application, achieved, offered, age_ms })?)?;
         }
         Command::Follow(args) => {
             let select = args.select.clone();
@@ -93,8 +94,7 @@ fn top(args: &cli::Top) -> Result<()> {
         print!("{}", show::screen(&status));
         left = left.map(|left| left - 1);
         if left != Some(0) {
-            let delay = args.delay.clamp(0.1, 60.0);
-            std::thread::sleep(std::time::Duration::from_secs_f64(delay));
+            std::thread::sleep(std::time::Duration::from_secs_f64(args.delay));
         }
     }
     Ok(())

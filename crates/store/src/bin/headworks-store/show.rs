@@ -38,7 +38,7 @@ pub fn fares(app: &AppStatus) -> String {
         Fares::NotStorage { shortfall } => {
             format!("NOT STORAGE: short by {}", percent(*shortfall))
         }
-        Fares::Unknown if app.need_windows > 0 => "too early".to_owned(),
+        Fares::Unknown if app.need_windows > 0 => "learning".to_owned(),
         other => other.word().to_owned(),
     }
 }
