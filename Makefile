@@ -56,6 +56,7 @@ test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) test -p headworks-experiments --lib recorder::hbase -- --ignored --nocapture
 	scripts/setup hbase 2.5.13-hadoop3 && HEADWORKS_HBASE=2.5.13-hadoop3 scripts/test-hbase -Dtest=StagesTest -Dsurefire.failIfNoSpecifiedTests=false
 	scripts/test-hbase -Dtest=Replication -Dsurefire.failIfNoSpecifiedTests=false
+	scripts/test-hbase -Dtest=Page -Dsurefire.failIfNoSpecifiedTests=false
 	HEADWORKS_FAULTS_S=180 scripts/test-hbase -Dtest=Faults -Dsurefire.failIfNoSpecifiedTests=false
 
 # Drivers that are not Debian's, from their registries, beside the build.

@@ -1,6 +1,7 @@
 //! Who is there, what each has, and what each must be told.
 
-use crate::keeper::{Settings, Tenant};
+use crate::keeper::Office;
+use crate::tenant::{self, Settings};
 use crate::wire::Push;
 use headworks_policy::cluster::{Cluster, Use};
 use serde::Serialize;
@@ -43,6 +44,8 @@ pub struct Desk {
 pub struct Status {
     /// The fence, while this controller is in office.
     pub fence: Option<u64>,
+    /// Why nodes get nothing of it.
+    pub trouble: Option<String>,
     /// Who is there.
     pub nodes: Vec<NodeStatus>,
     /// All tenants that were set or seen.
@@ -69,9 +72,12 @@ pub struct NodeStatus {
 pub struct TenantStatus {
     /// Its name.
     pub name: String,
-    #[serde(flatten)]
-    #[allow(missing_docs)]
-    pub set: Tenant,
+    /// What operators have set, as far as it counts.
+    pub weight: f64,
+    /// See `weight`.
+    pub limit: Option<f64>,
+    /// See `weight`.
+    pub target: Option<f64>,
     /// Nodes that it would have by the last decision.
     pub share: f64,
     /// Its weight at each node.
@@ -89,9 +95,12 @@ impl Desk {
         let before = std::mem::replace(&mut self.settings, settings);
         let names: Vec<String> = before.into_keys().chain(self.settings.keys().cloned()).collect();
         for name in names {
+            if tenant::name_is_one(&name).is_err() {
+                continue;
+            }
             let set = self.settings.get(&name).cloned().unwrap_or_default();
             let number = self.number(&name);
-            self.cluster.set(number, set.weight, set.limit);
+            self.cluster.set(number, set.weight(), set.limit());
         }
         self.changed = true;
     }
@@ -160,8 +169,13 @@ impl Desk {
             .collect()
     }
 
-    /// For operators.
-    pub fn status(&self, fence: Option<u64>) -> Status {
+    /// For operators. Who is not in office knows of no one: what it knew of an earlier time is old.
+    pub fn status(&self, office: &Office) -> Status {
+        let fence = office.fence();
+        let trouble = office.serves().err().map(str::to_owned);
+        if fence.is_none() {
+            return Status { fence, trouble, nodes: Vec::new(), tenants: Vec::new() };
+        }
         let nodes = self.nodes.iter().map(|(number, node)| NodeStatus {
             name: node.name.clone(),
             role: node.role.clone(),
@@ -169,20 +183,28 @@ impl Desk {
             reports: node.reports,
             tenants: self.cluster.at(*number).len(),
         });
-        let tenants = self.names.iter().enumerate().map(|(number, name)| TenantStatus {
-            name: name.clone(),
-            set: self.settings.get(name).cloned().unwrap_or_default(),
-            share: self.cluster.share(number as u32),
-            weight_at_nodes: self.cluster.weight(number as u32),
+        let tenants = self.names.iter().enumerate().map(|(number, name)| {
+            let set = self.settings.get(name).cloned().unwrap_or_default();
+            TenantStatus {
+                name: name.clone(),
+                weight: set.weight(),
+                limit: set.limit(),
+                target: set.target(),
+                share: self.cluster.share(number as u32),
+                weight_at_nodes: self.cluster.weight(number as u32),
+            }
         });
-        Status { fence, nodes: nodes.collect(), tenants: tenants.collect() }
+        Status { fence, trouble, nodes: nodes.collect(), tenants: tenants.collect() }
     }
 }
 
 /// What has changed for the tenants of a node since it was told last.
 fn push(cluster: &Cluster, names: &[String], number: NodeNumber, node: &mut Node) -> Push {
     let mut push = Push::default();
-    for known in cluster.at(number) {
+    let here = cluster.at(number);
+    // Who went and comes again is told again: the node may have forgotten it.
+    node.told.retain(|told, _| here.binary_search_by_key(told, |known| known.tenant).is_ok());
+    for known in here {
         let name = &names[known.tenant as usize];
         let now = (cluster.weight(known.tenant), cluster.limit(number, known.tenant));
         // Who comes may remember what an earlier controller said: it is told everything once.
@@ -212,6 +234,7 @@ fn differs(a: f64, b: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::Tenant;
 
     #[test]
     fn a_node_is_told_what_changed_and_only_of_its_own_tenants() {
@@ -220,7 +243,7 @@ mod tests {
         desk.report(one, &[("alice".into(), 0.5, true), ("bob".into(), 0.5, true)]);
         desk.report(two, &[("carol".into(), 0.5, true)]);
         desk.decide();
-        let alice = Tenant { weight: 4.0, limit: Some(100.0), target: None };
+        let alice = Tenant { weight: 4.0, limit: Some(100.0), ..Tenant::default() };
         desk.set([("alice".to_owned(), alice)].into());
         let pushes: BTreeMap<_, _> = desk.decide().into_iter().collect();
         let limits = [("alice".to_owned(), Some(100.0))];
@@ -236,9 +259,9 @@ mod tests {
         let pushes: BTreeMap<_, _> = desk.decide().into_iter().collect();
         assert_eq!(pushes[&one].limits, [("alice".to_owned(), None)]);
         desk.go(one);
-        assert_eq!(desk.status(None).nodes.len(), 1);
         let again = desk.come("three", "gate", 1);
         assert_eq!(again, one);
-        assert_eq!(desk.status(None).nodes[again].tenants, 0);
+        assert_eq!(desk.cluster.at(again), []);
+        assert!(desk.status(&Office::default()).nodes.is_empty(), "it is not in office");
     }
 }

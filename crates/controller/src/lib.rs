@@ -11,8 +11,8 @@
 //! ```
 //!
 //! [`wire`] has the lines that nodes and controller say. [`desk`] knows who is there and what each
-//! must be told. [`keeper`] keeps what operators have set, and knows which controller is in office.
-//! [`server`] has the threads. [`hbase`] edits and checks a stock HBase.
+//! must be told. [`keeper`] keeps what operators have set ([`tenant`]), and knows which controller
+//! is in office. [`server`] has the threads. [`hbase`] edits and checks a stock HBase.
 #![forbid(unsafe_code)]
 
 pub mod attach;
@@ -21,4 +21,5 @@ pub mod desk;
 pub mod hbase;
 pub mod keeper;
 pub mod server;
+pub mod tenant;
 pub mod wire;

@@ -1,17 +1,19 @@
-//! The threads of a controller: one listens, one decides, and each connection has one that reads
-//! and one that writes. A node that does not take what it is told loses its connection, and delays
-//! no other.
+//! The threads of a controller: one listens, one keeps the office, one decides, one gives
+//! beats, and each connection has one that reads and one that writes. A node that does not take
+//! what it is told loses its connection, and delays no other. Nor does an etcd that is silent.
 
 use crate::config::{self, Config};
 use crate::desk::{Desk, NodeNumber};
-use crate::keeper::{Keeper, Settings, Tenant};
+use crate::keeper::{Keeper, Office};
+use crate::tenant::{self, Settings};
 use crate::wire::{self, Said};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 use headworks_store::tls;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -36,9 +38,13 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Of a thread: they hold a line and little else.
 const STACK_BYTES: usize = 256 << 10;
 
+/// Time between beats: some may be late.
+const BEAT: Duration = Duration::from_secs(2);
+
+/// What is known without asking etcd. Nothing waits under its lock.
 struct Inside {
     desk: Desk,
-    keeper: Keeper,
+    office: Office,
     writers: HashMap<NodeNumber, SyncSender<String>>,
     changed: bool,
 }
@@ -47,13 +53,15 @@ struct Inside {
 pub struct Server {
     config: Config,
     token: String,
+    /// etcd is asked under this lock. It is taken before the other, never after.
+    keeper: Mutex<Keeper>,
     inside: Mutex<Inside>,
     wake: Condvar,
     tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// What `set` says: what is not named stays.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
     tenant: String,
@@ -63,7 +71,45 @@ struct Change {
     #[serde(default)]
     no_limit: bool,
     #[serde(default)]
+    no_target: bool,
+    #[serde(default)]
     forget: bool,
+}
+
+impl Change {
+    fn check(&self) -> Result<()> {
+        tenant::name_is_one(&self.tenant)?;
+        let numbers = [
+            ("weight", self.weight, &tenant::WEIGHTS),
+            ("limit", self.limit, &tenant::RATES),
+            ("target", self.target, &tenant::RATES),
+        ];
+        for (what, number, range) in numbers {
+            ensure!(
+                number.is_none_or(|number| range.contains(&number)),
+                "a {what} is a number from {} to {}",
+                range.start(),
+                range.end()
+            );
+        }
+        let named = numbers.iter().any(|(_, number, _)| number.is_some());
+        ensure!(
+            named || self.no_limit || self.no_target || self.forget,
+            "nothing is to be set: name a weight, a limit or a target"
+        );
+        Ok(())
+    }
+
+    fn make(&self, settings: &mut Settings) {
+        if self.forget {
+            settings.remove(&self.tenant);
+            return;
+        }
+        let tenant = settings.entry(self.tenant.clone()).or_default();
+        tenant.weight = self.weight.unwrap_or(tenant.weight);
+        tenant.limit = if self.no_limit { None } else { self.limit.or(tenant.limit) };
+        tenant.target = if self.no_target { None } else { self.target.or(tenant.target) };
+    }
 }
 
 /// Serves until the process ends.
@@ -71,27 +117,33 @@ struct Change {
 /// # Errors
 /// The configuration cannot be served.
 pub fn serve(config: Config) -> Result<()> {
-    let listener = TcpListener::bind(&config.listen)
-        .with_context(|| format!("cannot listen at {}", config.listen))?;
-    let keeper = Keeper::new(&config)?;
-    let mut desk = Desk::default();
-    desk.set(keeper.settings()?);
+    let token = config.token()?;
     let tls = match &config.tls {
         Some(files) => Some(tls::server(&files.certificate, &files.key, &files.clients)?),
         None => None,
     };
+    let listener = TcpListener::bind(&config.listen)
+        .with_context(|| format!("cannot listen at {}", config.listen))?;
+    let (keeper, settings) = Keeper::new(&config)?;
     println!("the controller listens at {}", listener.local_addr()?);
+    let inside = Inside {
+        desk: Desk::default(),
+        office: Office::default(),
+        writers: HashMap::new(),
+        changed: false,
+    };
     let server = Arc::new(Server {
-        token: config.token()?,
+        token,
         config,
-        inside: Mutex::new(Inside { desk, keeper, writers: HashMap::new(), changed: false }),
+        keeper: Mutex::new(keeper),
+        inside: Mutex::new(inside),
         wake: Condvar::new(),
         tls,
     });
-    let own = Arc::clone(&server);
-    std::thread::Builder::new().name("look".into()).spawn(move || own.look())?;
-    let own = Arc::clone(&server);
-    std::thread::Builder::new().name("decide".into()).spawn(move || own.decide())?;
+    server.publish(&server.keeper(), Some(settings));
+    server.start("look", Server::look)?;
+    server.start("decide", Server::decide)?;
+    server.start("beat", Server::beat)?;
     for client in listener.incoming() {
         // A client that is gone again, or too many files: the others go on.
         let Ok(client) = client else { continue };
@@ -109,27 +161,59 @@ pub fn serve(config: Config) -> Result<()> {
     Ok(())
 }
 
+fn say(words: &str) {
+    eprintln!("headworks-controller: {words}");
+}
+
 impl Server {
+    fn start(self: &Arc<Self>, name: &str, work: fn(&Server)) -> io::Result<()> {
+        let own = Arc::clone(self);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&own)).map(drop)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside> {
         // Nothing is left half changed by a panic: each change is one call.
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the keeper has found is so from now on, and what is new is told.
+    fn publish(&self, keeper: &Keeper, settings: Option<Settings>) {
+        let mut inside = self.lock();
+        let stands = |office: &Office| office.serves().map_err(str::to_owned);
+        let before = stands(&std::mem::replace(&mut inside.office, keeper.office().clone()));
+        let now = stands(&inside.office);
+        match &now {
+            Ok(fence) if before != now => say(&format!("in office, fence {fence}")),
+            Err(words) if before != now => say(&format!("{words}: nodes are told nothing")),
+            _ => {}
+        }
+        if let Some(settings) = settings {
+            let known = tenant::faults(inside.desk.settings());
+            for fault in tenant::faults(&settings).iter().filter(|fault| !known.contains(fault)) {
+                say(fault);
+            }
+            inside.desk.set(settings);
+            inside.changed = true;
+        }
+        if inside.office.fence().is_none() {
+            // Nodes look for the one in office.
+            inside.writers.clear();
+        }
+        drop(inside);
+        self.wake.notify_all();
+    }
+
     /// Keeps the place, or tries to get it.
     fn look(&self) {
         loop {
-            let mut inside = self.lock();
-            let (fence, settings) = inside.keeper.look();
-            if let Some(settings) = settings {
-                inside.desk.set(settings);
-                inside.changed = true;
-            }
-            if fence.is_none() {
-                // Nodes look for the one in office.
-                inside.writers.clear();
-            }
-            drop(inside);
-            self.wake.notify_all();
+            let mut keeper = self.keeper();
+            let settings = keeper.look();
+            self.publish(&keeper, settings);
+            drop(keeper);
             std::thread::sleep(LOOK);
         }
     }
@@ -143,19 +227,29 @@ impl Server {
             let mut inside =
                 waiting.map_or_else(|error| error.into_inner().0, |(inside, _)| inside);
             inside.changed = false;
-            let Some(fence) = inside.keeper.fence() else { continue };
-            let pushes = inside.desk.decide();
-            for (node, push) in pushes {
-                let text = push.text(fence);
-                // Who does not take it is gone: its connection ends, and it is told all again.
-                if inside.writers.get(&node).is_some_and(|writer| writer.try_send(text).is_err()) {
-                    inside.writers.remove(&node);
-                }
+            let Ok(fence) = inside.office.serves() else { continue };
+            for (node, push) in inside.desk.decide() {
+                tell(&mut inside.writers, node, push.text(fence));
             }
         }
     }
 
-    fn client(self: &Arc<Self>, socket: OwnedFd) -> io::Result<()> {
+    /// Nodes leave a controller that stands still.
+    fn beat(&self) {
+        loop {
+            std::thread::sleep(BEAT);
+            let mut inside = self.lock();
+            if inside.office.serves().is_err() {
+                continue;
+            }
+            let nodes: Vec<NodeNumber> = inside.writers.keys().copied().collect();
+            for node in nodes {
+                tell(&mut inside.writers, node, wire::beat());
+            }
+        }
+    }
+
+    fn client(&self, socket: OwnedFd) -> io::Result<()> {
         let socket = match &self.tls {
             Some(config) => tls::accept(config, socket)?.0,
             None => socket,
@@ -164,19 +258,23 @@ impl Server {
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream.try_clone()?);
+        let words = |result: Result<String>| {
+            // An answer is a line.
+            result.unwrap_or_else(|error| format!("error {error:#}").replace('\n', " "))
+        };
         let answer = match line(&mut lines)?.as_deref().and_then(wire::said) {
             Some(Said::Hello { version, role, token, node }) if token == self.token => {
                 return self.node(&mut lines, stream, (&node, &role, version));
             }
             Some(Said::Status(token)) if token == self.token => {
                 let inside = self.lock();
-                let status = inside.desk.status(inside.keeper.fence());
-                serde_json::to_string(&status)?
+                serde_json::to_string(&inside.desk.status(&inside.office))?
             }
-            Some(Said::Set(token, json)) if token == self.token => match self.set(&json) {
-                Ok(words) => words,
-                Err(error) => format!("error {error:#}"),
-            },
+            Some(Said::Set(token, json)) if token == self.token => words(self.set(&json)),
+            Some(Said::Raise(token, above)) if token == self.token => {
+                let raised = self.raise(above, "an operator asks for more than");
+                words(raised.map(|fence| format!("its fence is {fence} from now on")))
+            }
             Some(_) => "error the token is another one".to_owned(),
             None => {
                 "error this is a controller of headworks, and speaks another language".to_owned()
@@ -187,34 +285,38 @@ impl Server {
 
     fn set(&self, json: &str) -> Result<String> {
         let change: Change = serde_json::from_str(json)?;
-        let above =
-            |number: Option<f64>| number.is_none_or(|number| number.is_finite() && number > 0.0);
-        anyhow::ensure!(
-            above(change.weight) && above(change.limit) && above(change.target),
-            "weights, limits and targets are above 0"
-        );
-        anyhow::ensure!(!change.tenant.trim().is_empty(), "the tenant has no name");
-        let mut inside = self.lock();
-        anyhow::ensure!(inside.keeper.fence().is_some(), "another controller is in office");
-        let mut settings: Settings = inside.desk.settings().clone();
-        if change.forget {
-            settings.remove(&change.tenant);
-        } else {
-            let tenant: &mut Tenant = settings.entry(change.tenant.clone()).or_default();
-            tenant.weight = change.weight.unwrap_or(tenant.weight);
-            tenant.limit = if change.no_limit { None } else { change.limit.or(tenant.limit) };
-            tenant.target = change.target.or(tenant.target);
+        change.check()?;
+        let mut keeper = self.keeper();
+        let before = self.lock().desk.settings().clone();
+        let mut after = before.clone();
+        change.make(&mut after);
+        let kept = keeper.keep(&before, &after);
+        let settings = kept.is_ok().then_some(after);
+        self.publish(&keeper, settings);
+        kept.map(|()| format!("{} is set", change.tenant))
+    }
+
+    /// Someone has heard a fence that is larger than this one's.
+    fn raise(&self, above: u64, who: &str) -> Result<u64> {
+        let mut keeper = self.keeper();
+        let before = keeper.office().serves().map_err(|words| anyhow!("{words}"))?;
+        let raised = keeper.raise(above);
+        match &raised {
+            Ok(fence) if *fence > before => say(&format!(
+                "{who} {above}, and this controller's fence was {before}: was etcd, or the state directory, \
+                 restored or emptied? It holds its place, so its fence is {fence} from now on"
+            )),
+            Ok(_) => {}
+            Err(error) => say(&format!(
+                "{who} {above}, and this controller's fence is {before}, which was not raised: {error:#}"
+            )),
         }
-        inside.keeper.keep(&settings)?;
-        inside.desk.set(settings);
-        inside.changed = true;
-        drop(inside);
-        self.wake.notify_all();
-        Ok(format!("{} is set", change.tenant))
+        self.publish(&keeper, None);
+        raised
     }
 
     fn node(
-        self: &Arc<Self>,
+        &self,
         lines: &mut BufReader<UnixStream>,
         stream: UnixStream,
         (name, role, version): (&str, &str, u32),
@@ -222,11 +324,15 @@ impl Server {
         let (sender, texts) = sync_channel::<String>(WAITING);
         let number = {
             let mut inside = self.lock();
-            let Some(fence) = inside.keeper.fence() else {
-                return (&stream).write_all(b"error another controller is in office\n");
+            let fence = match inside.office.serves() {
+                Ok(fence) => fence,
+                Err(words) => {
+                    let words = format!("error {words}").replace('\n', " ");
+                    return (&stream).write_all((words + "\n").as_bytes());
+                }
             };
             let number = inside.desk.come(name, role, version);
-            let _ = sender.try_send(wire::Push::default().text(fence));
+            let _ = sender.try_send(wire::Push::default().text(fence) + &wire::beat());
             inside.writers.insert(number, sender);
             number
         };
@@ -239,14 +345,19 @@ impl Server {
             }
             let _ = out.shutdown(std::net::Shutdown::Both);
         })?;
-        let ended = self.hear(lines, number);
+        let ended = self.hear(lines, number, name);
         let mut inside = self.lock();
         inside.writers.remove(&number);
         inside.desk.go(number);
         ended
     }
 
-    fn hear(&self, lines: &mut BufReader<UnixStream>, number: NodeNumber) -> io::Result<()> {
+    fn hear(
+        &self,
+        lines: &mut BufReader<UnixStream>,
+        number: NodeNumber,
+        name: &str,
+    ) -> io::Result<()> {
         let mut changes = Vec::new();
         while let Some(line) = line(lines)? {
             match wire::said(&line) {
@@ -255,10 +366,24 @@ impl Server {
                     self.lock().desk.report(number, &changes);
                     changes.clear();
                 }
+                Some(Said::Fence(heard)) => {
+                    let ours = self.lock().office.fence();
+                    if ours.is_some_and(|ours| ours < heard) {
+                        // It comes again. Why it was not raised is in the log.
+                        let _ = self.raise(heard, &format!("{name} has heard fence"));
+                    }
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+}
+
+/// Who does not take it is gone: its connection ends, and it is told all again.
+fn tell(writers: &mut HashMap<NodeNumber, SyncSender<String>>, node: NodeNumber, text: String) {
+    if writers.get(&node).is_some_and(|writer| writer.try_send(text).is_err()) {
+        writers.remove(&node);
     }
 }
 
@@ -286,7 +411,7 @@ impl Reach {
     /// # Errors
     /// It does not answer.
     pub fn connect(&self, controller: &str) -> Result<UnixStream> {
-        let wire = std::net::TcpStream::connect(controller)
+        let wire = reached(controller)
             .with_context(|| format!("no controller answers at {controller}"))?;
         wire.set_nodelay(true)?;
         let socket = match &self.tls {
@@ -298,6 +423,7 @@ impl Reach {
             None => wire.into(),
         };
         let stream = UnixStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
@@ -305,27 +431,62 @@ impl Reach {
     /// Asks each of them until one in office answers.
     ///
     /// # Errors
-    /// None is.
+    /// None does: what each has said.
     pub fn ask(&self, question: &str) -> Result<String> {
-        let mut last = anyhow::anyhow!("no controller is named\n  name it: --controller HOST:PORT");
+        self.answers(question, |_| true)
+    }
+
+    /// What the one in office knows; else what another says of itself, in the order of addresses.
+    ///
+    /// # Errors
+    /// None answers.
+    pub fn status(&self) -> Result<Value> {
+        let in_office = |answer: &str| {
+            serde_json::from_str::<Value>(answer).is_ok_and(|status| !status["fence"].is_null())
+        };
+        let answer = self.answers(&format!("status {}", self.token), in_office)?;
+        serde_json::from_str(&answer).context("the answer cannot be read: is it another version?")
+    }
+
+    fn answers(&self, question: &str, good: impl Fn(&str) -> bool) -> Result<String> {
+        let mut other = None;
+        let mut failed = Vec::new();
         for controller in &self.controllers {
             match self.connect(controller).and_then(|stream| answer(stream, question)) {
                 Ok(answer) => match answer.strip_prefix("error ") {
-                    Some(words) => last = anyhow::anyhow!("{controller}: {words}"),
-                    None => return Ok(answer),
+                    Some(words) => failed.push(format!("{controller}: {words}")),
+                    None if good(&answer) => return Ok(answer),
+                    None => other = other.or(Some(answer)),
                 },
-                Err(error) => last = error,
+                Err(error) => failed.push(format!("{controller}: {error:#}")),
             }
         }
-        Err(last)
+        ensure!(
+            !self.controllers.is_empty(),
+            "no controller is named\n  name it: --controller HOST:PORT"
+        );
+        other.ok_or_else(|| anyhow!("{}", failed.join("\n")))
     }
 }
 
+/// A host that is cut off does not refuse: it does not answer.
+fn reached(controller: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("its host has no address");
+    for address in controller.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 fn answer(stream: UnixStream, question: &str) -> Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     (&stream).write_all(format!("{question}\n").as_bytes())?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
-    anyhow::ensure!(!answer.is_empty(), "the controller ended the connection without an answer");
+    BufReader::new(stream).read_line(&mut answer).with_context(|| {
+        format!("it has not answered within {} s, and may do it later", PATIENCE.as_secs())
+    })?;
+    ensure!(!answer.is_empty(), "the controller ended the connection without an answer");
     Ok(answer.trim_end().to_owned())
 }

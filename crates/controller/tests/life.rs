@@ -1,118 +1,12 @@
 //! The program, nodes and operators, by real sockets; with an etcd where one is installed.
 
+mod common;
+
+use common::{Dir, Node, Store, ask, own_address, serve, text, until};
 use headworks_controller::config::Tls;
 use headworks_controller::server::Reach;
-use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-const LONGEST: Duration = Duration::from_secs(60);
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Dir {
-        let path =
-            std::env::temp_dir().join(format!("hw-controller-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Dir(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// An address that no other test has: each process has a loopback address.
-fn own_address(number: u16) -> SocketAddr {
-    let [_, high, middle, low] = std::process::id().to_be_bytes();
-    (std::net::Ipv4Addr::new(127, 64 | high, middle, low), 7_700 + number).into()
-}
-
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_headworks-controller"))
-}
-
-fn serve(dir: &Dir, name: &str, config: &str) -> Process {
-    let file = dir.0.join(name);
-    std::fs::write(&file, config).unwrap();
-    let mut command = program();
-    command.args(["serve", "--config", file.to_str().unwrap()]).stdout(Stdio::null());
-    Process(command.spawn().unwrap())
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < LONGEST, "not after {LONGEST:?}: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn ask(at: &[SocketAddr], words: &[&str]) -> Output {
-    let mut command = program();
-    command.args(words);
-    for address in at {
-        command.args(["--controller", &address.to_string()]);
-    }
-    command.output().unwrap()
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
-}
-
-/// A node that says hello and hears.
-struct Node {
-    stream: TcpStream,
-    lines: BufReader<TcpStream>,
-}
-
-impl Node {
-    fn come(at: SocketAddr, token: &str) -> Node {
-        let stream = TcpStream::connect(at).unwrap();
-        stream.set_read_timeout(Some(LONGEST)).unwrap();
-        let lines = BufReader::new(stream.try_clone().unwrap());
-        let mut node = Node { stream, lines };
-        node.say(&format!("hello 1 regionserver {token} rs 1\n"));
-        node
-    }
-
-    fn say(&mut self, text: &str) {
-        self.stream.write_all(text.as_bytes()).unwrap();
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    /// Lines up to one that begins so.
-    fn hears(&mut self, begin: &str) -> String {
-        loop {
-            let line = self.line();
-            assert!(!line.is_empty(), "the connection ended before: {begin}");
-            if line.starts_with(begin) {
-                return line;
-            }
-        }
-    }
-}
+use std::process::Command;
 
 #[test]
 fn what_is_set_reaches_nodes_and_outlives_the_controller() {
@@ -166,41 +60,9 @@ fn what_is_set_reaches_nodes_and_outlives_the_controller() {
 
 #[test]
 fn a_second_controller_takes_over_by_etcd_and_stores_hear_targets() {
-    let has = |name: &str| {
-        Command::new(name)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok()
-    };
-    if !has("etcd") || !has("etcdctl") {
-        eprintln!("skipped: etcd is not installed (apt-get install etcd-server etcd-client)");
-        return;
-    }
     let dir = Dir::new("etcd");
-    let (client, peer) = (own_address(2), own_address(3));
-    let url = |address: SocketAddr| format!("http://{address}");
-    let etcd = Command::new("etcd")
-        .args([
-            "--data-dir",
-            dir.0.join("etcd").to_str().unwrap(),
-            "--listen-client-urls",
-            &url(client),
-        ])
-        .args(["--advertise-client-urls", &url(client), "--listen-peer-urls", &url(peer)])
-        .args([
-            "--initial-advertise-peer-urls",
-            &url(peer),
-            "--initial-cluster",
-            &format!("default={}", url(peer)),
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _etcd = Process(etcd);
-    until("etcd answers", || TcpStream::connect(client).is_ok());
+    let client = own_address(2);
+    let Some(etcd) = Store::start(&dir, client, own_address(3)) else { return };
     let at = [own_address(4), own_address(5)];
     let config = |at: SocketAddr| {
         format!(
@@ -216,12 +78,13 @@ fn a_second_controller_takes_over_by_etcd_and_stores_hear_targets() {
     assert!(Node::come(at[1], "-").line().starts_with("error"));
     let set = ask(&[at[1], at[0]], &["set", "orders", "--weight", "3", "--target", "200"]);
     assert!(set.status.success(), "the one in office is found: {}", text(&set));
-    let target = Command::new("etcdctl")
-        .env("ETCDCTL_API", "3")
-        .args(["--endpoints", &client.to_string(), "get", "/headworks/one/targets/orders"])
-        .output()
-        .unwrap();
-    assert!(text(&target).contains("200"), "{}", text(&target));
+    let target = || etcd.ctl(&["get", "/headworks/one/targets/orders"]);
+    assert!(target().contains("200"), "{}", target());
+    // Whatever order addresses have, the one in office is shown.
+    let status = text(&ask(&[at[1], at[0]], &["status"]));
+    assert!(status.contains("in office, fence") && status.contains("orders"), "{status}");
+    let gone = ask(&[at[0]], &["set", "orders", "--no-target"]);
+    assert!(gone.status.success() && !target().contains("200"), "{}", text(&gone));
     let mut node = Node::come(at[0], "-");
     let fence = node.hears("fence ");
     drop(first);

@@ -27,6 +27,9 @@ pub struct Held {
     revision: String,
 }
 
+/// A key, and its value from now on. None: it goes.
+pub type Put = (String, Option<String>);
+
 impl Held {
     /// A number that is larger for each later holder.
     pub fn fence(&self) -> u64 {
@@ -98,10 +101,22 @@ impl Etcd {
     /// # Errors
     /// No server answers; it is not known whether it was written.
     pub fn put(&self, held: &Held, key: &str, value: &str) -> io::Result<bool> {
+        self.write(held, &[(key.to_owned(), Some(value.to_owned()))])
+    }
+
+    /// Makes all of these writes in one step, if the key is still held. See [`Etcd::put`].
+    ///
+    /// # Errors
+    /// No server answers; it is not known whether it was written.
+    pub fn write(&self, held: &Held, writes: &[Put]) -> io::Result<bool> {
+        let one = |(key, value): &Put| match value {
+            Some(value) => json!({ "request_put": { "key": encode(key), "value": encode(value) } }),
+            None => json!({ "request_delete_range": { "key": encode(key) } }),
+        };
         let body = json!({
             "compare": [{ "key": encode(&held.key), "target": "CREATE",
                 "create_revision": held.revision }],
-            "success": [{ "request_put": { "key": encode(key), "value": encode(value) } }],
+            "success": writes.iter().map(one).collect::<Vec<_>>(),
         });
         Ok(self.call("/v3/kv/txn", &body)?["succeeded"] == true)
     }

@@ -3,11 +3,15 @@
 use crate::hbase::edit::{OUR_QUEUE, QUEUE_CLASS, QUEUE_TYPE};
 use crate::hbase::figures::{self, Figures, Page};
 use crate::hbase::site::Site;
-use crate::hbase::{jmx, queues};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::hbase::{jmx, queues, settings};
+use std::collections::BTreeSet;
+
+/// What makes a server's queues of calls.
+const SCHEDULER_FACTORY: &str = "hbase.region.server.rpc.scheduler.factory.class";
+const USUAL_FACTORY: &str = ".SimpleRpcSchedulerFactory";
 
 /// Version of plug-in and agent that belong to this program.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 const REGIONS: &str = "Hadoop:service=HBase,name=RegionServer,sub=Regions";
 
@@ -31,6 +35,18 @@ pub struct Finding {
     pub what: String,
     /// What was found.
     pub found: String,
+}
+
+impl Finding {
+    /// As it is printed.
+    pub fn line(&self) -> String {
+        let word = match self.state {
+            State::Ok => "ok     ",
+            State::Warning => "warning",
+            State::Wrong => "WRONG  ",
+        };
+        format!("{word}  {}: {}", self.what, self.found.replace('\n', "\n       "))
+    }
 }
 
 fn finding(state: State, what: impl Into<String>, found: impl Into<String>) -> Finding {
@@ -70,6 +86,23 @@ pub fn configuration(site: &Site) -> Vec<Finding> {
             "HBase's own: no tenant is told apart\n  mend: headworks hbase enable --conf DIR",
         )
     });
+    if let Some(class) = site.get(SCHEDULER_FACTORY).filter(|class| !class.ends_with(USUAL_FACTORY))
+    {
+        let (state, words) = if class.ends_with(".FifoRpcSchedulerFactory") {
+            (
+                State::Wrong,
+                "it has no call queues, so nothing is ordered\n  mend: take this setting out",
+            )
+        } else {
+            (State::Warning, "what it keeps in other queues than HBase's is not ordered")
+        };
+        found.push(finding(state, SCHEDULER_FACTORY, format!("{class}: {words}")));
+    }
+    for (name, value) in site.all(settings::OURS) {
+        if let Err(words) = settings::check(name, value) {
+            found.push(finding(State::Wrong, name, format!("{value}: {words}")));
+        }
+    }
     if site.get("headworks.enabled") == Some("false") {
         found.push(finding(
             State::Warning,
@@ -175,10 +208,19 @@ pub fn node(page: &Page) -> (Node, Vec<Finding>) {
         }
         Err(error) => return wrong(format!("{error:#}")),
     };
-    let version = figures.version;
-    let found = if version != VERSION {
+    let others = figures.jars.iter().chain([&figures.version]).find(|version| **version != VERSION);
+    let mut more = Vec::new();
+    if !figures.lacks.is_empty() {
+        let words = format!("the agent leaves out:\n{}", figures.lacks.join("\n"));
+        more.push(finding(State::Wrong, &*what, words));
+    }
+    if figures.controller.ends_with("the last weights stay") {
+        let words = format!("controller: {}", figures.controller);
+        more.push(finding(State::Warning, &*what, words));
+    }
+    let found = if let Some(version) = others {
         let words = format!(
-            "version {version} of plug-in and agent, and this program expects {VERSION}\n  mend: copy the jars there, and restart it"
+            "version {version} of plug-in or agent, and this program expects {VERSION} of both\n  mend: copy both jars there, and restart it"
         );
         finding(State::Wrong, what, words)
     } else if !figures.agent {
@@ -189,7 +231,8 @@ pub fn node(page: &Page) -> (Node, Vec<Finding>) {
     } else {
         finding(State::Ok, what, "plug-in and agent")
     };
-    (Node { figures, tables: tables(page) }, vec![found])
+    more.insert(0, found);
+    (Node { figures, tables: tables(page) }, more)
 }
 
 fn tables(page: &Page) -> BTreeSet<String> {
@@ -205,99 +248,6 @@ fn table(key: &str) -> Option<String> {
     let (namespace, rest) = rest.split_once("_table_")?;
     let (table, _) = rest.rsplit_once("_region_")?;
     Some(if namespace == "default" { table.to_owned() } else { format!("{namespace}:{table}") })
-}
-
-/// Stages, with the reasons why they are not enforced at nodes. The empty reason: at one they are.
-type Reasons<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
-
-fn add<'a>(reasons: &mut Reasons<'a>, node: &'a Node) {
-    for stage in &node.figures.stages {
-        reasons.entry(&stage.stage).or_default().insert(&stage.why);
-    }
-}
-
-fn words(stages: &Reasons<'_>) -> String {
-    let (mut there, mut not) = (Vec::new(), Vec::new());
-    for (stage, reasons) in stages {
-        let why = reasons.iter().copied().collect::<Vec<_>>().join("; ");
-        match (reasons.contains(""), reasons.len()) {
-            (true, 1) => there.push((*stage).to_owned()),
-            (true, _) => there.push(format!("{stage} (not at some nodes{why})")),
-            (false, _) => not.push(format!("{stage} ({why})")),
-        }
-    }
-    let line = |begin: &str, all: Vec<String>| {
-        let some = (!all.is_empty()).then(|| all.join(", "));
-        some.map(|all| format!("{begin}{all}"))
-    };
-    let lines = [line("enforced: ", there), line("NOT: ", not)];
-    lines.into_iter().flatten().collect::<Vec<_>>().join("; ")
-}
-
-/// A tenant, over all nodes.
-#[derive(Default)]
-struct Tenant<'a> {
-    weight: f64,
-    served: BTreeMap<&'a str, u64>,
-    /// Stages of the nodes where it was seen.
-    stages: Reasons<'a>,
-}
-
-/// What is enforced for each table, tenant and stage.
-pub fn enforced(nodes: &[(Page, Node)]) -> String {
-    let mut stages: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    let mut tables: BTreeMap<&str, Reasons<'_>> = BTreeMap::new();
-    let mut tenants: BTreeMap<&str, Tenant<'_>> = BTreeMap::new();
-    for (page, node) in nodes {
-        for stage in &node.figures.stages {
-            let reasons = stages.entry(&stage.stage).or_default();
-            reasons.entry(&stage.why).or_default().push(&page.address);
-        }
-        for table in &node.tables {
-            add(tables.entry(table).or_default(), node);
-        }
-        for tenant in &node.figures.tenants {
-            let known = tenants.entry(&tenant.name).or_default();
-            known.weight = tenant.weight;
-            add(&mut known.stages, node);
-            for (stage, count) in &tenant.served {
-                *known.served.entry(stage).or_default() += count;
-            }
-        }
-    }
-    let mut out = "STAGES\n".to_owned();
-    for (stage, reasons) in &stages {
-        for (why, at) in reasons {
-            let state = if why.is_empty() { "enforced".to_owned() } else { format!("NOT: {why}") };
-            out += &format!("  {stage:<14} {state}  ({})\n", at.join(", "));
-        }
-    }
-    out += "TABLES (at the region servers that have them)\n";
-    if tables.is_empty() {
-        out += "  none was told: HBase begins its figures again when regions move; ask once more in some seconds\n";
-    }
-    for (table, stages) in &tables {
-        let words = if table.starts_with("hbase:") {
-            "exempt: HBase's own tables have handlers of their own".to_owned()
-        } else {
-            words(stages)
-        };
-        out += &format!("  {table:<24} {words}\n");
-    }
-    out += "TENANTS (requests that were served)\n";
-    for (name, tenant) in &tenants {
-        let counts: Vec<String> =
-            tenant.served.iter().map(|(stage, count)| format!("{stage} {count}")).collect();
-        out += &format!(
-            "  {:<24} weight {:<8} {}\n  {:<24} {}\n",
-            headworks_console::printable(name),
-            tenant.weight,
-            counts.join(", "),
-            "",
-            words(&tenant.stages)
-        );
-    }
-    out
 }
 
 #[cfg(test)]
@@ -323,10 +273,15 @@ mod tests {
         for (answer, words) in [
             ("{\"beans\":[]}", "neither plug-in nor agent"),
             ("{\"beans\":[{\"Version\":1,\"Agent\":true}]}", "version 1"),
-            ("{\"beans\":[{\"Version\":3,\"Agent\":false}]}", "no agent"),
-            ("{\"beans\":[{\"Version\":3,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
+            ("{\"beans\":[{\"Version\":4,\"Agent\":false}]}", "no agent"),
+            ("{\"beans\":[{\"Version\":4,\"Agent\":true,\"Several\":true}]}", "plug-in and agent"),
+            // Both jars have the same classes, and only each itself knows its version.
+            (
+                "{\"beans\":[{\"Version\":4,\"Agent\":true,\"AgentVersion\":3,\"PluginVersion\":4}]}",
+                "version 3 of plug-in or agent",
+            ),
             ("<html>", "does not answer by JSON"),
-            ("{\"beans\":[{\"Version\":3,\"Tenants\":\"[7]\"}]}", "Tenants cannot be read"),
+            ("{\"beans\":[{\"Version\":4,\"Tenants\":\"[7]\"}]}", "Tenants cannot be read"),
         ] {
             let page = page(answer);
             let (_, found) = node(&page);
@@ -335,36 +290,16 @@ mod tests {
                 "{found:?}"
             );
         }
+        let page = page(
+            "{\"beans\":[{\"Version\":4,\"Agent\":true,\"Lacks\":\"X for Y: no such class\",\
+             \"Controller\":\"a:1: its settings cannot be read; the last weights stay\"}]}",
+        );
+        let (_, found) = node(&page);
+        let all: Vec<String> = found.iter().map(Finding::line).collect();
+        let all = all.join("\n");
+        assert!(all.contains("X for Y") && all.contains("settings cannot be read"), "{all}");
         let gone = Page { address: "127.0.0.1:1".into(), region_server: false };
         assert_eq!(node(&gone).1[0].state, State::Wrong);
-    }
-
-    #[test]
-    fn each_table_tenant_and_stage_is_told() {
-        let page = page(
-            "{\"beans\":[{\"Version\":3,\"Agent\":true,\"Several\":true,\
-             \"Stages\":\"[{\\\"stage\\\":\\\"RPC Handle\\\",\\\"why\\\":\\\"\\\"},{\\\"stage\\\":\\\"RPC Respond\\\",\\\"why\\\":\\\"no rate\\\"},\
-             {\\\"stage\\\":\\\"Data Xceiver\\\",\\\"why\\\":\\\"no agent\\\"}]\",\
-             \"Tenants\":\"[{\\\"name\\\":\\\"alice\\\",\\\"weight\\\":4.0,\\\"served\\\":{\\\"RPC Handle\\\":7}}]\",\
-             \"Namespace_default_table_t_region_0_metric_storeCount\":1,\
-             \"Namespace_hbase_table_meta_region_1_metric_storeCount\":1}]}",
-        );
-        let (found, _) = node(&page);
-        let text = enforced(&[(page, found)]);
-        for words in [
-            "RPC Handle     enforced",
-            "RPC Respond    NOT: no rate",
-            "hbase:meta               exempt",
-            "alice",
-            "weight 4",
-            "RPC Handle 7",
-            "t                        enforced: RPC Handle; NOT: RPC Respond (no rate)\n",
-            "                           enforced: RPC Handle; NOT: RPC Respond (no rate)\n",
-        ] {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-        assert!(!text.contains("Data Xceiver") && !text.contains("none was told"), "{text}");
-        assert!(enforced(&[]).contains("none was told"));
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub struct Figures {
     pub version: u64,
     /// The agent is installed.
     pub agent: bool,
+    /// Versions of the jars of agent and plug-in, where they are there and say it.
+    pub jars: Vec<u64>,
+    /// What the agent could not change.
+    pub lacks: Vec<String>,
     /// More than one tenant was seen, so that requests are ordered.
     pub several: bool,
     /// What is known of controllers.
@@ -142,8 +146,12 @@ pub fn ask(page: &Page) -> Result<Option<Figures>> {
 fn read(bean: &Value, region_server: bool) -> Result<Figures> {
     let mut stages: Vec<Stage> = list(bean, "Stages")?;
     stages.retain(|stage| (stage.stage != DATA_NODE) == region_server);
+    let jars = ["AgentVersion", "PluginVersion"].iter().filter_map(|name| bean[name].as_u64());
+    let lacks = bean["Lacks"].as_str().unwrap_or_default().lines();
     Ok(Figures {
         version: bean["Version"].as_u64().unwrap_or(0),
+        jars: jars.filter(|version| *version > 0).collect(),
+        lacks: lacks.map(str::to_owned).collect(),
         agent: bean["Agent"] == true,
         several: bean["Several"] == true,
         controller: bean["Controller"].as_str().unwrap_or_default().to_owned(),

@@ -6,9 +6,12 @@
 
 pub mod doctor;
 pub mod edit;
+pub mod enforced;
 pub mod figures;
 pub mod jmx;
 pub mod metrics;
 pub mod queues;
+pub mod settings;
+pub mod shell;
 pub mod show;
 pub mod site;

@@ -33,14 +33,17 @@ impl Site {
         let mut site = Site::default();
         let all = root.children().filter(|node| node.has_tag_name("property"));
         for property in all {
-            let part = |name: &str| property.children().find(|node| node.has_tag_name(name));
-            let text = |node: Option<Node>| {
-                node.and_then(|node| node.text()).unwrap_or("").trim().to_owned()
+            // Hadoop reads attributes first, and elements of the same name go before them.
+            let part = |name: &str| {
+                let element = property.children().find(|node| node.has_tag_name(name));
+                let text = |node: Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
+                let attribute = || property.attribute(name).map(|text| text.trim().to_owned());
+                element.map(text).or_else(attribute).unwrap_or_default()
             };
-            let name = text(part("name"));
-            let is_final = text(part("final")) == "true";
+            let name = part("name");
+            let is_final = part("final") == "true";
             if !site.is_final(&name) {
-                site.values.insert(name, (text(part("value")), is_final));
+                site.values.insert(name, (part("value"), is_final));
             }
         }
         Ok(site)
@@ -49,6 +52,12 @@ impl Site {
     /// A setting.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str())
+    }
+
+    /// All names that begin so, and their values.
+    pub fn all<'a>(&'a self, begin: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let ours = self.values.iter().filter(move |(name, _)| name.starts_with(begin));
+        ours.map(|(name, (value, _))| (name.as_str(), value.as_str()))
     }
 
     /// A setting that is a number.
@@ -74,9 +83,12 @@ mod tests {
              <property><name>a</name><value>2</value></property>\
              <property><name>b</name><value>1</value><final>true</final></property>\
              <property><name>b</name><value>2</value></property>\
+             <property name=\"d\" value=\"1\" final=\"true\"/>\
+             <property name=\"d\" value=\"2\"/>\
              <!-- <property><name>c</name><value>1</value></property> --></configuration>",
         )
         .unwrap();
+        assert_eq!(site.get("d"), Some("1"));
         assert_eq!((site.get("a"), site.get("b"), site.get("c")), (Some("2"), Some("1"), None));
         assert!(site.is_final("b") && !site.is_final("a"));
         assert!(Site::parse("<configuration>").is_err());

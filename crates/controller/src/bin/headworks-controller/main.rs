@@ -1,10 +1,11 @@
 //! `headworks controller`.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use headworks_controller::attach::{self, Gate};
 use headworks_controller::config::{self, Tls};
 use headworks_controller::server::{self, Reach};
+use headworks_controller::tenant;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,6 +41,12 @@ enum Command {
     },
     /// Set what a tenant has on all nodes
     Set(Set),
+    /// Make the fence of the one in office larger than a node has heard
+    ///
+    /// After etcd was restored, or the state directory was lost, fences begin again, and nodes take
+    /// nothing from a smaller one than they have heard. Nodes of this version say what they have
+    /// heard, and the controller raises its fence. For older nodes this command does it.
+    Raise(Raise),
     /// Make a gate of this machine a node, until it is killed
     Attach {
         #[command(flatten)]
@@ -82,28 +89,48 @@ struct Set {
     /// The tenant's name
     tenant: String,
     /// Its share compared to others
-    #[arg(long)]
+    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
     weight: Option<f64>,
     /// Requests a second on all nodes together
-    #[arg(long, conflicts_with = "no_limit")]
+    #[arg(long, conflicts_with = "no_limit", value_parser = rate, allow_negative_numbers = true)]
     limit: Option<f64>,
     /// Take the limit away
     #[arg(long)]
     no_limit: bool,
     /// Transactions a second that stores are to make possible
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_target", value_parser = rate, allow_negative_numbers = true)]
     target: Option<f64>,
+    /// Take the target away. A store that runs keeps it until its next reload
+    #[arg(long)]
+    no_target: bool,
     /// Forget what was set
-    #[arg(long, conflicts_with_all = ["weight", "limit", "no_limit", "target"])]
+    #[arg(long, conflicts_with_all = ["weight", "limit", "no_limit", "target", "no_target"])]
     forget: bool,
+}
+
+#[derive(Debug, Args)]
+struct Raise {
+    #[command(flatten)]
+    to: To,
+    /// What the new fence is to be larger than
+    above: u64,
 }
 
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("serve", &["headworks controller serve --config controller.toml"]),
     ("status", &["headworks controller status", "headworks controller status --json"]),
     ("set", &["headworks controller set alice --weight 4 --limit 1000"]),
+    ("raise", &["headworks controller raise 46"]),
     ("attach", &["headworks controller attach --gate /run/headworks/default/control.sock"]),
 ];
+
+fn weight(text: &str) -> Result<f64, String> {
+    tenant::number(text, &tenant::WEIGHTS)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    tenant::number(text, &tenant::RATES)
+}
 
 fn main() -> ExitCode {
     headworks_console::main(|| run(headworks_console::parse::<Cli>(EXAMPLES).command))
@@ -129,9 +156,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Serve { config } => server::serve(config::load(&config)?)?,
         Command::Status { to, json } => {
             let reach = to.reach()?;
-            let answer = reach.ask(&format!("status {}", reach.token))?;
-            let status: Value = serde_json::from_str(&answer)
-                .context("the answer cannot be read: is it another version?")?;
+            let status = reach.status()?;
             if json {
                 println!("{}", serde_json::to_string_pretty(&status)?);
             } else {
@@ -139,12 +164,21 @@ fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Set(set) => {
+            let named = [set.weight, set.limit, set.target].iter().any(Option::is_some);
+            ensure!(
+                named || set.no_limit || set.no_target || set.forget,
+                "nothing is to be set\n  name what: --weight, --limit, --target, --no-limit, --no-target or --forget"
+            );
             let reach = set.to.reach()?;
             let change = json!({
                 "tenant": set.tenant, "weight": set.weight, "limit": set.limit, "target": set.target,
-                "no_limit": set.no_limit, "forget": set.forget,
+                "no_limit": set.no_limit, "no_target": set.no_target, "forget": set.forget,
             });
             println!("{}", reach.ask(&format!("set {} {change}", reach.token))?);
+        }
+        Command::Raise(raise) => {
+            let reach = raise.to.reach()?;
+            println!("{}", reach.ask(&format!("raise {} {}", reach.token, raise.above))?);
         }
         Command::Attach { to, gate, node } => {
             let name = node.unwrap_or_else(|| gate.display().to_string());
@@ -165,9 +199,12 @@ fn text(status: &Value) -> String {
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     };
-    let mut out = match status["fence"].as_u64() {
-        Some(fence) => format!("in office, fence {fence}\n\n"),
-        None => "not in office: another controller is, or etcd does not answer\n\n".to_owned(),
+    let mut out = match (status["fence"].as_u64(), status["trouble"].as_str()) {
+        (Some(fence), None) => format!("in office, fence {fence}\n\n"),
+        (Some(fence), Some(words)) => {
+            format!("in office, fence {fence}, and nodes are told nothing: {words}\n\n")
+        }
+        (None, words) => format!("not in office: {}\n\n", words.unwrap_or("another controller is")),
     };
     out += &format!("{:<32} {:<14} {:>8} {:>8}\n", "NODE", "ROLE", "REPORTS", "TENANTS");
     for node in list("nodes") {

@@ -7,7 +7,7 @@ use headworks_controller::hbase::doctor::{self, State};
 use headworks_controller::hbase::edit::{self, Change, Place};
 use headworks_controller::hbase::figures::{self, Page};
 use headworks_controller::hbase::site::Site;
-use headworks_controller::hbase::{metrics, show};
+use headworks_controller::hbase::{enforced, metrics, settings, show};
 use headworks_store::metrics::Metrics;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -67,9 +67,12 @@ struct Enable {
     /// A setting of ours, for example headworks.weights="alice=4, batch=0.5"
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
-    /// Where controllers are
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Where controllers are, several with commas
+    #[arg(long, value_name = "HOST:PORT,…")]
     controller: Option<String>,
+    /// A setting that goes. All others of an earlier time stay
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
     /// Only say what would be changed
     #[arg(long)]
     dry_run: bool,
@@ -137,7 +140,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if name.starts_with("headworks.") => {
+        Some((name, value)) if name.starts_with(settings::OURS) => {
+            settings::check(name, value)?;
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => {
@@ -162,18 +166,20 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Enable(args) => {
-            let mut settings = args.settings.clone();
-            settings.extend(
-                args.controller.iter().map(|at| ("headworks.controller".to_owned(), at.clone())),
+            let mut set = args.settings.clone();
+            set.extend(
+                args.controller.iter().map(|at| (settings::CONTROLLER.to_owned(), at.clone())),
             );
             let place = Place {
                 conf: args.conf.conf.clone(),
                 hadoop_conf: args.conf.hadoop_conf.clone(),
                 jars: args.jars.clone(),
-                settings,
-                controller: args.controller.clone(),
+                settings: set,
+                unset: args.unset.clone(),
             };
-            make(&edit::enable(&place)?, args.dry_run)?;
+            let changes = edit::enable(&place)?;
+            make(&changes, args.dry_run)?;
+            notes(&args.conf, &changes)?;
         }
         Command::Disable(args) => {
             make(&edit::disable(&args.conf.conf, args.conf.hadoop_conf.as_deref())?, args.dry_run)?;
@@ -199,8 +205,25 @@ fn make(changes: &[Change], dry_run: bool) -> Result<()> {
     if !dry_run {
         edit::apply(changes)?;
         println!(
-            "carry these files to all nodes, and restart region servers and DataNodes one by one"
+            "copy both jars to every node of HBase and HDFS first, masters too: HBase does not start with this configuration and without the plug-in's jar\n\
+             then carry these files to all nodes, and restart masters, region servers and DataNodes one by one"
         );
+    }
+    Ok(())
+}
+
+/// What keeps what was written from having an effect.
+fn notes(conf: &Conf, changes: &[Change]) -> Result<()> {
+    let path = conf.conf.join("hbase-site.xml");
+    let written = changes.iter().find(|change| change.path == path);
+    let site = match written.and_then(|change| change.after.as_deref()) {
+        Some(text) => Site::parse(text)?,
+        None => conf.site()?,
+    };
+    for finding in doctor::configuration(&site) {
+        if finding.state != State::Ok {
+            eprintln!("{}", finding.line());
+        }
     }
     Ok(())
 }
@@ -280,14 +303,9 @@ fn examine(conf: &Conf) -> Result<ExitCode> {
         nodes.push((page, node));
     }
     for finding in &findings {
-        let word = match finding.state {
-            State::Ok => "ok     ",
-            State::Warning => "warning",
-            State::Wrong => "WRONG  ",
-        };
-        println!("{word}  {}: {}", finding.what, finding.found.replace('\n', "\n       "));
+        println!("{}", finding.line());
     }
-    print!("{}", doctor::enforced(&nodes));
+    print!("{}", enforced::enforced(&nodes));
     let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

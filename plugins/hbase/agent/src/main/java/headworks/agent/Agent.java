@@ -8,22 +8,24 @@ import static net.bytebuddy.matcher.ElementMatchers.not;
 import static net.bytebuddy.matcher.ElementMatchers.takesArgument;
 import static net.bytebuddy.matcher.ElementMatchers.takesArguments;
 
-import headworks.fair.Controller;
 import headworks.fair.Parts;
 import headworks.fair.Scheduler;
 import headworks.fair.Stage;
 import headworks.fair.Status;
 import java.lang.instrument.Instrumentation;
+import java.util.ArrayList;
+import java.util.List;
 import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
 import net.bytebuddy.description.method.MethodDescription;
 import net.bytebuddy.description.type.TypeDescription;
 import net.bytebuddy.dynamic.DynamicType;
 import net.bytebuddy.matcher.ElementMatcher;
+import net.bytebuddy.pool.TypePool;
 import net.bytebuddy.utility.JavaModule;
 
 /**
- * {@code -javaagent:headworks-hbase-agent-1.jar[=permits=N,controller=HOST:PORT]}, for region servers and DataNodes. It adds
+ * {@code -javaagent:headworks-hbase-agent-1.jar[=permits=N,controller=HOST:PORT;HOST:PORT]}, for region servers and DataNodes. It adds
  * calls at the entries of stages that cannot be configured. What it cannot change it leaves as it is.
  */
 public final class Agent {
@@ -35,7 +37,11 @@ public final class Agent {
     private static final String DATANODE = HDFS + "server.datanode.";
 
     /** A method whose entry or exit calls the scheduler. The stage: what is scheduled by that, if anything. */
-    private record Change(String type, ElementMatcher<? super MethodDescription> method, Class<?> advice, Stage stage) {}
+    private record Change(String type, ElementMatcher<? super MethodDescription> method, Class<?> advice, Stage stage) {
+        String what() {
+            return type + " for " + advice.getSimpleName();
+        }
+    }
 
     private static final Change[] CHANGES = {
         // Region server: stages.
@@ -77,27 +83,21 @@ public final class Agent {
 
     public static void premain(String arguments, Instrumentation instrumentation) {
         try {
-            configure(arguments == null ? "" : arguments);
+            if (Status.loaded() != Status.VERSION) {
+                throw new IllegalStateException("the plug-in's jar has version " + Status.loaded() + ", and the agent's " + Status.VERSION
+                    + ": copy both jars of one version");
+            }
+            Options.read(arguments == null ? "" : arguments, System.getProperties()).apply();
             install(instrumentation);
-            Status.agentIsThere();
+            Status.agentIsThere(Status.VERSION);
             Status.publish();
             System.err.println("headworks: the agent is installed");
+            // It reads classes from jars: the server does not wait for that.
+            Thread looks = new Thread(() -> check(ClassLoader.getSystemClassLoader()), "headworks-agent-looks");
+            looks.setDaemon(true);
+            looks.start();
         } catch (Throwable failed) {
             System.err.println("headworks: the agent is not installed, and the server goes on as without it: " + failed);
-        }
-    }
-
-    private static void configure(String arguments) {
-        for (String argument : arguments.split(",")) {
-            if (argument.startsWith("permits=")) {
-                Xceiver.setPermits(Math.max(1, Integer.parseInt(argument.substring("permits=".length()))));
-            } else if (argument.startsWith("controller=")) {
-                // DataNodes only: a region server's configuration says where its controllers are.
-                Controller.talk("datanode", argument.substring("controller=".length()).replace(';', ','), System.getProperty("headworks.controller.token.file"),
-                    Boolean.getBoolean("headworks.controller.tls"));
-            } else if (!argument.isBlank()) {
-                System.err.println("headworks: the agent does not know \"" + argument + "\". It knows permits=N and controller=HOST:PORT");
-            }
         }
     }
 
@@ -111,6 +111,32 @@ public final class Agent {
                 made.visit(Advice.to(change.advice).on(change.method)));
         }
         builder.installOn(instrumentation);
+    }
+
+    /**
+     * Looks for each method that this kind of server has. A class that is not loaded yet, or that a later version has given
+     * another name, would be noticed by nothing else.
+     */
+    static List<String> check(ClassLoader loader) {
+        boolean dataNode = System.getProperty("sun.java.command", "").contains("DataNode");
+        List<String> lacks = new ArrayList<>();
+        TypePool types = TypePool.Default.of(loader);
+        for (Change change : CHANGES) {
+            if (change.type.startsWith(DATANODE) != dataNode) {
+                continue;
+            }
+            TypePool.Resolution found = types.describe(change.type);
+            if (!found.isResolved()) {
+                lacks.add(change.what() + ": there is no such class");
+            } else if (found.resolve().getDeclaredMethods().filter(change.method).isEmpty()) {
+                lacks.add(change.what() + ": there is no such method");
+            }
+        }
+        lacks.forEach(words -> {
+            Status.lacks(words);
+            System.err.println("headworks: not changed: " + words);
+        });
+        return lacks;
     }
 
     /** Notes which stages are there, and says what could not be changed. */
@@ -144,7 +170,8 @@ public final class Agent {
         }
 
         private static void lacks(Change change, String reason) {
-            System.err.println("headworks: " + change.type + " is not changed for " + change.advice.getSimpleName() + ": " + reason);
+            Status.lacks(change.what() + ": " + reason);
+            System.err.println("headworks: not changed: " + change.what() + ": " + reason);
             if (change.stage != null) {
                 Scheduler.here().figures().lacks(change.stage, reason);
             }

@@ -1,5 +1,6 @@
 package headworks.agent;
 
+import headworks.fair.Escape;
 import headworks.fair.Here;
 import headworks.fair.Tier;
 import java.util.Collections;
@@ -9,7 +10,6 @@ import java.util.WeakHashMap;
 /** The tenant's name on its way from the region server to the DataNode: behind the HDFS client's own name. */
 public final class Names {
     private static final String MARK = "#t=";
-    private static final int LONGEST = 64;
     /** Ends a server's name in that of its log's file. */
     private static final String SERVER_ENDS = "%2C";
     /** For whom threads that send packets were made. */
@@ -36,13 +36,13 @@ public final class Names {
             return clientName;
         }
         String tenant = here();
-        return tenant == null ? clientName : clientName + MARK + printable(tenant);
+        return tenant == null ? clientName : clientName + MARK + Escape.word(tenant);
     }
 
     /** The tenant in a client's name, {@code null} if there is none. */
     public static String tenant(String clientName) {
         int at = clientName == null ? -1 : clientName.lastIndexOf(MARK);
-        return at < 0 ? null : clientName.substring(at + MARK.length());
+        return at < 0 ? null : Escape.name(clientName.substring(at + MARK.length()));
     }
 
     /** The name of a write-ahead log: with its namespace where each has a log. */
@@ -65,11 +65,5 @@ public final class Names {
     /** The thread begins to work for whom it was made. */
     public static void take(Thread streamer) {
         Here.set(MADE_FOR.remove(streamer));
-    }
-
-    /** Names go into logs and thread names of DataNodes. */
-    private static String printable(String name) {
-        String head = name.length() > LONGEST ? name.substring(0, LONGEST) : name;
-        return head.replaceAll("[^!-~]", "_");
     }
 }

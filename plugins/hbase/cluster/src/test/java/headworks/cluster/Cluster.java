@@ -49,6 +49,7 @@ final class Cluster implements AutoCloseable {
     /** More than any test has clients: there the handlers are not what calls wait for. */
     static final int CLASSIC_HANDLERS = 100;
 
+    static final Path PROGRAMS = Path.of("..", "..", "..", "target", "debug").toAbsolutePath().normalize();
     private static final Path AGENT = Path.of("..", "agent", "target", "headworks-hbase-agent-1.jar").toAbsolutePath().normalize();
 
     /** Jars of another version of HBase and Hadoop than clients have; {@code null}: servers have the same. See {@code scripts/test-hbase}. */
@@ -78,6 +79,8 @@ final class Cluster implements AutoCloseable {
     /** What each DataNode sets otherwise. */
     private final List<List<String>> dataNodes;
     private final List<String> quick;
+    /** What {@code headworks hbase enable} is told, {@code null} where the test writes the configuration itself. */
+    private final List<String> enable;
 
     /** A cluster whose JVMs start quickly; for measurements they are as they come. */
     Cluster(Map<String, String> settings, boolean measured, Server... servers) throws IOException {
@@ -86,6 +89,12 @@ final class Cluster implements AutoCloseable {
 
     /** The same with as many DataNodes as there are lists of settings. */
     Cluster(Map<String, String> settings, boolean measured, List<List<String>> dataNodes, Server... servers) throws IOException {
+        this(settings, measured, dataNodes, null, servers);
+    }
+
+    /** The same with a configuration as the page's commands make it: servers are started by its env files. */
+    Cluster(Map<String, String> settings, boolean measured, List<List<String>> dataNodes, List<String> enable, Server... servers) throws IOException {
+        this.enable = enable;
         this.servers = List.of(servers);
         this.dataNodes = dataNodes;
         quick = measured ? List.of("-XX:+UseSerialGC") : QUICK_TO_START;
@@ -101,6 +110,9 @@ final class Cluster implements AutoCloseable {
             hbase.put("hbase.wal.dir", "hdfs://127.0.0.1:9000/wal");
             settings.forEach((key, value) -> (key.startsWith("dfs.") ? hdfs : hbase).put(key, value));
             configure();
+            if (enable != null) {
+                enable();
+            }
             start();
         } catch (IOException | RuntimeException failed) {
             close();
@@ -221,12 +233,51 @@ final class Cluster implements AutoCloseable {
         return all.stream().flatMap(each -> Stream.of("-D", each)).toList();
     }
 
+    /** Runs the page's first command. */
+    private void enable() throws IOException {
+        Path jars = Files.createDirectories(directory.resolve("jars"));
+        for (Path jar : List.of(AGENT, Path.of("..", "plugin", "target", "headworks-hbase-1.jar"))) {
+            Files.copy(jar, jars.resolve(jar.getFileName()));
+        }
+        // Lists of nodes, which `doctor` reads.
+        Files.writeString(conf.resolve("regionservers"), "127.0.0.1\n");
+        Files.writeString(conf.resolve("workers"), "127.0.0.1\n");
+        List<String> all = new ArrayList<>(List.of("enable"));
+        all.addAll(enable);
+        all.addAll(List.of("--jars", jars.toString()));
+        if (ours(all) != 0) {
+            throw new IOException(tail("ours"));
+        }
+    }
+
+    /** Runs {@code headworks hbase} on this configuration: its exit status. What it says is in the log {@code ours}. */
+    int ours(List<String> arguments) throws IOException {
+        List<String> all = new ArrayList<>(List.of(PROGRAMS.resolve("headworks-hbase").toString()));
+        all.addAll(arguments);
+        all.addAll(List.of("--conf", conf.toString(), "--hadoop-conf", conf.toString()));
+        return run("ours", Map.of(), all);
+    }
+
+    /** The words of a variable of an env file, as scripts of HBase and Hadoop pass them on. */
+    private List<String> words(String file, String variable) {
+        try {
+            Process shell = new ProcessBuilder("bash", "-c", ". \"$0\"; printf '%s\\n' $" + variable, conf.resolve(file).toString()).start();
+            return new String(shell.getInputStream().readAllBytes(), java.nio.charset.StandardCharsets.UTF_8).lines().filter(each -> !each.isEmpty()).toList();
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
     private List<String> command(String name, int heapMb, String main, String... arguments) {
         List<String> command = new ArrayList<>(List.of(JAVA.toString(), "-Xmx" + heapMb + "m"));
         command.addAll(quick);
         command.addAll(OPENED);
         boolean withAgent = servers.stream().anyMatch(Server::agent);
-        if (withAgent && name.startsWith("datanode")) {
+        if (enable != null) {
+            boolean isServer = servers.stream().anyMatch(each -> each.name.equals(name));
+            command.addAll(name.startsWith("datanode") ? words("hadoop-env.sh", "HDFS_DATANODE_OPTS")
+                : isServer ? words("hbase-env.sh", "HBASE_REGIONSERVER_OPTS") : List.of());
+        } else if (withAgent && name.startsWith("datanode")) {
             // A DataNode's agent is told of controllers by its argument.
             command.add("-javaagent:" + AGENT + (hbase.containsKey("headworks.controller") ? "=controller=" + hbase.get("headworks.controller") : ""));
         } else if (Stream.concat(servers.stream(), Stream.of(OTHER)).anyMatch(each -> each.agent && each.name.equals(name))) {

@@ -41,6 +41,17 @@ final class Told {
         return count == null ? 0 : count.getAsLong();
     }
 
+    /** A tenant's weight; 0: it is not known. */
+    double weight(String tenant) {
+        JsonObject known = named("Tenants", "name", tenant);
+        return known == null ? 0 : known.get("weight").getAsDouble();
+    }
+
+    /** How it stands with the controller. */
+    String controller() {
+        return bean.get("Controller").getAsString();
+    }
+
     /** For how long a tenant's requests would have kept all of a resource busy, in microseconds. */
     long used(String tenant, String resource) {
         JsonObject known = named("Tenants", "name", tenant);

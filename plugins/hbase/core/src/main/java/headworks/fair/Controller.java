@@ -7,13 +7,18 @@ import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketException;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicReference;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -26,6 +31,8 @@ public final class Controller {
     private static final int PERIOD_MS = 2_000;
     private static final int CONNECT_MS = 2_000;
     private static final int LINES = 1;
+    /** Longest time between beats that is heeded. */
+    private static final int BEAT_S_MAX = 3_600;
     /** Changes of use that are not worth a line. */
     private static final double WORTH_A_LINE = 0.1;
     private static final double LEAST = 0.001;
@@ -39,11 +46,15 @@ public final class Controller {
     private volatile String tokenFile;
     private volatile boolean tls;
     /** Used so far by tenant and resource, at the last report; and what was told. */
-    private final Map<Integer, long[]> before = new HashMap<>();
-    private final Map<Integer, Double> told = new HashMap<>();
-    private final Map<Integer, Boolean> toldWants = new HashMap<>();
+    private final Map<Tenants.Tenant, long[]> before = new HashMap<>();
+    private final Map<Tenants.Tenant, Told> told = new HashMap<>();
+    /** The largest that was heard, of all controllers. */
     private long fence;
+    /** Seconds within which this connection's controller says something. 0: an older one, which gives no beats. */
+    private int beat;
     private volatile String state = "none";
+
+    private record Told(double used, boolean wants) {}
 
     Controller(Scheduler scheduler, String role, String node) {
         this.scheduler = scheduler;
@@ -100,17 +111,28 @@ public final class Controller {
     private void run() {
         try {
             while (true) {
+                // One that waits for its turn must not hide why another one is not heard.
+                List<String> reasons = new ArrayList<>();
                 for (String controller : controllers) {
                     try (Socket socket = connect(controller)) {
                         talk(controller, socket);
                     } catch (IOException | RuntimeException gone) {
-                        state = controller + ": " + gone.getMessage() + "; the last weights stay";
+                        reasons.add(controller + ": " + (gone.getMessage() == null ? gone.toString() : gone.getMessage()));
                     }
                 }
+                say(controllers.isEmpty() ? "none" : String.join("; ", reasons) + "; the last weights stay");
                 Thread.sleep(PERIOD_MS);
             }
         } catch (InterruptedException stop) {
             // The server stops.
+        }
+    }
+
+    /** How it stands is in the log, too: once. */
+    private void say(String words) {
+        if (!words.equals(state)) {
+            state = words;
+            System.err.println("headworks: controller: " + words);
         }
     }
 
@@ -120,13 +142,10 @@ public final class Controller {
             throw new IOException("write HOST:PORT");
         }
         Socket plain = new Socket();
-        plain.connect(new InetSocketAddress(controller.substring(0, colon), Integer.parseInt(controller.substring(colon + 1))), CONNECT_MS);
-        plain.setSoTimeout(CONNECT_MS);
-        if (!tls) {
-            return plain;
-        }
         try {
-            return secured(plain, controller.substring(0, colon));
+            plain.connect(new InetSocketAddress(controller.substring(0, colon), Integer.parseInt(controller.substring(colon + 1))), CONNECT_MS);
+            plain.setSoTimeout(CONNECT_MS);
+            return tls ? secured(plain, controller.substring(0, colon)) : plain;
         } catch (IOException | RuntimeException failed) {
             plain.close();
             throw failed;
@@ -147,7 +166,10 @@ public final class Controller {
     private void talk(String controller, Socket socket) throws IOException, InterruptedException {
         OutputStream out = socket.getOutputStream();
         String token = tokenFile == null || tokenFile.isEmpty() ? "-" : Files.readString(Path.of(tokenFile)).trim();
-        out.write(("hello " + LINES + " " + role + " " + token + " " + node + "\n").getBytes(StandardCharsets.UTF_8));
+        // What was heard goes along: the one in office goes beyond it, where its fences have begun again.
+        String heard = fence > 0 ? "fence " + fence + "\n" : "";
+        out.write(("hello " + LINES + " " + role + " " + token + " " + node + "\n" + heard).getBytes(StandardCharsets.UTF_8));
+        beat = 0;
         BufferedReader in = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
         String first = in.readLine();
         boolean other = first != null && !first.startsWith("fence ") && !first.startsWith("error ");
@@ -155,29 +177,40 @@ public final class Controller {
         if (refused != null) {
             throw new IOException(refused);
         }
-        state = "talks to " + controller;
-        socket.setSoTimeout(0);
-        Thread hearing = new Thread(() -> listen(socket, in), "headworks-controller-hears");
+        say("talks to " + controller + ", fence " + fence);
+        AtomicReference<String> why = new AtomicReference<>("the controller is gone");
+        Thread hearing = new Thread(() -> why.set(listen(socket, in)), "headworks-controller-hears");
         hearing.setDaemon(true);
         hearing.start();
         told.clear();
         while (hearing.isAlive()) {
-            out.write(report(PERIOD_MS / 1e3).getBytes(StandardCharsets.UTF_8));
-            out.flush();
+            try {
+                out.write(report(PERIOD_MS / 1e3).getBytes(StandardCharsets.UTF_8));
+                out.flush();
+            } catch (IOException gone) {
+                // What the other thread has heard says more.
+                socket.close();
+            }
             hearing.join(PERIOD_MS);
         }
-        throw new SocketException("the controller is gone");
+        throw new SocketException(why.get());
     }
 
-    private void listen(Socket socket, BufferedReader in) {
+    /** Hears until the connection ends, or the controller stands still: says why. */
+    private String listen(Socket socket, BufferedReader in) {
         try (socket) {
-            for (String line = in.readLine(); line != null; line = in.readLine()) {
-                if (hear(line) != null) {
-                    return;
+            while (true) {
+                socket.setSoTimeout(1_000 * beat);
+                String line = in.readLine();
+                String refused = hear(line);
+                if (refused != null) {
+                    return line == null ? "the controller is gone" : refused;
                 }
             }
+        } catch (SocketTimeoutException silent) {
+            return "it has said nothing for " + beat + " s";
         } catch (IOException gone) {
-            // The next attempt is made by the other thread.
+            return "the controller is gone: " + gone.getMessage();
         }
     }
 
@@ -192,17 +225,24 @@ public final class Controller {
                 case "fence" -> {
                     long its = Long.parseLong(words[1]);
                     if (its < fence) {
-                        return "another controller is in office: " + fence;
+                        return "its fence " + its + " is smaller than " + fence
+                            + ", which this node has heard: another controller is in office, or etcd was restored";
                     }
                     fence = its;
                 }
+                case "beat" -> beat = Math.max(1, Math.min(BEAT_S_MAX, Integer.parseInt(words[1])));
                 case "weight" -> {
                     double weight = Double.parseDouble(words[1]);
-                    if (weight > 0) {
+                    if (weight > 0 && Double.isFinite(weight)) {
                         scheduler.tenants().setWeight(words[2], (int) Math.max(1, Math.min(1e9, Math.round(weight * 1e3))));
                     }
                 }
-                case "limit" -> scheduler.limits().set(words[2], words[1].equals("-") ? 0 : Double.parseDouble(words[1]));
+                case "limit" -> {
+                    double limit = words[1].equals("-") ? 0 : Double.parseDouble(words[1]);
+                    if (limit >= 0 && Double.isFinite(limit)) {
+                        scheduler.limits().set(words[2], limit);
+                    }
+                }
                 case "error" -> {
                     return line.substring("error".length()).trim();
                 }
@@ -217,33 +257,46 @@ public final class Controller {
     /** What has changed since the last report. */
     String report(double seconds) {
         StringBuilder out = new StringBuilder();
-        for (Tenants.Tenant tenant : scheduler.tenants().all()) {
+        List<Tenants.Tenant> all = scheduler.tenants().all();
+        for (Tenants.Tenant tenant : all) {
             if (tenant.nameless) {
                 continue;
             }
             double used = used(tenant, seconds);
             boolean wants = scheduler.wants(tenant.number);
-            Double last = told.get(tenant.number);
+            Told last = told.get(tenant);
             boolean nothing = used < LEAST && !wants;
-            boolean same = last == null ? nothing
-                : Math.abs(last - used) <= WORTH_A_LINE * last && wants == toldWants.get(tenant.number);
+            boolean same = last == null ? nothing : Math.abs(last.used - used) <= WORTH_A_LINE * last.used && wants == last.wants;
             if (same) {
                 continue;
             }
-            out.append(String.format(Locale.ROOT, "use %.3f %s %s\n", nothing ? 0 : used, wants ? "w" : "-", tenant.name.replaceAll("[\\r\\n]", "_")));
+            say(out, tenant, nothing ? 0 : used, wants);
             if (nothing) {
-                told.remove(tenant.number);
+                told.remove(tenant);
             } else {
-                told.put(tenant.number, used);
-                toldWants.put(tenant.number, wants);
+                told.put(tenant, new Told(used, wants));
             }
         }
+        // Who was forgotten here has nothing.
+        Set<Tenants.Tenant> known = new HashSet<>(all);
+        before.keySet().retainAll(known);
+        told.keySet().removeIf(tenant -> {
+            boolean gone = !known.contains(tenant);
+            if (gone) {
+                say(out, tenant, 0, false);
+            }
+            return gone;
+        });
         return out.append("report\n").toString();
+    }
+
+    private static void say(StringBuilder out, Tenants.Tenant tenant, double used, boolean wants) {
+        out.append(String.format(Locale.ROOT, "use %.3f %s %s\n", used, wants ? "w" : "-", tenant.name));
     }
 
     /** Part of this node that the tenant had: of the resource that it used most. */
     private double used(Tenants.Tenant tenant, double seconds) {
-        long[] last = before.computeIfAbsent(tenant.number, number -> new long[Resource.COUNT]);
+        long[] last = before.computeIfAbsent(tenant, number -> new long[Resource.COUNT]);
         double most = 0;
         for (int resource = 0; resource < Resource.COUNT; resource++) {
             long now = tenant.used.get(resource);

@@ -159,6 +159,11 @@ public final class Figures {
         failed.computeIfAbsent(tenant.number, number -> new ConcurrentSkipListMap<>()).computeIfAbsent(exception, name -> new LongAdder()).increment();
     }
 
+    /** The tenant's number becomes another's. */
+    void forget(Tenants.Tenant tenant) {
+        failed.remove(tenant.number);
+    }
+
     /** How many connections each tenant has is asked there. */
     public void connections(Supplier<Map<String, Integer>> open) {
         connections = open;

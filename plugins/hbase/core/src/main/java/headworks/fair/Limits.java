@@ -40,20 +40,28 @@ public final class Limits {
     }
 
     /** Sets a tenant's limit; 0: none. */
-    public synchronized void set(String name, double perSecond) {
+    public void set(String name, double perSecond) {
+        // Tenants have a lock that is taken before this one.
         Tenants.Tenant tenant = scheduler.tenants().of(name);
         if (tenant.number == scheduler.tenants().others().number) {
             return;
         }
+        synchronized (this) {
+            forget(tenant);
+            if (perSecond > 0) {
+                byTenant.put(tenant.number, new Limit(perSecond));
+            }
+        }
+    }
+
+    /** The tenant has none. */
+    synchronized void forget(Tenants.Tenant tenant) {
         Limit before = byTenant.remove(tenant.number);
         if (before != null) {
             synchronized (before) {
                 before.over = true;
                 release(tenant.number, before);
             }
-        }
-        if (perSecond > 0) {
-            byTenant.put(tenant.number, new Limit(perSecond));
         }
     }
 

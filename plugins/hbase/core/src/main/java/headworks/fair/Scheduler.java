@@ -29,6 +29,10 @@ public final class Scheduler {
     public Scheduler(int count) {
         first = count;
         instances = make(count);
+        tenants.heed(tenant -> wants(tenant.number), tenant -> {
+            limits.forget(tenant);
+            figures.forget(tenant);
+        });
     }
 
     /** The scheduler of this process. */
@@ -51,7 +55,7 @@ public final class Scheduler {
     /** Whether the tenant has something that waits, at any stage. */
     public boolean wants(int tenant) {
         for (Stages<Object> each : instances) {
-            if (each.wants(Tier.USERS, tenant)) {
+            if (each.wants(Tier.USERS, tenant) || each.wants(Tier.BACKGROUND, tenant)) {
                 return true;
             }
         }

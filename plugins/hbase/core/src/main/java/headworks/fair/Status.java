@@ -1,19 +1,26 @@
 package headworks.fair;
 
 import java.lang.management.ManagementFactory;
+import java.util.Set;
+import java.util.concurrent.ConcurrentSkipListSet;
 import javax.management.JMException;
 import javax.management.ObjectName;
 
 /** What a server says of its scheduler by JMX. HBase and Hadoop show that at {@code /jmx} of their own pages. */
 public final class Status implements StatusMBean {
     /** Grows with each change of what the agent and the plug-in do. */
-    public static final int VERSION = 3;
+    public static final int VERSION = 4;
+    /** Of an agent that says none. */
+    private static final int BEFORE = 3;
     private static final String NAME = "headworks:type=Scheduler";
     private static final int MOST_TENANTS = 100;
     /** A property of the virtual machine, which {@code jcmd} shows: {@code headworks tad record} reads it. */
     private static final String STAGES = "headworks.stages";
 
-    private static volatile boolean agent;
+    /** Both jars have these classes, and the first on the class path counts. So each says its own version; 0: it is not there. */
+    private static volatile int agent;
+    private static volatile int plugin;
+    private static final Set<String> LACKS = new ConcurrentSkipListSet<>();
     private static volatile String settings = "";
 
     /** Registers it, once. A server without JMX goes on. */
@@ -30,9 +37,29 @@ public final class Status implements StatusMBean {
         }
     }
 
-    /** The agent is installed. */
+    /** An agent is installed that does not say its version. */
     public static void agentIsThere() {
-        agent = true;
+        agentIsThere(BEFORE);
+    }
+
+    /** The agent is installed. */
+    public static void agentIsThere(int version) {
+        agent = version;
+    }
+
+    /** The plug-in is in use. */
+    public static void pluginIsThere(int version) {
+        plugin = version;
+    }
+
+    /** Something that the agent changes is not as it expects, in words. */
+    public static void lacks(String words) {
+        LACKS.add(words);
+    }
+
+    /** The version of these classes, as they were loaded: a constant is copied into those that use it. */
+    public static int loaded() {
+        return new Status().getVersion();
     }
 
     /** What the configuration says, in words. */
@@ -47,7 +74,22 @@ public final class Status implements StatusMBean {
 
     @Override
     public boolean isAgent() {
+        return agent > 0;
+    }
+
+    @Override
+    public int getAgentVersion() {
         return agent;
+    }
+
+    @Override
+    public int getPluginVersion() {
+        return plugin;
+    }
+
+    @Override
+    public String getLacks() {
+        return String.join("\n", LACKS);
     }
 
     @Override

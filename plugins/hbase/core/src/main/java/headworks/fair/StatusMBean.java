@@ -8,6 +8,15 @@ public interface StatusMBean {
     /** Whether the agent is there. */
     boolean isAgent();
 
+    /** Of the agent's own jar; 0: there is none. */
+    int getAgentVersion();
+
+    /** Of the plug-in's own jar; 0: there is none. */
+    int getPluginVersion();
+
+    /** What the agent could not change, a line each. */
+    String getLacks();
+
     /** Whether several tenants were seen: until then nothing is ordered. */
     boolean isSeveral();
 

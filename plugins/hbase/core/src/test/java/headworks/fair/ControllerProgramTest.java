@@ -73,6 +73,26 @@ class ControllerProgramTest {
         until("the weight of the next controller", () -> alice.weight() == 3_000);
     }
 
+    /** Its fences begin again, and this node has heard a larger one. */
+    @Test
+    void aControllerWhoseStateWasLostIsHeardAndOneThatStandsStillIsLeft() throws Exception {
+        assumeTrue(Files.isExecutable(PROGRAM), "skipped: headworks-controller is not built (cargo build --workspace)");
+        Files.writeString(directory.resolve("token"), WORD);
+        node.hear("fence 46");
+        Process first = serve();
+        set("alice smith", "--weight", "4");
+        talks = new Thread(() -> node.run(at, directory.resolve("token").toString()));
+        talks.setDaemon(true);
+        talks.start();
+        until("the weight of one that began again", () -> alice.weight() == 4_000);
+        assertTrue(node.stands().endsWith("fence 47"), node.stands());
+        assertEquals(0, new ProcessBuilder("kill", "-STOP", "" + first.pid()).start().waitFor());
+        until("the silence is noticed", () -> node.stands().contains("has said nothing") || node.stands().contains("timed out"));
+        assertEquals(0, new ProcessBuilder("kill", "-CONT", "" + first.pid()).start().waitFor());
+        set("alice smith", "--weight", "5");
+        until("it is heard again", () -> alice.weight() == 5_000);
+    }
+
     @Test
     void aNodeWithAnotherWordIsRefusedAndGoesOn() throws Exception {
         assumeTrue(Files.isExecutable(PROGRAM), "skipped: headworks-controller is not built (cargo build --workspace)");

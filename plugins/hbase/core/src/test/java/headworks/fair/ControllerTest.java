@@ -3,6 +3,7 @@ package headworks.fair;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
@@ -19,7 +20,12 @@ class ControllerTest {
         assertNull(controller.hear("end"));
         assertEquals(4_000, alice.weight());
         assertEquals(1, scheduler.tenants().of("bob").weight());
-        assertNotNull(controller.hear("fence 6"), "it was in office before");
+        assertTrue(controller.hear("fence 6").contains("6 is smaller than 7"), "it was in office before");
+        assertNull(controller.hear("beat 10"));
+        assertNull(controller.hear("a word of a later version"));
+        for (String nonsense : new String[] {"weight NaN alice smith", "weight Infinity alice smith", "weight -1 alice smith", "limit NaN alice smith"}) {
+            assertNull(controller.hear(nonsense));
+        }
         assertNotNull(controller.hear("error another controller is in office"));
         assertNotNull(controller.hear("weight x y"));
         assertNotNull(controller.hear(null));

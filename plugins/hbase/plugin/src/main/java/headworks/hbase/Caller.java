@@ -31,9 +31,9 @@ final class Caller {
             }
             byte[] name = settings.attribute == null ? null : attribute(call, settings.attribute);
             if (name != null && name.length > 0) {
-                return tenants.of(name);
+                return tenants.client(name, user);
             }
-            return tenants.of(user);
+            return tenants.client(user);
         } catch (RuntimeException | LinkageError unreadable) {
             return tenants.others();
         }

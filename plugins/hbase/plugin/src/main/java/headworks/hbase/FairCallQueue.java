@@ -30,8 +30,8 @@ import org.apache.hadoop.hbase.ipc.RpcCall;
  * <p>HBase makes one for each of its call queues, and each has an instance of the scheduler. A handler
  * that asks for its next call has ended the one before: that is when a call's cost is known.
  *
- * <p>HBase has other handlers for its own tables and for administration. Their queues are of this class, too, so that
- * tenants share these handlers among themselves. Those for {@code hbase:meta} and replication stay as they are.
+ * <p>HBase has other handlers for {@code hbase:meta}, its other tables and administration. Their queue is of this class, too,
+ * so that tenants share these handlers among themselves. Those for replication stay as they are.
  */
 public final class FairCallQueue extends PluggableBlockingQueue implements ConfigurationObserver {
     private static final int HANDLE = Stage.HANDLE.ordinal();
@@ -44,6 +44,8 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     private final ThreadLocal<Running> running = new ThreadLocal<>();
     private final Attempts attempts = new Attempts(stages);
     private volatile Settings settings;
+    /** HMaster reads the same file, and has no tenants' data. What it does is no part of a region server. */
+    private final boolean master;
     /** The name of a handler is known. */
     private volatile boolean told;
 
@@ -53,8 +55,10 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     /** HBase calls this by reflection. */
     public FairCallQueue(int maxQueueLength, PriorityFunction priority, Configuration conf) {
         super(maxQueueLength, priority, conf);
+        master = priority != null && priority.getClass().getSimpleName().contains("Master");
         onConfigurationChange(conf);
         SCHEDULER.figures().install(Stage.HANDLE);
+        Status.pluginIsThere(Status.VERSION);
         Status.publish();
         Ticks.begin();
     }
@@ -62,10 +66,11 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     @Override
     public void onConfigurationChange(Configuration changed) {
         settings = new Settings(changed);
-        if (settings.controllers.isEmpty()) {
-            TENANTS.setWeights(settings.weights);
+        // Until a controller says something, what the file says holds: a server may start while all are away.
+        TENANTS.setWeights(settings.weights, settings.controllers.isEmpty());
+        if (!master) {
+            Controller.talk("regionserver", settings.controllers, settings.tokenFile, settings.tls);
         }
-        Controller.talk("regionserver", settings.controllers, settings.tokenFile, settings.tls);
         Parts.setAttribute(settings.attribute);
         Parts.LOG.setPermits(settings.outstanding);
         Parts.NETWORK.setRate(settings.networkBytesPerSecond);

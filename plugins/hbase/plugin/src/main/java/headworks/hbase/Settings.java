@@ -1,6 +1,6 @@
 package headworks.hbase;
 
-import java.util.HashMap;
+import headworks.fair.Weights;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.ipc.RpcCall;
@@ -10,7 +10,6 @@ import org.slf4j.LoggerFactory;
 /** What {@code hbase-site.xml} says. Wrong values are named in the log, and count as if they were not there. */
 final class Settings {
     static final String ENABLED = "headworks.enabled";
-    static final String WEIGHTS = "headworks.weights";
     static final String ATTRIBUTE = "headworks.tenant.attribute";
     /** HBase's own: the attribute whose value stands for the user in quotas. */
     static final String HBASE_ATTRIBUTE = "hbase.quota.user.override.key";
@@ -28,7 +27,6 @@ final class Settings {
     /** HBase 2.5 has neither. */
     private static final boolean HAS_ATTRIBUTES = has("getRequestAttribute", String.class);
     private static final boolean COUNTS_BLOCKS = has("getBlockBytesScanned");
-    private static final double MOST_WEIGHT = 1_000_000;
     private static final int FEW_HANDLERS = 5;
 
     final boolean enabled;
@@ -64,7 +62,7 @@ final class Settings {
             LOG.warn("{}: requests have no attributes in this version of HBase: the user is the tenant",
                 conf.get(ATTRIBUTE) == null ? HBASE_ATTRIBUTE : ATTRIBUTE);
         }
-        weights = weights(conf.get(WEIGHTS, ""));
+        weights = Weights.parse(conf.get(Weights.SETTING, ""), words -> LOG.warn("{}: {}", Weights.SETTING, words));
         networkBytesPerSecond = enabled ? number(conf, NETWORK, 0) : 0;
         long disk = number(conf, DISK, 0);
         diskBytesPerSecond = COUNTS_BLOCKS ? disk : 0;
@@ -94,30 +92,6 @@ final class Settings {
         }
     }
 
-    /** Reads {@code "alice=4, batch=0.5"}. */
-    static Map<String, Integer> weights(String text) {
-        Map<String, Integer> weights = new HashMap<>();
-        for (String part : text.split(",")) {
-            if (part.isBlank()) {
-                continue;
-            }
-            // A name may contain the sign: users of Kerberos have many forms.
-            int sign = part.lastIndexOf('=');
-            try {
-                double weight = Double.parseDouble(part.substring(sign + 1).trim());
-                String name = part.substring(0, Math.max(0, sign)).trim();
-                if (name.isEmpty() || !(weight > 0 && weight <= MOST_WEIGHT)) {
-                    throw new NumberFormatException();
-                }
-                weights.put(name, (int) Math.max(1, Math.round(weight * 1_000)));
-            } catch (NumberFormatException wrong) {
-                LOG.warn("{}: \"{}\" is left out. Write NAME=WEIGHT, with a weight above 0 and up to {}",
-                    WEIGHTS, part.trim(), (long) MOST_WEIGHT);
-            }
-        }
-        return weights;
-    }
-
     /** All handlers of a queue but this part, one at least. A queue of few handlers keeps none free. */
     static int mostHandlers(int handlers, double kept) {
         boolean enough = handlers >= FEW_HANDLERS && kept > 0;
@@ -126,11 +100,15 @@ final class Settings {
 
     private static double real(Configuration conf, String key, double usual) {
         try {
-            return Math.max(0, conf.getDouble(key, usual));
+            double value = conf.getDouble(key, usual);
+            if (value >= 0 && Double.isFinite(value)) {
+                return value;
+            }
         } catch (NumberFormatException wrong) {
-            LOG.warn("{}: \"{}\" is no number: {} counts", key, conf.get(key), usual);
-            return usual;
+            // It is said below.
         }
+        LOG.warn("{}: \"{}\" is no number that can be used: {} counts", key, conf.get(key), usual);
+        return usual;
     }
 
     private static long number(Configuration conf, String key, long usual) {

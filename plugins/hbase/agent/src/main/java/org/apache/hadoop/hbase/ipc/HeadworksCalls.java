@@ -107,22 +107,21 @@ public final class HeadworksCalls {
         Tenants tenants = Scheduler.here().tenants();
         String attribute = Parts.attribute();
         byte[] name = attribute == null || connection.connectionAttributes == null ? null : connection.connectionAttributes.get(attribute);
-        if (name != null && name.length > 0) {
-            return tenants.of(name);
-        }
-        return connection.user == null ? tenants.others() : tenants.of(connection.user.getShortName());
+        String user = connection.user == null ? null : connection.user.getShortName();
+        return name != null && name.length > 0 ? tenants.client(name, user) : tenants.client(user);
     }
 
     /** A call's tenant where no handler has it: by the request's attribute, else the connection's. */
     private static Tenants.Tenant tenant(ServerCall<?> call) {
         String attribute = Parts.attribute();
         byte[] name = attribute == null ? null : call.getRequestAttribute(attribute);
-        return name != null && name.length > 0 ? Scheduler.here().tenants().of(name) : tenant(call.connection);
+        String user = call.getRequestUser().map(each -> each.getShortName()).orElse(null);
+        return name != null && name.length > 0 ? Scheduler.here().tenants().client(name, user) : tenant(call.connection);
     }
 
     /**
      * A call is answered by an exception, or by a batch of which something may have failed. Calls that have handlers apart, such as
-     * those for {@code hbase:meta}, are no tenant's.
+     * those of replication, are no tenant's.
      */
     public static void answered(Object call, Object answer, Throwable failed) {
         try {
