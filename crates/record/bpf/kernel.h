@@ -48,6 +48,8 @@ struct task_struct {
     unsigned int flags;
     unsigned int __state;
     unsigned in_iowait : 1;
+    int on_rq;
+    unsigned long nvcsw, nivcsw;
     char comm[16];
     struct sched_entity se;
     struct task_io_accounting ioac;

@@ -28,6 +28,7 @@ enum {
     NR_ACCEPT4 = 288, NR_RECVMMSG = 299, NR_SENDMMSG = 307, NR_IO_URING_ENTER = 426,
     NR_CLONE3 = 435, NR_EPOLL_PWAIT2 = 441,
 };
+#define RUNS 2 /* copies of the stack of a thread that was never seen to sleep */
 #define FUTEX_COMMAND 127
 #define FUTEX_WAKE 1
 #define FUTEX_REQUEUE 3
@@ -36,12 +37,14 @@ enum {
 #define FUTEX_WAKE_BITSET 10
 
 struct state {
-    u64 off, on, woken;   /* times */
+    u64 off, on, woken;   /* by the clock of what is counted */
     u64 object, address, last, last_object;
+    u64 switches;         /* when it left its processor */
     u32 group, generation, epoch, waker, waker_tid;
     s16 sleep_nr, wake_nr;
     u16 sleep_op;
-    u8 how, all, blocked, device, stacks, looks;
+    u8 how, all, blocked, device, stacks, looks, runs;
+    u8 fresh;             /* nothing was seen of it in this window yet, and it was in an earlier one */
 };
 
 #define MAP(name, kind, entries, k, v)                                                             \
@@ -198,6 +201,93 @@ static __always_inline u32 group_at_work(struct control *c, struct state *s, str
     return group;
 }
 
+/* Time by a clock that stands still between windows: what lasts beyond the end of one goes on in the
+ * next. */
+static __always_inline u64 counted(struct control *c, u64 now)
+{
+    return c->counted + (now > c->opened ? now - c->opened : 0);
+}
+
+static __always_inline u64 switches_of(struct task_struct *task)
+{
+    return task->nvcsw + task->nivcsw;
+}
+
+static __always_inline u32 log2_of(u64 number)
+{
+    u32 at = 0;
+    if (number >> 16)
+        return 15;
+    if (number >> 8) { at += 8; number >>= 8; }
+    if (number >> 4) { at += 4; number >>= 4; }
+    if (number >> 2) { at += 2; number >>= 2; }
+    if (number >> 1) at += 1;
+    return at & 15;
+}
+
+/* Adds a sleep that has ended. */
+static __always_inline void add_wait(struct state *s, struct group *g, u64 off, u64 queued)
+{
+    struct edge_key key = {};
+    key.wakee = s->group;
+    key.object = s->object;
+    key.sleep_nr = s->sleep_nr;
+    key.sleep_op = s->sleep_op;
+    key.wake_nr = -1;
+    if (s->woken && s->how != HOW_NONE) {
+        key.how = s->how;
+        key.waker = s->waker;
+        key.wake_nr = s->wake_nr;
+        key.all = s->all;
+    } else if (s->device) {
+        key.how = HOW_DEVICE;
+    } else if (s->sleep_nr == NR_NANOSLEEP || s->sleep_nr == NR_CLOCK_NANOSLEEP) {
+        key.how = HOW_TIMER;
+    }
+    u32 bucket = log2_of(off >> 10);
+    struct edge *e = bpf_map_lookup_elem(&edges, &key);
+    if (!e) {
+        struct edge zero = {};
+        bpf_map_update_elem(&edges, &key, &zero, BPF_NOEXIST);
+        e = bpf_map_lookup_elem(&edges, &key);
+        if (!e) {
+            lose(LOST_EDGE);
+            if (g)
+                __sync_fetch_and_add(&g->lost, 1);
+            return;
+        }
+    }
+    __sync_fetch_and_add(&e->n, 1);
+    __sync_fetch_and_add(&e->off_ns, off);
+    __sync_fetch_and_add(&e->queued_ns, queued);
+    __sync_fetch_and_add(&e->histogram[bucket], 1);
+    if (off > e->max_ns)
+        e->max_ns = off;
+}
+
+/* It left its processor or came to it between two windows: what it did is cut at the end of the
+ * first. */
+static __always_inline void cut(struct control *c, struct state *s)
+{
+    u64 end = c->counted;
+    if (s->on && end > s->on) {
+        struct group *runs = bpf_map_lookup_elem(&groups, &s->group);
+        if (runs)
+            __sync_fetch_and_add(&runs->run_ns, end - s->on);
+    }
+    if (!s->off || s->on || end <= s->off)
+        return;
+    u64 off = end - s->off;
+    u64 queued = s->blocked ? (s->woken && s->woken < end ? end - s->woken : 0) : off;
+    struct group *g = bpf_map_lookup_elem(&groups, &s->group);
+    if (g) {
+        __sync_fetch_and_add(&g->queued_ns, queued);
+        __sync_fetch_and_add(&g->asleep_ns, off - queued);
+    }
+    if (s->blocked)
+        add_wait(s, g, off, queued);
+}
+
 /* The state of a thread of a recorded process, valid in this window. */
 static __always_inline struct state *state_of(struct control *c, struct task_struct *task)
 {
@@ -207,9 +297,14 @@ static __always_inline struct state *state_of(struct control *c, struct task_str
         return 0;
     }
     if (s->epoch != c->epoch) {
+        s->fresh = s->epoch != 0;
         s->epoch = c->epoch;
-        s->off = s->on = s->woken = 0;
-        s->blocked = 0;
+        /* A thread that has not switched since it left its processor is still in the same sleep. */
+        if (!s->off || s->on || s->switches != switches_of(task)) {
+            cut(c, s);
+            s->off = s->on = s->woken = 0;
+            s->blocked = 0;
+        }
     }
     if (s->generation != c->generation || !s->group) {
         s->generation = c->generation;
@@ -279,6 +374,50 @@ static __always_inline void count_peer(u32 tgid)
         bpf_map_update_elem(&peers, &tgid, &one, BPF_ANY);
 }
 
+/* Objects of a group beyond the first share one entry: they are made for each request. */
+static __always_inline u64 bounded_object(struct group *g, u32 group, u64 object)
+{
+    struct sample_key key = {};
+    u32 one = 1;
+    if (!object || !g)
+        return object;
+    key.group = group;
+    key.object = object;
+    if (bpf_map_lookup_elem(&objects, &key))
+        return object;
+    if (g->objects >= OBJECTS) {
+        lose(LOST_OBJECT);
+        return MANY;
+    }
+    __sync_fetch_and_add(&g->objects, 1);
+    bpf_map_update_elem(&objects, &key, &one, BPF_ANY);
+    return object;
+}
+
+/* What a thread that has left its processor sleeps in, by the registers that it left its program
+ * with. */
+static __always_inline void sleeps_in(struct state *s, struct group *g, struct task_struct *task)
+{
+    struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
+    s16 nr = (s16)r->orig_ax;
+    s->device = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+    s->sleep_nr = nr;
+    s->sleep_op = nr == NR_FUTEX ? (u16)r->si : 0;
+    s->address = r->di;
+    if (nr == NR_FUTEX)
+        s->object = r->di & ~7ULL;
+    else if (waits_for_readiness(nr) && nr != NR_POLL && nr != NR_PPOLL && nr != NR_SELECT &&
+             nr != NR_PSELECT6)
+        s->object = ((u32)r->di << 3) | 4;
+    else
+        s->object = 0;
+    if (s->object != s->last) {
+        s->last = s->object;
+        s->last_object = bounded_object(g, s->group, s->object);
+    }
+    s->object = s->last_object;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(waking, struct task_struct *p)
 {
@@ -286,9 +425,19 @@ int BPF_PROG(waking, struct task_struct *p)
     if (!c || !c->on || !recorded(p->tgid))
         return 0;
     struct state *s = bpf_task_storage_get(&states, p, 0, 0);
-    if (!s || s->epoch != c->epoch || !s->blocked || s->woken)
+    if (!s)
         return 0;
-    s->woken = bpf_ktime_get_ns();
+    if (s->epoch != c->epoch && !(s = state_of(c, p)))
+        return 0;
+    if (s->fresh && !s->off && !p->on_rq) {
+        /* It fell asleep between two windows, and slept since this one was opened. */
+        s->off = c->counted;
+        s->blocked = 1;
+        sleeps_in(s, bpf_map_lookup_elem(&groups, &s->group), p);
+    }
+    if (!s->blocked || s->woken)
+        return 0;
+    s->woken = counted(c, bpf_ktime_get_ns());
     s->waker = s->waker_tid = 0;
     s->wake_nr = -1;
     s->how = HOW_NONE;
@@ -314,27 +463,7 @@ int BPF_PROG(waking, struct task_struct *p)
     return 0;
 }
 
-/* Objects of a group beyond the first share one entry: they are made for each request. */
-static __always_inline u64 bounded_object(struct group *g, u32 group, u64 object)
-{
-    struct sample_key key = {};
-    u32 one = 1;
-    if (!object || !g)
-        return object;
-    key.group = group;
-    key.object = object;
-    if (bpf_map_lookup_elem(&objects, &key))
-        return object;
-    if (g->objects >= OBJECTS) {
-        lose(LOST_OBJECT);
-        return MANY;
-    }
-    __sync_fetch_and_add(&g->objects, 1);
-    bpf_map_update_elem(&objects, &key, &one, BPF_ANY);
-    return object;
-}
-
-static __always_inline void copy_stack(struct state *s, struct task_struct *task, u32 born)
+static __always_inline void copy_stack(struct state *s, struct task_struct *task, u32 born, bool runs)
 {
     struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(task);
     struct stack *k = bpf_ringbuf_reserve(&stacks, sizeof *k, 0);
@@ -345,9 +474,9 @@ static __always_inline void copy_stack(struct state *s, struct task_struct *task
     k->tid = task->pid;
     k->tgid = task->tgid;
     k->group = s->group;
-    k->nr = born ? (s16)r->orig_ax : s->sleep_nr;
-    k->op = s->sleep_op;
-    k->object = s->object;
+    k->nr = born ? (s16)r->orig_ax : runs ? -1 : s->sleep_nr;
+    k->op = runs ? 0 : s->sleep_op;
+    k->object = runs ? 0 : s->object;
     k->ip = r->ip;
     k->sp = r->sp;
     k->bp = r->bp;
@@ -386,7 +515,7 @@ static __always_inline void sample(struct control *c, struct state *s, struct ta
     else
         bpf_map_update_elem(&samples, &key, &one, BPF_ANY);
     s->stacks++;
-    copy_stack(s, task, 0);
+    copy_stack(s, task, 0, false);
 }
 
 static __always_inline void leaves(struct control *c, u64 now, bool preempt, struct task_struct *prev)
@@ -400,6 +529,11 @@ static __always_inline void leaves(struct control *c, u64 now, bool preempt, str
     }
     struct group *g = bpf_map_lookup_elem(&groups, &s->group);
     bool blocked = !preempt && prev->__state != 0;
+    /* What is first seen to leave its processor in a window had it from the beginning. */
+    if (s->fresh)
+        s->on = c->counted;
+    s->fresh = 0;
+    s->switches = switches_of(prev);
     if (g) {
         if (s->on)
             __sync_fetch_and_add(&g->run_ns, now - s->on);
@@ -408,53 +542,36 @@ static __always_inline void leaves(struct control *c, u64 now, bool preempt, str
     s->off = now;
     s->on = s->woken = 0;
     s->blocked = blocked;
-    if (!blocked)
+    if (!blocked) {
+        /* Where it never sleeps, its stack is known by this alone. */
+        if (c->stacks && !s->stacks && s->runs < RUNS && !(prev->flags & PF_EXITING)) {
+            s->runs++;
+            copy_stack(s, prev, 0, true);
+        }
         return;
-    struct pt_regs *r = (struct pt_regs *)bpf_task_pt_regs(prev);
-    s16 nr = (s16)r->orig_ax;
-    s->device = BPF_CORE_READ_BITFIELD_PROBED(prev, in_iowait);
-    s->sleep_nr = nr;
-    s->sleep_op = nr == NR_FUTEX ? (u16)r->si : 0;
-    s->address = r->di;
-    if (nr == NR_FUTEX)
-        s->object = r->di & ~7ULL;
-    else if (waits_for_readiness(nr) && nr != NR_POLL && nr != NR_PPOLL && nr != NR_SELECT &&
-             nr != NR_PSELECT6)
-        s->object = ((u32)r->di << 3) | 4;
-    else
-        s->object = 0;
-    if (s->object != s->last) {
-        s->last = s->object;
-        s->last_object = bounded_object(g, s->group, s->object);
     }
-    s->object = s->last_object;
+    sleeps_in(s, g, prev);
     if (c->stacks)
         sample(c, s, prev);
 }
 
-static __always_inline u32 log2_of(u64 number)
+/* For the time line of each thread. */
+/* A time of day, of this window. */
+static __always_inline u64 real(struct control *c, u64 at)
 {
-    u32 at = 0;
-    if (number >> 16)
-        return 15;
-    if (number >> 8) { at += 8; number >>= 8; }
-    if (number >> 4) { at += 4; number >>= 4; }
-    if (number >> 2) { at += 2; number >>= 2; }
-    if (number >> 1) at += 1;
-    return at & 15;
+    return c->opened + (at > c->counted ? at - c->counted : 0);
 }
 
-/* For the time line of each thread. */
-static __always_inline void emit(struct state *s, u64 now, struct task_struct *next)
+static __always_inline void emit(struct control *c, struct state *s, u64 now, struct task_struct *next)
 {
     struct event *e = bpf_ringbuf_reserve(&events, sizeof *e, 0);
     if (!e) {
         lose(LOST_EVENT);
         return;
     }
-    e->off = s->off;
-    e->woken = s->blocked ? s->woken : 0;
-    e->on = now;
+    e->off = real(c, s->off);
+    e->woken = s->blocked && s->woken ? real(c, s->woken) : 0;
+    e->on = real(c, now);
     e->object = s->object;
     e->tid = next->pid;
     e->tgid = next->tgid;
@@ -475,13 +592,24 @@ static __always_inline void comes(struct control *c, u64 now, bool idle, struct 
     struct state *s = state_of(c, next);
     if (!s)
         return;
+    if (s->fresh) {
+        /* No wake-up was seen in this window: it was ready when that was opened. */
+        if (!s->off)
+            s->off = c->counted;
+        if (s->blocked && !s->woken) {
+            s->woken = c->counted;
+            s->how = HOW_NONE;
+        }
+    }
+    s->fresh = 0;
     s->on = now;
     if (!s->off)
         return;
     if (c->events)
-        emit(s, now, next);
+        emit(c, s, now, next);
     u64 off = now - s->off;
     u64 queued = s->blocked ? (s->woken ? now - s->woken : 0) : off;
+    bool within = s->woken > c->counted;
     struct group *g = bpf_map_lookup_elem(&groups, &s->group);
     if (g) {
         __sync_fetch_and_add(&g->queued_ns, queued);
@@ -490,45 +618,11 @@ static __always_inline void comes(struct control *c, u64 now, bool idle, struct 
     if (!s->blocked)
         return;
     s->blocked = 0;
-    if (g && idle && s->woken) {
+    if (g && idle && within) {
         __sync_fetch_and_add(&g->idle_wakes, 1);
         __sync_fetch_and_add(&g->idle_ns, queued);
     }
-    struct edge_key key = {};
-    key.wakee = s->group;
-    key.object = s->object;
-    key.sleep_nr = s->sleep_nr;
-    key.sleep_op = s->sleep_op;
-    key.wake_nr = -1;
-    if (s->woken && s->how != HOW_NONE) {
-        key.how = s->how;
-        key.waker = s->waker;
-        key.wake_nr = s->wake_nr;
-        key.all = s->all;
-    } else if (s->device) {
-        key.how = HOW_DEVICE;
-    } else if (s->sleep_nr == NR_NANOSLEEP || s->sleep_nr == NR_CLOCK_NANOSLEEP) {
-        key.how = HOW_TIMER;
-    }
-    u32 bucket = log2_of(off >> 10);
-    struct edge *e = bpf_map_lookup_elem(&edges, &key);
-    if (!e) {
-        struct edge zero = {};
-        bpf_map_update_elem(&edges, &key, &zero, BPF_NOEXIST);
-        e = bpf_map_lookup_elem(&edges, &key);
-        if (!e) {
-            lose(LOST_EDGE);
-            if (g)
-                __sync_fetch_and_add(&g->lost, 1);
-            return;
-        }
-    }
-    __sync_fetch_and_add(&e->n, 1);
-    __sync_fetch_and_add(&e->off_ns, off);
-    __sync_fetch_and_add(&e->queued_ns, queued);
-    __sync_fetch_and_add(&e->histogram[bucket], 1);
-    if (off > e->max_ns)
-        e->max_ns = off;
+    add_wait(s, g, off, queued);
 }
 
 SEC("tp_btf/sched_switch")
@@ -540,7 +634,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
     u32 from = recorded(prev->tgid), to = recorded(next->tgid);
     if (!from && !to)
         return 0;
-    u64 now = bpf_ktime_get_ns();
+    u64 now = counted(c, bpf_ktime_get_ns());
     if (from)
         leaves(c, now, preempt, prev);
     if (to)
@@ -610,8 +704,13 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
         return 0;
     }
     u64 which = (u64)sk, now = bpf_ktime_get_ns(), after_ns = 0;
+    u64 who = key.peer;
+    if (key.family != 1)
+        who = (u64)key.local_port << 48 | (u64)key.remote_port << 32 | key.remote;
     u32 tid = (u32)bpf_get_current_pid_tgid();
     struct direction *last = bpf_map_lookup_elem(&directions, &which);
+    if (last && last->who != who)
+        last = 0;
     /* A window that opens within a message goes on with it: the entry is that of the last one. */
     bool turn = !last || last->sends != sends || (sends && last->tid != tid);
     bool turned = last && last->epoch == c->epoch && last->sends != sends;
@@ -624,6 +723,7 @@ static __always_inline int transferred(struct sock *sk, int bytes, u16 sends)
     } else {
         struct direction first = {};
         first.at = now;
+        first.who = who;
         first.sends = sends;
         first.epoch = c->epoch;
         first.tid = tid;

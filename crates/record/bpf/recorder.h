@@ -33,6 +33,7 @@ struct control {
     u32 start_offset;     /* of the start routine in glibc's struct pthread; 0: not known */
     u32 events;           /* each sleep goes into the ring of events, too */
     u32 pad;
+    u64 opened, counted;  /* when the window was opened, and the counted time until then */
 };
 
 /* Losses, by kind. */
@@ -89,6 +90,7 @@ struct traffic {
 };
 struct direction {
     u64 at;               /* of the last transfer */
+    u64 who;              /* its connection: the kernel uses a closed one's address again */
     u32 sends, epoch;
     u32 tid, pad;         /* its thread */
 };

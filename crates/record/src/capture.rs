@@ -11,6 +11,7 @@ mod kernel;
 mod layout;
 mod networks;
 mod procfs;
+mod quota;
 mod registry;
 mod sampled;
 mod session;

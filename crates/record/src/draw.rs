@@ -135,6 +135,16 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
 }
 
 impl Drawn {
+    /// Which figures do not fit, in words.
+    pub fn doubts(&self) -> Vec<String> {
+        self.loads.iter().flat_map(Match::doubts).collect()
+    }
+
+    /// A short load like the recorded one.
+    pub fn trial(&self) -> Option<Scenario> {
+        calibrate::trial_of(self)
+    }
+
     /// Simulates the recorded load, and sets what the recording leaves open so that answers take
     /// as long as they did.
     pub fn calibrate(&mut self) {
@@ -169,7 +179,14 @@ fn about(trace: &Trace) -> String {
 fn left_by_others(trace: &Trace, head: &Head) -> f64 {
     /// No machine is drawn as if it stood still.
     const LEFT_MIN: f64 = 0.05;
-    let Some(idle) = head.idle else { return 1.0 };
+    let all = f64::from(head.processors.max(1));
+    let busy = (all - head.idle.unwrap_or(all)).clamp(0.0, all);
+    (1.0 - others(trace, head) / all * (busy / all)).max(LEFT_MIN)
+}
+
+/// Processors that programs took which are neither recorded nor clients of those that are.
+pub fn others(trace: &Trace, head: &Head) -> f64 {
+    let Some(idle) = head.idle else { return 0.0 };
     let own = |unit: &&Unit| unit.unit != OUTSIDE && trace.host_of(unit.pid) == head.host;
     let recorded = trace.units.values().filter(own);
     let recorded_ns: u64 = recorded.map(|unit| unit.run_ns).sum();
@@ -177,8 +194,27 @@ fn left_by_others(trace: &Trace, head: &Head) -> f64 {
     let own =
         head.clients_cpu + head.own * all + recorded_ns as f64 / 1e9 / head.counted_s.max(1e-9);
     let busy = (all - idle).clamp(0.0, all);
-    let others = (busy - own).max(0.0);
-    (1.0 - others / all * (busy / all)).max(LEFT_MIN)
+    (busy - own).max(0.0)
+}
+
+/// Processors of the machine for the recorded threads: how many, and how fast each is. A control
+/// group may leave them less.
+fn processors(trace: &Trace, head: &Head) -> (&'static str, f64, u32) {
+    let all = head.processors.max(1);
+    let left = left_by_others(trace, head);
+    match head.quota.as_ref().filter(|quota| quota.processors < f64::from(all)) {
+        Some(quota) => {
+            let (number, rate_per_s) = divided(quota.processors.min(left * f64::from(all)));
+            (QUOTA, rate_per_s, number)
+        }
+        None => ("cpu", 1e9 * left, all),
+    }
+}
+
+/// Parts of processors as whole ones that are slower.
+pub(crate) fn divided(processors: f64) -> (u32, f64) {
+    let number = processors.ceil().max(1.0);
+    (number as u32, 1e9 * processors / number)
 }
 
 /// Stages that are drawn.
@@ -229,8 +265,7 @@ fn machines(
     for node in 0..tad.nodes.len() {
         let host = tad.nodes[node].title.as_str();
         let head = trace.head_of(host);
-        let cpu_per_s = 1e9 * left_by_others(trace, head);
-        let processors = head.processors.max(1);
+        let (cpu, cpu_per_s, processors) = processors(trace, head);
         let own = |id: &&usize| tad.processes[found.stages.stages[**id].place].node == node;
         let uses = |of: &dyn Fn(usize) -> bool| kept.iter().filter(own).any(|id| of(*id));
         let io = uses(&|id| disk(found, id) > 0);
@@ -238,7 +273,7 @@ fn machines(
         let asked = uses(&|id| fit.stages[id].asked_ns > 0);
         // The network of one machine is not measured: ten gigabits.
         for (any, of, (name, kind), rate_per_s, parallelism) in [
-            (true, &mut ids.cpu, ("cpu", ResourceKind::Cpu), cpu_per_s, processors),
+            (true, &mut ids.cpu, (cpu, ResourceKind::Cpu), cpu_per_s, processors),
             (io, &mut ids.io, ("io", ResourceKind::Io), fit.disk.rate_per_s, fit.disk.parallelism),
             (network, &mut ids.network, ("network", ResourceKind::Network), 1.25e9, 1),
             (true, &mut ids.time, (TIME, ResourceKind::Custom), 1e9, UNLIMITED),
@@ -254,6 +289,8 @@ fn machines(
 
 /// Time that passes and uses nothing.
 pub const TIME: &str = "time";
+/// Processors, as many as a control group may use.
+pub const QUOTA: &str = "cpu-quota";
 /// Servers that are not recorded.
 pub const ASKED: &str = "other-servers";
 
@@ -267,6 +304,7 @@ fn resource(
     let title = match name {
         TIME => "time that passes",
         ASKED => "servers that are not recorded",
+        QUOTA => "processors that the control group may use",
         _ => kind.name(),
     };
     let discipline = match kind {
@@ -388,7 +426,8 @@ fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
             && arrow.to == End::Stage(stage)
             && matches!(arrow.by, By::Wake | By::Ready)
     });
-    connections >= 2 && connections.abs_diff(threads) * 10 <= threads && !queue
+    let own = !found.roaming.contains(&stage);
+    connections >= 2 && connections.abs_diff(threads) * 10 <= threads && !queue && own
 }
 
 /// Locks and permits as resources.

@@ -25,6 +25,7 @@ pub mod names;
 mod newborn;
 pub mod past;
 mod paused;
+mod pollers;
 mod renames;
 mod sites;
 pub mod sockets;
@@ -70,6 +71,14 @@ pub struct Architecture {
     pub asked: std::collections::BTreeMap<usize, (u64, u64)>,
     /// Part of the time for which a virtual machine stopped its program's threads, by place.
     pub paused: std::collections::BTreeMap<usize, f64>,
+    /// Messages that were sent to the clients of a stage, by whichever stage.
+    pub answered: std::collections::BTreeMap<usize, u64>,
+    /// Stages of which several threads read one connection.
+    pub roaming: std::collections::BTreeSet<usize>,
+    /// Clients that waited on average until a stage accepted them.
+    pub backlog: std::collections::BTreeMap<usize, f64>,
+    /// Stages that read the requests for which others wait, by these.
+    pub readers: std::collections::BTreeMap<usize, usize>,
     /// What could not be seen, in words.
     pub unseen: Vec<String>,
 }
@@ -162,7 +171,8 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let stages = stages::find(trace, hints);
     let sites = waits::Sites::of(trace);
     let links = waits::links(trace, &stages, &sites);
-    let sockets = sockets::links(trace, &stages);
+    let mut sockets = sockets::links(trace, &stages);
+    pollers::entrust(trace, &stages, &links, &mut sockets);
     let (mut arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
     let mut facts = facts(trace, &stages, &links, &sockets);
     evidence::polled(trace, &stages, &facts, &mut arrows);
@@ -180,6 +190,10 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
         several: sockets.several.clone(),
         paces: sockets.paces.clone(),
         asked: sockets.asked.clone(),
+        answered: sockets.answered.clone(),
+        roaming: sockets.roaming.clone(),
+        backlog: sockets.backlog.clone(),
+        readers: sockets.readers.clone(),
         paused: paused::find(trace, &stages),
         past: past::find(&arrows),
         stages,
@@ -314,6 +328,7 @@ fn unseen(trace: &Trace, found: &mut Architecture) {
     if let Some(asleep) = asleep(trace, &found.stages) {
         found.unseen.push(asleep);
     }
+    found.unseen.extend(unaccounted(trace, &found.stages));
     for call in &trace.head.missing {
         debug_assert!(found.unseen.contains(call));
     }
@@ -342,6 +357,36 @@ fn by_ring(trace: &Trace, stages: &Stages, stage: usize) -> bool {
         ring += if i64::from(wait.sleep) == libc::SYS_io_uring_enter { wait.n } else { 0 };
     }
     ring * 2 > all
+}
+
+/// Stages whose threads' times do not add up to what was counted.
+fn unaccounted(trace: &Trace, stages: &Stages) -> Vec<String> {
+    const PART: f64 = 0.02;
+    let counted_ns = trace.head.counted_s * 1e9;
+    let mut threads: std::collections::BTreeMap<u32, usize> = Default::default();
+    for thread in trace.threads.values() {
+        *threads.entry(thread.unit).or_default() += 1;
+    }
+    let mut words = Vec::new();
+    for stage in &stages.stages {
+        let own = || stage.units.iter().filter_map(|unit| trace.units.get(unit));
+        let all_ns: u64 = own().map(|unit| unit.run_ns + unit.queued_ns + unit.asleep_ns).sum();
+        let number: usize = stage.units.iter().filter_map(|unit| threads.get(unit)).sum();
+        let wanted_ns = counted_ns * number as f64;
+        let stays = own().all(|unit| unit.births + unit.deaths == 0);
+        // Recordings that do not tell of sleeps have nothing to add up.
+        let told = own().any(|unit| unit.asleep_ns > 0);
+        let part = all_ns as f64 / wanted_ns.max(1.0);
+        if stays && told && (part - 1.0).abs() > PART {
+            words.push(format!(
+                "{:.0} % of the time of {}: its threads' times add up to {:.2} of it",
+                (1.0 - part).abs() * 100.0,
+                stage.name,
+                part
+            ));
+        }
+    }
+    words
 }
 
 /// Threads that never ran while events were counted: of what they do nothing is known.

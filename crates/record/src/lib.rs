@@ -21,3 +21,4 @@ pub mod report;
 pub mod trace;
 pub mod truth;
 mod unwind;
+pub mod verdict;

@@ -32,6 +32,8 @@ pub enum Kind {
     Collector,
     /// Processors.
     Processors,
+    /// Processor time that a control group may use.
+    Quota,
     /// Threads of a stage.
     Threads,
     /// Time that passes at a stage.
@@ -199,7 +201,9 @@ fn twice(tad: &Tad, part: &Part, paused: &[Paused]) -> (Tad, Kind, String, Strin
         Part::Resource(id) => {
             let resource = &mut tad.resources[id];
             let asked = resource.name == crate::draw::ASKED;
+            let quota = resource.name == crate::draw::QUOTA;
             let (kind, change) = match resource.kind {
+                ResourceKind::Cpu if quota => (Kind::Quota, "twice the control group's quota"),
                 ResourceKind::Cpu => (Kind::Processors, "twice as many processors"),
                 ResourceKind::Io => (Kind::Disk, "a disk twice as fast"),
                 ResourceKind::Network => (Kind::Network, "twice as fast"),
@@ -211,6 +215,10 @@ fn twice(tad: &Tad, part: &Part, paused: &[Paused]) -> (Tad, Kind, String, Strin
             };
             let processors = resource.kind == ResourceKind::Cpu;
             match resource.kind {
+                ResourceKind::Cpu if quota => {
+                    let all = resource.rate_per_s / 1e9 * f64::from(resource.parallelism);
+                    (resource.parallelism, resource.rate_per_s) = crate::draw::divided(2.0 * all);
+                }
                 ResourceKind::Cpu | ResourceKind::Lock => resource.parallelism *= 2,
                 _ => resource.rate_per_s *= 2.0,
             }

@@ -5,11 +5,19 @@ use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::waits::Kind;
 use crate::trace::Trace;
+use crate::verdict;
+use headworks_tad::model::{self, Confidence};
 use serde::Serialize;
 
 /// See the module. Its JSON is for machines.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What limits the recorded load, in a sentence.
+    pub answer: String,
+    /// Which figures do not fit, in words.
+    pub doubts: Vec<String>,
+    /// What else a reader has to know, in words.
+    pub notes: Vec<String>,
     /// `ebpf` or `proc`.
     pub mode: String,
     /// Seconds.
@@ -194,6 +202,9 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
     let null_ns: u64 = null_time(found);
     let null_share = null_ns as f64 / all_ns.max(1) as f64;
     Report {
+        answer: verdict::answer(trace, found, drawn),
+        doubts: drawn.doubts(),
+        notes: verdict::notes(trace, found),
         mode: trace.head.mode.clone(),
         seconds: trace.head.seconds,
         counted_s: trace.head.counted_s,
@@ -215,6 +226,7 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
                 confidence: arrow.sure.name(),
                 confirmed: arrow.confirmed,
             })
+            .chain(unfed(found, drawn))
             .collect(),
         past: past(found, &name),
         locks: locks(found),
@@ -230,6 +242,38 @@ pub fn report(trace: &Trace, found: &Architecture, drawn: &Drawn) -> Report {
         scheduled: drawn.scheduled.clone(),
         null_share: (null_share > NULL_SHARE).then_some(null_share),
     }
+}
+
+/// Arrows that the diagram has so that each stage is fed, and that nothing showed.
+fn unfed(found: &Architecture, drawn: &Drawn) -> Vec<Arrow> {
+    let fed = |name: &str| {
+        found.arrows.iter().any(|arrow| match arrow.to {
+            End::Stage(to) => {
+                arrow.meaning == Meaning::Data && found.stages.stages[to].name == name
+            }
+            End::Clients => false,
+        })
+    };
+    let from_clients = drawn.tad.flows.iter().filter(|flow| flow.from == model::End::Clients);
+    let stages = from_clients.filter_map(|flow| match flow.to {
+        model::End::Stage(stage) => Some(drawn.tad.stages[stage].name.clone()),
+        model::End::Clients => None,
+    });
+    let known = |name: &String| found.stages.stages.iter().any(|stage| stage.name == *name);
+    let unfed = stages.filter(|name| known(name) && !fed(name));
+    unfed
+        .map(|to| Arrow {
+            from: "clients".to_owned(),
+            to,
+            blocking: false,
+            by: by(By::Nothing),
+            n: 0,
+            share: 0.0,
+            mean_us: 0.0,
+            confidence: Confidence::Guess.name(),
+            confirmed: None,
+        })
+        .collect()
 }
 
 fn past(found: &Architecture, name: &dyn Fn(End) -> String) -> Vec<Past> {

@@ -10,6 +10,7 @@ mod error;
 mod join;
 mod monitor;
 mod probes;
+mod quota;
 mod scheduled;
 
 pub use activity::Activity;
@@ -17,6 +18,7 @@ pub use copied::{Copied, Maps};
 pub use error::TraceError;
 pub use monitor::Monitor;
 pub use probes::{Call, Handed, Injection};
+pub use quota::Quota;
 pub use scheduled::Scheduled;
 
 use serde::{Deserialize, Serialize};
@@ -70,6 +72,9 @@ pub struct Head {
     /// Processors that were idle on average, if it is known.
     #[serde(default)]
     pub idle: Option<f64>,
+    /// What control groups bounded the processes to, if all of them were bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
     /// Seconds in which calls of locks were counted ([`Call`]).
     #[serde(default)]
     pub probed_s: f64,
@@ -103,6 +108,9 @@ pub struct Process {
     /// Most connections to these ports that were seen open at one time. Zero: not known.
     #[serde(default)]
     pub open: usize,
+    /// Connections to these ports that nobody had accepted yet, on average.
+    #[serde(default)]
+    pub backlog: f64,
     /// It listens on a Unix socket.
     #[serde(default)]
     pub listens_unix: bool,

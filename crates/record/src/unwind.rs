@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// More frames are not followed.
 const FRAMES_MAX: usize = 128;
+/// Words of a stack among which the caller of a function without tables is looked for.
+const WORDS_MAX: usize = 256;
 
 /// Functions of a stack, the innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,19 +82,32 @@ impl Unwind {
             let bytes = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
             Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| ())?))
         };
-        let registers = UnwindRegsX86_64::new(ip, sp, bp);
-        let mut frames = self.unwinder.iter_frames(ip, registers, &mut self.cache, &mut read);
+        let mut registers = UnwindRegsX86_64::new(ip, sp, bp);
         let mut found = Frames::default();
         let mut addresses = Vec::new();
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) if addresses.len() < FRAMES_MAX => addresses.push(frame),
-                Ok(None) => {
+        let mut next = Some(FrameAddress::from_instruction_pointer(ip));
+        while let Some(frame) = next.filter(|_| addresses.len() < FRAMES_MAX) {
+            addresses.push(frame);
+            let untabled = self.modules.lacks_table(frame.address_for_lookup());
+            let mut before = registers;
+            let caller =
+                self.unwinder.unwind_frame(frame, &mut registers, &mut self.cache, &mut read);
+            let believed = |caller: u64| !untabled || self.modules.follows_call(caller);
+            next = match caller {
+                Ok(Some(caller)) if believed(caller) => FrameAddress::from_return_address(caller),
+                Ok(None) if !untabled => {
                     found.whole = true;
                     break;
                 }
+                _ if untabled => {
+                    let caller = self.on_the_stack(&mut before, sp, stack);
+                    registers = before;
+                    // What nothing called is the beginning.
+                    found.whole = caller.is_none() && addresses.len() > 1;
+                    caller.and_then(FrameAddress::from_return_address)
+                }
                 _ => break,
-            }
+            };
         }
         found.names = addresses.iter().map(|frame| self.frame(*frame)).collect();
         // A frame pointer of zero looks like a proper end. A thread begins in a known file.
@@ -100,6 +115,22 @@ impl Unwind {
             .last()
             .is_some_and(|frame| self.knows(frame.address_for_lookup()) && addresses.len() > 1);
         found
+    }
+
+    /// The caller of a function without tables, as in musl's C library: the next word of the stack to
+    /// which a function may return. A word that is left from an earlier call may be taken for it.
+    fn on_the_stack(&self, registers: &mut UnwindRegsX86_64, sp: u64, stack: &[u8]) -> Option<u64> {
+        let from = registers.sp().checked_sub(sp)? as usize;
+        let words = stack.get(from..)?.chunks_exact(8).take(WORDS_MAX);
+        for (at, word) in words.enumerate() {
+            let word = u64::from_le_bytes(word.try_into().ok()?);
+            if self.modules.follows_call(word) {
+                registers.set_sp(sp + (from + at * 8 + 8) as u64);
+                registers.set_ip(word);
+                return Some(word);
+            }
+        }
+        None
     }
 
     fn frame(&self, frame: FrameAddress) -> String {

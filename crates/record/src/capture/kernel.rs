@@ -164,13 +164,21 @@ impl Kernel {
             self.attaching += self.attach_took;
         }
         self.switches_before = self.cost().switches;
-        self.change(|control| control.on = 1)?;
+        self.change(|control| {
+            control.opened = monotonic_ns();
+            control.counted = control.counted.max(1);
+            control.on = 1;
+        })?;
         Ok(Instant::now())
     }
 
     /// Closes the window at the time that it returns.
     pub fn close(&mut self) -> Result<Instant> {
-        self.change(|control| control.on = 0)?;
+        self.change(|control| {
+            control.on = 0;
+            // By this clock a sleep goes on in the next window.
+            control.counted += monotonic_ns().saturating_sub(control.opened);
+        })?;
         let closed = Instant::now();
         self.switches += self.cost().switches.saturating_sub(self.switches_before);
         Ok(closed)
@@ -355,6 +363,14 @@ impl Kernel {
             .filter(|(_, n)| *n > 0)
             .collect())
     }
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map> {

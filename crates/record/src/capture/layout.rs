@@ -31,6 +31,8 @@ pub struct Control {
     pub start_offset: u32,
     pub events: u32,
     pub pad: u32,
+    pub opened: u64,
+    pub counted: u64,
 }
 
 #[repr(C)]

@@ -40,6 +40,8 @@ struct Network {
     listening: Vec<(String, u16)>,
     /// Open connections by the port at this end.
     open: BTreeMap<u16, usize>,
+    /// Those of them that were not accepted yet.
+    waiting: BTreeMap<u16, usize>,
 }
 
 impl Networks {
@@ -65,6 +67,12 @@ impl Networks {
         }
         let open = self.of(pid).map(|network| &network.open);
         ports.iter().filter_map(|port| open?.get(port)).sum()
+    }
+
+    /// Those of them that nobody has accepted yet.
+    pub fn waiting(&mut self, pid: u32, ports: &[u16]) -> usize {
+        let waiting = self.of(pid).map(|network| &network.waiting);
+        ports.iter().filter_map(|port| waiting?.get(port)).sum()
     }
 
     fn unix(&mut self, pid: u32) -> Option<&Unix> {
@@ -133,10 +141,14 @@ const HEAD: usize = 16;
 const SOCKET: usize = 72;
 
 impl Network {
-    fn add(&mut self, state: u8, port: u16, socket: &str) {
+    /// `received` is what waits in it: of one that listens, connections.
+    fn add(&mut self, state: u8, port: u16, socket: &str, received: u32) {
         match state {
             ESTABLISHED => *self.open.entry(port).or_default() += 1,
-            LISTENING => self.listening.push((socket.to_owned(), port)),
+            LISTENING => {
+                self.listening.push((socket.to_owned(), port));
+                *self.waiting.entry(port).or_default() += received as usize;
+            }
             _ => {}
         }
     }
@@ -201,7 +213,8 @@ impl Network {
             if let Some(socket) = part[HEAD..length].get(..SOCKET) {
                 let port = u16::from_be_bytes([socket[4], socket[5]]);
                 let inode = number(socket, SOCKET - 4).context("half a socket")?;
-                self.add(socket[1], port, &inode.to_string());
+                let received = number(socket, SOCKET - 16).context("half a socket")?;
+                self.add(socket[1], port, &inode.to_string(), received);
             }
             part = &part[length.next_multiple_of(4).min(part.len())..];
         }
@@ -228,8 +241,10 @@ impl Network {
             let port = local.and_then(|end| end.rsplit(':').next());
             let port = port.and_then(|port| u16::from_str_radix(port, 16).ok());
             let state = state.and_then(|state| u8::from_str_radix(state, 16).ok());
-            if let (Some(port), Some(state), Some(socket)) = (port, state, words.nth(5)) {
-                self.add(state, port, socket);
+            let queues = words.next().and_then(|queues| queues.split_once(':'));
+            let received = queues.and_then(|(_, queue)| u32::from_str_radix(queue, 16).ok());
+            if let (Some(port), Some(state), Some(socket)) = (port, state, words.nth(4)) {
+                self.add(state, port, socket, received.unwrap_or(0));
             }
             line.clear();
         }
@@ -281,6 +296,7 @@ mod tests {
                 networks.tcp.insert(namespace(own).expect("a network"), network);
                 assert!(networks.listens(own).contains(&port), "{address}");
                 assert_eq!(networks.open(own, &[port]), 3, "{address}");
+                assert_eq!(networks.waiting(own, &[port]), 3, "{address}");
             }
         }
     }

@@ -224,6 +224,7 @@ pub fn process(pid: u32, networks: &mut Networks) -> Option<Process> {
         java: maps.contains("/libjvm.so"),
         listens: networks.listens(pid),
         open: 0,
+        backlog: 0.0,
         listens_unix: !networks.listens_unix(pid).is_empty(),
         open_unix: 0,
         host: String::new(),

@@ -30,6 +30,8 @@ pub struct Registry {
     pub homeless: u64,
     /// Paths of Unix sockets on which processes listen.
     unix: BTreeMap<u32, Vec<String>>,
+    /// Connections that were not accepted yet: their sum over the looks, and these.
+    waiting: BTreeMap<u32, (usize, usize)>,
     young: Young,
     next: u32,
     shared: HashMap<(u32, String), u32>,
@@ -83,6 +85,9 @@ impl Registry {
             }
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.open = process.open.max(networks.open(pid, &process.listens));
+                let waiting = self.waiting.entry(pid).or_default();
+                *waiting = (waiting.0 + networks.waiting(pid, &process.listens), waiting.1 + 1);
+                process.backlog = waiting.0 as f64 / waiting.1 as f64;
                 if due && process.listens_unix {
                     self.unix.insert(pid, networks.listens_unix(pid));
                 }

@@ -50,6 +50,7 @@ pub fn record(
     let (mut others, mut over) = (BTreeSet::new(), Over::default());
     let mut said = Said::default();
     let mut looks = 0u64;
+    let mut quotas = super::quota::Quotas::default();
     while begun.elapsed() < options.length && !options.stop.load(Ordering::Relaxed) {
         let start = Instant::now();
         let mut pids = wanted(options);
@@ -59,6 +60,7 @@ pub fn record(
         }
         others.extend(pids.iter().filter_map(|pid| hidden(*pid)));
         registry.replaced(&pids);
+        quotas.look(&pids);
         registry.scan(&pids, &mut numbers);
         let scanned = Instant::now();
         said.ask(&registry, options, begun);
@@ -83,6 +85,8 @@ pub fn record(
     jfr::stop(&mut said.flights);
     let mut head = head(options, begun, own, &why, looks);
     head.missing.extend(others);
+    head.missing.extend(quotas.of_some());
+    head.quota = quotas.bound();
     let mut trace = trace(registry, asleep.waits.into_values().collect(), &asleep.stacks, head);
     over.give(&mut trace, |unit| unit);
     said.end(&mut trace);
@@ -213,6 +217,7 @@ fn head(options: &Options, begun: Instant, own: Duration, why: &str, looks: u64)
         clients_cpu: 0.0,
         clients_waiting: 0.0,
         idle: None,
+        quota: None,
         probed_s: 0.0,
         moments_ms: Vec::new(),
         missing: vec![

@@ -11,6 +11,7 @@ use super::java::Machines;
 use super::jfr::{self, Jfr};
 use super::kernel::{Cost, Kernel};
 use super::layout::{BORN_FIRST, EdgeKey, Group, StackHead};
+use super::quota::Quotas;
 use super::registry::{Registry, Units};
 use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
@@ -53,6 +54,7 @@ struct Session<'o> {
     /// Units that became part of another.
     joined: HashMap<u32, u32>,
     clients: Clients,
+    quotas: Quotas,
     /// Threads over time.
     over: Over,
     injections: Vec<Injection>,
@@ -93,6 +95,7 @@ pub fn record(
         stacks: Stacks::keeping(options.keep_stacks),
         joined: HashMap::new(),
         clients: Clients::default(),
+        quotas: Quotas::default(),
         over: Over::default(),
         injections: Vec::new(),
         calls: Vec::new(),
@@ -192,6 +195,7 @@ impl Session<'_> {
         let ports = self.registry.processes.values().flat_map(|process| &process.listens);
         ports.for_each(|port| self.kernel.serve(*port));
         self.clients.look(self.kernel.peers()?);
+        self.quotas.look(&pids);
         (self.scanned, self.scan_took) = (Instant::now(), start.elapsed());
         self.ask_virtual_machines();
         Ok(())

@@ -125,7 +125,12 @@ impl Stacks {
 
     /// All of them, and their copies with what is needed to unwind these again.
     pub fn give(&self, trace: &mut Trace) {
-        for (at, (stack, seen)) in self.found.iter().enumerate() {
+        // What a thread did when it lost its processor tells its stage only if it never sleeps.
+        let sleep: BTreeSet<u32> =
+            self.found.keys().filter(|stack| stack.sleep >= 0).map(|stack| stack.tid).collect();
+        let tells = |stack: &Stack| stack.sleep >= 0 || !sleep.contains(&stack.tid);
+        let found = self.found.iter().filter(|(stack, _)| tells(stack));
+        for (at, (stack, seen)) in found.enumerate() {
             trace.stacks.push(Stack { n: seen.n, ..stack.clone() });
             let copied = seen.copied.iter().cloned();
             trace.copied.extend(copied.map(|copied| Copied { stack: at, ..copied }));

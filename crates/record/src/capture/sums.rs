@@ -77,9 +77,9 @@ pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
     }
 }
 
-/// Gives units the time that their threads ran across the borders of windows. The kernel's side
+/// Gives units the time that their threads ran or slept across the borders of windows. The kernel's side
 /// adds a run when it ends, so it misses those that a window's begin or end cuts: all of a thread
-/// that never waits. What threads used in the whole recording, times the part of it that was
+/// that never waits; and a sleep when that ends. What threads used in the whole recording, times the part of it that was
 /// counted, is the least that they ran, if they did not sleep or wait for a processor meanwhile.
 pub fn add_cut_runs<'a>(
     units: &mut BTreeMap<u32, Unit>,
@@ -97,6 +97,10 @@ pub fn add_cut_runs<'a>(
             let least = (cpu_ns as f64 * counted_part) as u64;
             let left = all_ns.saturating_sub(unit.queued_ns + unit.asleep_ns);
             unit.run_ns = unit.run_ns.max(least.min(left));
+            // What is left is the last sleep of each, which has not ended.
+            if unit.births + unit.deaths == 0 {
+                unit.asleep_ns += left.saturating_sub(unit.run_ns);
+            }
         }
     }
 }

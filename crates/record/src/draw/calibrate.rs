@@ -32,6 +32,8 @@ pub struct Match {
     pub threads: u32,
     /// Requests a second.
     pub per_s: f64,
+    /// Answers a second, counted apart from requests; zero if none were.
+    pub answers_per_s: f64,
     /// Time of an answer, if it was seen.
     pub answer_ms: Option<f64>,
     /// Part of the clients' time for a request that is simulated as work: processor time of clients
@@ -39,6 +41,37 @@ pub struct Match {
     pub client_ms: f64,
     /// Requests a second and time of an answer in the simulation.
     pub simulated: Option<(f64, f64)>,
+}
+
+/// Figures that differ by more do not fit.
+const APART: f64 = 4.0 / 3.0;
+
+impl Match {
+    /// Which figures of this load do not fit, in words. What was counted comes first.
+    pub fn doubts(&self) -> Vec<String> {
+        let apart = |a: f64, b: f64| a > 0.0 && b > 0.0 && a.max(b) > APART * a.min(b);
+        let mut doubts = Vec::new();
+        let name = &self.name;
+        if apart(self.per_s, self.answers_per_s) {
+            doubts.push(format!(
+                "{name}: {:.1} requests/s and {:.1} answers/s were counted",
+                self.per_s, self.answers_per_s
+            ));
+        }
+        let Some((per_s, ms)) = self.simulated else { return doubts };
+        if apart(self.per_s, per_s) {
+            doubts.push(format!(
+                "{name}: {:.1} requests/s were recorded and {per_s:.1} are simulated",
+                self.per_s
+            ));
+        }
+        if let Some(answer) = self.answer_ms.filter(|answer| apart(*answer, ms)) {
+            doubts.push(format!(
+                "{name}: answers took {answer:.2} ms and take {ms:.2} ms in the simulation"
+            ));
+        }
+        doubts
+    }
 }
 
 /// See the module.
@@ -141,7 +174,7 @@ fn set_think(drawn: &mut Drawn, client: usize, ns: u64) {
 }
 
 /// A short scenario of the recorded load.
-fn trial_of(drawn: &Drawn) -> Option<Scenario> {
+pub(super) fn trial_of(drawn: &Drawn) -> Option<Scenario> {
     let mut scenario = drawn.scenario.clone()?;
     let per_s: f64 = drawn.loads.iter().map(|load| load.per_s).sum();
     let length_s = (REQUESTS / per_s.max(1.0)).clamp(0.2, 60.0);
@@ -269,6 +302,7 @@ think = "100 us"
             name: "work".to_owned(),
             threads: 2,
             per_s: 7_500.0,
+            answers_per_s: 0.0,
             answer_ms: None,
             client_ms: 0.0,
             simulated: None,

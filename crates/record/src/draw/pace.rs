@@ -5,12 +5,17 @@ use crate::infer::arrows::End;
 use crate::infer::{Architecture, Pace};
 use crate::trace::Trace;
 
-/// So many more requests are handed over than connections show: they have several at a time.
+/// So many more requests are handed over, and answered, than connections show: they have several at
+/// a time.
 const SEVERAL: f64 = 1.2;
 
+/// Fewer clients that wait to be accepted are chance.
+const WAITING_MIN: f64 = 0.5;
+
 /// Number of requests, and how many are under way, of an entry whose connections have several at a
-/// time. Either the next stage gets more requests than connections show, or the sockets show
-/// several.
+/// time. Either the next stage gets more requests than connections show, and as many are answered,
+/// or the sockets show several. Hand-overs alone show none: one request may be handed over several
+/// times.
 pub(super) fn several(trace: &Trace, found: &Architecture, entry: usize) -> Option<(f64, f64)> {
     let turns = found.requests.iter().find(|(stage, _)| *stage == entry)?.1 as f64;
     let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
@@ -24,8 +29,11 @@ pub(super) fn several(trace: &Trace, found: &Architecture, entry: usize) -> Opti
         (visits, fit::working(found, stage, counted_ns))
     });
     let most = counted.max_by(|a, b| a.0.total_cmp(&b.0));
+    let answers = found.answered.get(&entry).copied().unwrap_or(0) as f64;
     match most {
-        Some(most) if most.0 > SEVERAL * turns => Some(most),
+        Some((visits, under_way)) if visits.min(answers) > SEVERAL * turns => {
+            Some((visits.min(answers), under_way))
+        }
         _ if found.several.contains(&entry) => {
             let under_way =
                 most.map_or_else(|| fit::working(found, entry, counted_ns), |one| one.1);
@@ -53,12 +61,21 @@ pub(super) fn pace(
         pace = Some(Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
     }
     let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+    // So do those that wait to be accepted: how many these are is known.
+    if let Some(waiting) = found.backlog.get(&entry).filter(|waiting| **waiting >= WAITING_MIN) {
+        let waits_ns = waiting * counted_s * 1e9 / n.max(1.0);
+        let answer_ns = pace.as_ref().and_then(Pace::answer_ns).unwrap_or(0) as f64 + waits_ns;
+        let answer = answer_ns.min(each_ns) as u64;
+        let seen = Pace { answers: (1, answer), thinks: (1, each_ns as u64 - answer) };
+        return (threads, Some(seen), each_ns);
+    }
     // Requests that a busy thread has not read yet wait in its sockets: that looks like the
     // clients' time.
-    let stage = &found.stages.stages[entry];
+    let reader = found.readers.get(&entry).copied().unwrap_or(entry);
+    let stage = &found.stages.stages[reader];
     let few = f64::from(stage.most.max(1));
     if f64::from(threads) > few && !stage.on_demand && several(trace, found, entry).is_none() {
-        let busy = fit::working(found, entry, counted_s * 1e9) / few;
+        let busy = fit::working(found, reader, counted_s * 1e9) / few;
         let service_ns = busy.min(1.0) * few * counted_s * 1e9 / n.max(1.0);
         let users = f64::from(threads) / few;
         let away_ns = fit::elsewhere_ns(busy.min(0.999), service_ns, users);

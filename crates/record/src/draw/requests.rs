@@ -10,7 +10,7 @@
 use super::calibrate::Match;
 use super::fit::{Fit, Totals};
 use super::pace::{idle_wake_ns, pace, several, think_ns};
-use super::{CLIENTS_SHARE, Drawn, Ids, Wakes};
+use super::{CLIENTS_SHARE, Drawn, Ids, QUOTA, Wakes};
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::{Architecture, Pace};
 use crate::trace::Trace;
@@ -379,6 +379,14 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
     if used < CLIENTS_SHARE * f64::from(trace.head.processors.max(1)) || per_s <= 0.0 {
         return 0;
     }
+    let cpu = if tad.resources[cpu].name == QUOTA {
+        // Clients are not of the group: they have the machine's processors.
+        let kind = ("cpu", ResourceKind::Cpu);
+        super::resource(tad, node, kind, 1e9, trace.head.processors);
+        tad.resources.len() - 1
+    } else {
+        cpu
+    };
     let cpu_ns = (used / per_s * 1e9) as u64;
     let process = tad.processes.len();
     let title = "clients on this machine".to_owned();
@@ -472,6 +480,7 @@ fn scenario(
             name: drawn.tad.stages[ids.stage[&entry]].name.clone(),
             threads,
             per_s: n / counted_s,
+            answers_per_s: found.answered.get(&entry).map_or(0.0, |n| *n as f64 / counted_s),
             answer_ms: pace.and_then(|pace| pace.answer_ns()).map(|ns| ns as f64 / 1e6),
             client_ms: simulated_ns as f64 / 1e6,
             simulated: None,

@@ -162,7 +162,8 @@ pub fn find(
     };
     search.visit_roots(links, sockets);
     search.rest(links, sockets);
-    let mut arrows = search.arrows();
+    let mut arrows = search.arrows(sockets);
+    arrows.extend(search.wait_for_themselves());
     by_sockets::add(stages, sockets, &search.loops, &mut arrows);
     by_sockets::outside_wakes(stages, links, &mut arrows);
     (arrows, search.home)
@@ -440,7 +441,67 @@ impl<'l> Search<'l> {
         false
     }
 
-    fn arrows(&self) -> Vec<Arrow> {
+    /// Pools whose tasks wait for tasks of the same pool: their threads hand over to one another at
+    /// their queue, and answer one another elsewhere.
+    fn wait_for_themselves(&self) -> Vec<Arrow> {
+        let mut arrows = Vec::new();
+        for stage in 0..self.home.len() {
+            let own = |link: &&&Link| {
+                (link.wakee, link.waker, link.kind) == (stage, Some(stage), Kind::Handover)
+            };
+            // Where each thread has its own address, a queue looks like an answer.
+            let queue = |link: &Link| {
+                matches!(link.object, Object::Shared(_))
+                    && self.home[stage].contains(link.kind, link.object)
+            };
+            let own = self.links.iter().filter(own);
+            let (mut handed, mut n, mut off_ns) = (0, 0, 0);
+            for link in own {
+                if queue(link) {
+                    handed += link.n;
+                } else if !matches!(link.object, Object::Shared(_)) {
+                    (n, off_ns) = (n + link.n, off_ns + link.off_ns);
+                }
+            }
+            if handed.min(n) >= LIKELY_MIN {
+                arrows.push(Arrow {
+                    from: End::Stage(stage),
+                    to: End::Stage(stage),
+                    meaning: Meaning::Blocking,
+                    by: By::Wake,
+                    n,
+                    share: n as f64 / self.woken[stage].max(1) as f64,
+                    off_ns,
+                    sure: self.stages.stages[stage].sure.min(Confidence::Likely),
+                    confirmed: None,
+                });
+            }
+        }
+        arrows
+    }
+
+    /// Whether requests of a stage come to another one, by whichever way.
+    fn asks(&self, from: usize, to: usize, sockets: &Sockets) -> bool {
+        let inside = self.data.keys().map(|&(from, to, _)| (from, to));
+        let passed = sockets.passed.keys().copied();
+        let answered = sockets.answers.keys().map(|&(waits, answers)| (answers, waits));
+        let ways: BTreeSet<(usize, usize)> = inside.chain(passed).chain(answered).collect();
+        let mut reached = BTreeSet::from([from]);
+        let mut queue = VecDeque::from([from]);
+        while let Some(at) = queue.pop_front() {
+            for &(_, next) in ways.iter().filter(|(sender, _)| *sender == at) {
+                if next == to {
+                    return true;
+                }
+                if reached.insert(next) {
+                    queue.push_back(next);
+                }
+            }
+        }
+        false
+    }
+
+    fn arrows(&self, sockets: &Sockets) -> Vec<Arrow> {
         let kinds = [(&self.data, Meaning::Data), (&self.blocking, Meaning::Blocking)];
         let mut arrows = Vec::new();
         for (of, meaning) in kinds {
@@ -451,6 +512,11 @@ impl<'l> Search<'l> {
                     _ => n as f64 / self.woken[sleeper].max(1) as f64,
                 };
                 let ends = [self.stages.stages[from].sure, self.stages.stages[to].sure];
+                let mut sure = judge(n, share, seen, &ends);
+                // Who was never seen to ask may wait for something else than an answer.
+                if meaning == Meaning::Blocking && !self.asks(from, to, sockets) {
+                    sure = sure.min(Confidence::Likely);
+                }
                 arrows.push(Arrow {
                     from: End::Stage(from),
                     to: End::Stage(to),
@@ -459,7 +525,7 @@ impl<'l> Search<'l> {
                     n,
                     share,
                     off_ns,
-                    sure: judge(n, share, seen, &ends),
+                    sure,
                     confirmed: None,
                 });
             }

@@ -97,7 +97,11 @@ pub fn polled(trace: &Trace, stages: &Stages, facts: &[Facts], arrows: &mut Vec<
         let Some(((place, _, queue), &looks)) = own.max_by_key(|(_, n)| **n) else { continue };
         for ((at, from, object), &n) in &calls {
             let gives = *from != stage && (at, object) == (place, queue) && !polls(*from);
-            if !gives || n < EVENTS_MIN || looks < LOOKS_MIN {
+            // Who puts something into a queue wakes its takers, and takes its lock as they do.
+            let takes = arrows.iter().any(|arrow| {
+                arrow.feeds(*from) && arrow.from == End::Stage(stage) && arrow.by == By::Wake
+            });
+            if !gives || takes || n < EVENTS_MIN || looks < LOOKS_MIN {
                 continue;
             }
             let n = (n as f64 * scale).round() as u64;

@@ -48,7 +48,8 @@ const BEGINNINGS: [&str; 43] = [
 ];
 
 /// Files whose functions are not of the application.
-const LIBRARIES: [&str; 5] = ["libc.so", "libstdc++", "ld-linux", "libpthread", "libjvm.so!"];
+const LIBRARIES: [&str; 6] =
+    ["libc.so", "libstdc++", "ld-linux", "ld-musl", "libpthread", "libjvm.so!"];
 
 /// Whether a function belongs to a runtime or a library.
 pub fn is_generic(function: &str) -> bool {
@@ -151,7 +152,7 @@ const CONDITIONS: [&str; 15] = [
 const TIMES: [&str; 6] =
     ["JavaThread::sleep", "nanosleep", "usleep", "std::thread::sleep", "Thread.sleep", "pg_sleep"];
 /// Functions that take Python's lock of its interpreter, which is built on a condition.
-const INTERPRETER: [&str; 4] =
+pub(super) const INTERPRETER: [&str; 4] =
     ["PyEval_RestoreThread", "PyEval_AcquireThread", "PyGILState_Ensure", "take_gil"];
 /// Frames that decide. What is further out is the application's purpose, not the wait.
 const DEPTH: usize = 14;
@@ -212,6 +213,11 @@ fn of_machine(frames: &[String]) -> bool {
         pair[0].contains("Monitor::wait") && pair[1].starts_with("thread_native_entry")
     };
     near.iter().any(known) || near.windows(2).any(begins)
+}
+
+/// Whether a thread waits for Python's lock of its interpreter.
+pub(super) fn is_interpreter(frames: &[String]) -> bool {
+    interpreter(frames).is_some()
 }
 
 fn interpreter(frames: &[String]) -> Option<&str> {

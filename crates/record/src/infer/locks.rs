@@ -120,6 +120,9 @@ const WAITS_MIN: u64 = 10;
 /// Rare waits matter if they take this part of one thread's time.
 const TIME_MIN: f64 = 0.005;
 
+/// Part of one thread's time from which on a mutex near a queue is a resource of its own.
+const NEAR_MIN: f64 = 0.02;
+
 /// Finds locks, the one with the longest waits first.
 pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec<Lock> {
     let queues: BTreeSet<(u32, u64)> = trace
@@ -130,6 +133,11 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
     let mut sleeps = vec![0u64; stages.stages.len()];
     for link in &links.all {
         sleeps[link.wakee] += link.n;
+    }
+    let mut all_ns: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+    for link in links.all.iter().filter(|link| link.kind == Kind::Lock) {
+        let of = all_ns.entry((stages.stages[link.wakee].place, link.address)).or_default();
+        *of += link.off_ns.saturating_sub(link.queued_ns);
     }
     let pids = stages.pids(trace);
     let mut by_name: BTreeMap<(usize, String), Lock> = BTreeMap::new();
@@ -143,7 +151,10 @@ pub fn find(trace: &Trace, stages: &Stages, links: &Links, sites: &Sites) -> Vec
             && pids.iter().any(|&pid| {
                 queues.range((pid, near.start)..(pid, near.end)).any(|(_, at)| *at != link.address)
             });
-        if own && link.address > MANY {
+        // One for which threads wait for long is a resource, whatever it belongs to.
+        let waits_ns = all_ns.get(&(stage.place, link.address)).copied().unwrap_or(0);
+        let short = (waits_ns as f64) < NEAR_MIN * trace.head.counted_s * 1e9;
+        if own && short && link.address > MANY {
             continue;
         }
         if of_gate(sites, pids, link.address) {

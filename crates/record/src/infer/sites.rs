@@ -71,6 +71,8 @@ pub struct Sites {
     pub(super) park: BTreeSet<(u32, u64)>,
     pub(super) seen: BTreeSet<(u32, u64)>,
     own: BTreeSet<(u32, u64)>,
+    /// Objects of Python's lock of its interpreter, by process.
+    interpreter: BTreeSet<(u32, u64)>,
     /// Stacks by unit and how it sleeps: those of a virtual machine's own work, and all.
     machine: BTreeMap<(u32, i16, u16), [u64; 2]>,
 }
@@ -85,6 +87,9 @@ impl Sites {
             let sum = sites.machine.entry((stack.unit, stack.sleep, stack.op)).or_default();
             sum[0] += if site == Site::Machine { stack.n } else { 0 };
             sum[1] += stack.n;
+            if frames::is_interpreter(&stack.frames) && stack.object > MANY {
+                sites.interpreter.insert((trace.pid_of(stack.unit), stack.object));
+            }
             let waiting = frames::waiting(&stack.frames).unwrap_or("?").to_owned();
             let key = (stack.unit, stack.object, stack.sleep, stack.op);
             sites.exact.entry(key).or_default().push((site, waiting.clone()));
@@ -97,8 +102,20 @@ impl Sites {
         sites
     }
 
+    /// Whether an object is a part of Python's lock. It has two conditions side by side: for the lock,
+    /// and for the thread that had it to see that another one has it now.
+    fn of_interpreter(&self, pid: u32, object: u64) -> bool {
+        /// Bytes of the lock.
+        const NEAR: u64 = 256;
+        let near = object.saturating_sub(NEAR)..object.saturating_add(NEAR);
+        object > MANY && self.interpreter.range((pid, near.start)..(pid, near.end)).next().is_some()
+    }
+
     /// What a wait is for, if a stack of it was seen.
     fn site(&self, trace: &Trace, wait: &Wait) -> Option<Site> {
+        if self.of_interpreter(trace.pid_of(wait.wakee), wait.object) {
+            return Some(Site::Lock);
+        }
         let exact = self.exact.get(&(wait.wakee, wait.object, wait.sleep, wait.op));
         let process = || self.process.get(&(trace.pid_of(wait.wakee), wait.object));
         let Some(found) = exact.or_else(|| (wait.object > MANY).then(process)?) else {
@@ -117,6 +134,9 @@ impl Sites {
     /// The functions that wait for a lock on an object of these units, each with its part.
     pub fn functions(&self, pids: &BTreeSet<u32>, object: u64) -> Vec<(String, f64)> {
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        if pids.iter().any(|pid| self.of_interpreter(*pid, object)) {
+            return vec![(frames::INTERPRETER[0].to_owned(), 1.0)];
+        }
         let of = |pid: &u32| self.process.get(&(*pid, object)).into_iter().flatten();
         let mutex = |site: &Site| *site == Site::Lock;
         let all: Vec<&(Site, String)> = pids.iter().flat_map(of).collect();

@@ -62,6 +62,14 @@ pub struct Sockets {
     pub paces: BTreeMap<usize, Pace>,
     /// Answers of servers that are not recorded, by stage that asked: number and time.
     pub asked: BTreeMap<usize, (u64, u64)>,
+    /// Messages that were sent on the connections of clients, by the stage that reads these.
+    pub answered: BTreeMap<usize, u64>,
+    /// Stages of which several threads read one connection: none has one to itself.
+    pub roaming: BTreeSet<usize>,
+    /// Clients that waited on average until they were accepted.
+    pub backlog: BTreeMap<usize, f64>,
+    /// Who reads the requests that others wait for.
+    pub readers: BTreeMap<usize, usize>,
     /// Stages that send by sockets.
     pub sends: BTreeSet<usize>,
     /// Bytes by stage: all, and those to and from what is not recorded.
@@ -197,18 +205,74 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         }
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
+    found.roaming = roaming(trace, stages);
     // Connections that come and go: as many clients as were open at a time.
     for (&stage, clients) in &mut found.clients {
         let place = Some(&stages.stages[stage].place);
-        let own = trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
-        let own = own.map(|(_, process)| (process.open, process.open_unix));
+        let own = || trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
+        let counts = own().map(|(_, process)| (process.open, process.open_unix));
         let (open, open_unix) =
-            own.fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
+            counts.fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
         let by_unix = by_unix.get(&stage).copied().unwrap_or(0);
         let at_a_time = |seen: usize, open: usize| if open > 0 { seen.min(open) } else { seen };
         *clients = at_a_time(clients.saturating_sub(by_unix), open) + at_a_time(by_unix, open_unix);
+        let waiting = own().map(|(_, process)| process.backlog).fold(0.0, f64::max);
+        if waiting > 0.0 {
+            found.backlog.insert(stage, waiting);
+        }
     }
     found
+}
+
+/// Stages of which several threads read one connection.
+fn roaming(trace: &Trace, stages: &Stages) -> BTreeSet<usize> {
+    /// A thread that becomes part of a crowd meanwhile has two entries of a connection.
+    const ENTRIES: usize = 2;
+    let mut readers: BTreeMap<(usize, &str, &str), (BTreeSet<u32>, usize)> = BTreeMap::new();
+    for socket in trace.sockets.iter().filter(|socket| !socket.sends) {
+        if let Some(&stage) = stages.of.get(&socket.unit) {
+            let of = readers.entry((stage, &socket.local, &socket.remote)).or_default();
+            of.0.insert(socket.unit);
+            of.1 += 1;
+        }
+    }
+    let mut all: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
+    for ((stage, ..), (units, entries)) in readers {
+        let several = units.len() > 1 || entries > ENTRIES;
+        all.entry(stage).or_default()[usize::from(several)] += 1;
+    }
+    all.into_iter().filter(|(_, [one, several])| several > one).map(|(stage, _)| stage).collect()
+}
+
+impl Sockets {
+    /// Makes a stage the entry of what another one reads.
+    pub fn entrust(&mut self, reader: usize, listener: usize) {
+        let n: u64 = self.requests.extract_if(.., |(at, _)| *at == reader).map(|(_, n)| n).sum();
+        match self.requests.iter_mut().find(|(at, _)| *at == listener) {
+            Some((_, sum)) => *sum += n,
+            None => self.requests.push((listener, n)),
+        }
+        self.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
+        if let Some(clients) = self.clients.remove(&reader) {
+            *self.clients.entry(listener).or_default() += clients;
+        }
+        if let Some(answered) = self.answered.remove(&reader) {
+            *self.answered.entry(listener).or_default() += answered;
+        }
+        if let Some(pace) = self.paces.remove(&reader) {
+            let all = self.paces.entry(listener).or_default();
+            for (sum, more) in [(&mut all.answers, pace.answers), (&mut all.thinks, pace.thinks)] {
+                *sum = (sum.0 + more.0, sum.1 + more.1);
+            }
+        }
+        if let Some(waiting) = self.backlog.remove(&reader) {
+            self.backlog.insert(listener, waiting);
+        }
+        if self.several.remove(&reader) {
+            self.several.insert(listener);
+        }
+        self.readers.insert(listener, reader);
+    }
 }
 
 /// Both ends are recorded; `way` is the end that connected.
@@ -252,6 +316,8 @@ fn outside(found: &mut Sockets, way: &Way) {
         }
     }
     if let Some((&stage, _)) = way.receivers.iter().max_by_key(|(_, n)| **n) {
+        let sent: u64 = way.sent().map(|(_, sent)| sent.messages).sum();
+        *found.answered.entry(stage).or_default() += sent;
         let pace = found.paces.entry(stage).or_default();
         for (sum, more) in
             [(&mut pace.answers, way.pace.answers), (&mut pace.thinks, way.pace.thinks)]

@@ -81,7 +81,10 @@ impl Stages {
 pub fn find(trace: &Trace, hints: &Hints) -> Stages {
     let (places, place_of) = places(trace);
     let known = known(trace, &place_of);
-    let mut drafts = named(&known);
+    let mut drafts: Vec<Draft> = named(&known)
+        .into_iter()
+        .flat_map(|draft| split_by_beginning(trace, &places, draft))
+        .collect();
     let taken: BTreeSet<u32> = drafts.iter().flat_map(|draft| draft.units.clone()).collect();
     let rest: BTreeMap<u32, &Known> = known
         .iter()
@@ -151,6 +154,47 @@ fn named(known: &BTreeMap<u32, Known>) -> Vec<Draft> {
             first: None,
         })
         .collect()
+}
+
+/// Threads have their creator's name until they get one. So those that have a name and begin with
+/// different functions of the application are different stages.
+fn split_by_beginning(trace: &Trace, places: &[Place], draft: Draft) -> Vec<Draft> {
+    if places[draft.place].java || draft.basis != Basis::Name {
+        return vec![draft];
+    }
+    let own: BTreeSet<u32> = draft.units.iter().copied().collect();
+    let mut begin: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    for stack in trace.stacks.iter().filter(|stack| stack.whole && own.contains(&stack.unit)) {
+        let first = stack.frames.iter().rev().find(|function| !is_generic(function));
+        begin.entry(stack.unit).or_default().extend(first.map(String::as_str));
+    }
+    let mut groups: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (unit, functions) in &begin {
+        if let (1, Some(function)) = (functions.len(), functions.first()) {
+            groups.entry(function).or_default().push(*unit);
+        }
+    }
+    let Some(largest) = groups.iter().max_by_key(|(_, units)| units.len()).map(|(f, _)| *f) else {
+        return vec![draft];
+    };
+    let rest = |of: &BTreeMap<&str, Vec<u32>>| -> Vec<u32> {
+        let apart = |unit: &u32| of.iter().any(|(f, units)| *f != largest && units.contains(unit));
+        draft.units.iter().copied().filter(|unit| !apart(unit)).collect()
+    };
+    let with = |title: String, units: Vec<u32>, first: Option<&str>| Draft {
+        place: draft.place,
+        title,
+        units,
+        basis: draft.basis,
+        sure: draft.sure,
+        first: first.map(str::to_owned),
+    };
+    let mut parts = vec![with(draft.title.clone(), rest(&groups), None)];
+    for (function, units) in groups.iter().filter(|(function, _)| **function != largest) {
+        let title = format!("{} {}", draft.title, short(function));
+        parts.push(with(title, units.clone(), Some(function)));
+    }
+    parts
 }
 
 /// Units of newborn threads that may have several names: threads of one creator that begin with the

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// Files whose functions carry the file's name.
-const LIBRARIES: [&str; 4] = ["libc.so", "libstdc++", "ld-linux", "libpthread"];
+const LIBRARIES: [&str; 5] = ["libc.so", "libstdc++", "ld-linux", "ld-musl", "libpthread"];
 
 /// Part of a mapped file.
 #[derive(Clone)]
@@ -41,6 +41,10 @@ struct Image {
     data: Vec<(u64, u64, Arc<str>)>,
     /// Where functions begin, from the table of the exceptions.
     begins: Vec<u64>,
+    /// First and last address of functions of which the tables tell where the caller is.
+    tabled: Vec<(u64, u64)>,
+    /// Its tables have another order, or its functions keep frame pointers, as Go's do.
+    otherwise: bool,
 }
 
 struct Mapped {
@@ -76,12 +80,13 @@ impl Modules {
     ) -> Modules {
         let mut modules = Modules::default();
         for (path, (low, high, start)) in files(&maps) {
-            let file = format!("{root}{path}");
+            let Some(file) = file_of(&path, root, (low, &maps)) else { continue };
             let Ok(number) = std::fs::metadata(&file).map(|known| known.ino()) else { continue };
             if same.is_some_and(|same| same.get(&path) != Some(&number)) {
                 continue;
             }
-            let Some(image) = image(&file, &path) else { continue };
+            let name = path.strip_suffix(DELETED).unwrap_or(&path);
+            let Some(image) = image(&file, name) else { continue };
             modules.files.insert(path.clone(), number);
             let module = Module::new(path.clone(), low..high, start, image.sections.clone());
             unwinder.add_module(module);
@@ -107,6 +112,40 @@ impl Modules {
 
     pub fn knows(&self, address: u64) -> bool {
         self.mapped(address).is_some()
+    }
+
+    /// Whether an address is of a file, and no table says where its function's caller is.
+    pub fn lacks_table(&self, address: u64) -> bool {
+        self.mapped(address).is_some_and(|mapped| {
+            let at = address.wrapping_sub(mapped.bias);
+            let after = mapped.image.tabled.partition_point(|(from, _)| *from <= at);
+            let last = after.checked_sub(1).map(|at| mapped.image.tabled[at].1);
+            !mapped.image.otherwise && last.is_none_or(|last| at >= last)
+        })
+    }
+
+    /// Whether a call is just before an address: then it may be one to which a function returns.
+    pub fn follows_call(&self, address: u64) -> bool {
+        let Some(mapped) = self.mapped(address) else { return false };
+        let at = address.wrapping_sub(mapped.bias);
+        let sections = &mapped.image.sections;
+        let (Some(range), Some(text)) = (&sections.text_svma, &sections.text) else { return false };
+        let Some(end) = at.checked_sub(range.start).map(|end| end as usize) else { return false };
+        let before = |bytes: usize| {
+            let from = end.checked_sub(bytes)?;
+            text.get(from..end)
+        };
+        // E8 and four bytes; FF /2 with a register or a place in memory.
+        let indirect = |bytes: usize, kinds: &[u8]| {
+            before(bytes).is_some_and(|code| {
+                code[0] == 0xff && code[1] >> 3 & 7 == 2 && kinds.contains(&(code[1] >> 6))
+            })
+        };
+        before(5).is_some_and(|code| code[0] == 0xe8)
+            || indirect(2, &[0, 3])
+            || indirect(3, &[0, 1])
+            || indirect(6, &[0, 2])
+            || indirect(7, &[2])
     }
 
     pub fn name(&self, address: u64) -> Option<String> {
@@ -161,6 +200,28 @@ fn readable(name: &str) -> String {
         .unwrap_or_else(|| name.to_owned())
 }
 
+/// What the kernel adds to the path of a file that was removed or replaced.
+const DELETED: &str = " (deleted)";
+
+/// Where a mapped file is read. One that was removed, or replaced by an upgrade, is still there below
+/// `/proc`. `root` is empty if the process is gone.
+fn file_of(path: &str, root: &str, (low, maps): (u64, &str)) -> Option<String> {
+    if !path.ends_with(DELETED) {
+        return Some(format!("{root}{path}"));
+    }
+    let process = root.strip_suffix("/root")?;
+    let first = maps.lines().find_map(|line| line.strip_prefix(&format!("{low:08x}-")))?;
+    let high = u64::from_str_radix(first.split_ascii_whitespace().next()?, 16).ok()?;
+    let mapped = format!("{process}/map_files/{low:x}-{high:x}");
+    if std::fs::metadata(&mapped).is_ok() {
+        return Some(mapped);
+    }
+    // Only root may follow that. The program itself has a second way.
+    let exe = format!("{process}/exe");
+    let same = std::fs::read_link(&exe).is_ok_and(|target| target.as_os_str() == path);
+    same.then_some(exe)
+}
+
 /// Regular files with code, each with its lowest and highest address and where it begins.
 fn files(maps: &str) -> BTreeMap<String, (u64, u64, u64)> {
     let mut ranges: BTreeMap<String, (u64, u64, Option<u64>, bool)> = BTreeMap::new();
@@ -171,8 +232,8 @@ fn files(maps: &str) -> BTreeMap<String, (u64, u64, u64)> {
             continue;
         };
         let Some(path) = line.find('/').map(|at| &line[at..]) else { continue };
-        // `/dev/zero (deleted)` is anonymous memory without end.
-        if path.ends_with(" (deleted)") || path.starts_with("/dev/") || path.starts_with("/SYSV") {
+        // `/dev/zero (deleted)` is anonymous memory without end, and so are files in memory.
+        if ["/dev/", "/SYSV", "/memfd:"].iter().any(|known| path.starts_with(known)) {
             continue;
         }
         let Some((low, high)) = range.split_once('-') else { continue };
@@ -245,9 +306,22 @@ fn read(path: &str, name: &str) -> Option<Image> {
         .zip(sections.eh_frame_hdr.as_deref())
         .map(|(range, table)| begins(range.start, table))
         .unwrap_or_default();
+    let (begins, entries): (Vec<u64>, Vec<u64>) = begins.into_iter().unzip();
+    let unsorted = begins.is_empty() && sections.eh_frame.is_some();
+    let tables = sections.eh_frame.as_deref().zip(sections.eh_frame_svma.clone());
+    let tabled = tables.map(|(table, range)| {
+        let end = |from: u64, entry: u64| {
+            // Length, a reference, where the function begins, and its length.
+            let at = entry.checked_sub(range.start)? as usize + 12;
+            let bytes = table.get(at..at + 4)?.try_into().ok()?;
+            Some((from, from + u64::from(u32::from_le_bytes(bytes))))
+        };
+        begins.iter().zip(&entries).filter_map(|(from, entry)| end(*from, *entry)).collect()
+    });
     let mut functions = symbols(&elf, SymbolKind::Text);
     // Position-independent programs have the second name.
     let table = bytes(".gopclntab").or_else(|| bytes(".data.rel.ro.gopclntab"));
+    let go = table.is_some();
     if let (Some(table), Some(text)) = (table, &sections.text_svma) {
         let found = super::go::functions(&table, text.start);
         functions.extend(found.into_iter().map(|(at, size, name)| (at, size, name.into())));
@@ -259,6 +333,8 @@ fn read(path: &str, name: &str) -> Option<Image> {
         functions,
         data: symbols(&elf, SymbolKind::Data),
         begins,
+        tabled: tabled.unwrap_or_default(),
+        otherwise: go || unsorted,
         sections,
     })
 }
@@ -278,9 +354,9 @@ fn in_order(symbols: &mut Vec<(u64, u64, Arc<str>)>) {
     symbols.dedup_by_key(|symbol| symbol.0);
 }
 
-/// First addresses of functions: the sorted table of `.eh_frame_hdr` has pairs of offsets from its
-/// own begin.
-fn begins(at: u64, table: &[u8]) -> Vec<u64> {
+/// First addresses of functions, and of what the tables say of each: the sorted table of
+/// `.eh_frame_hdr` has pairs of offsets from its own begin.
+fn begins(at: u64, table: &[u8]) -> Vec<(u64, u64)> {
     /// Signed four bytes, from the section's begin: what linkers write.
     const SORTED_PAIRS: u8 = 0x3b;
     if table.len() < 12 || table[3] != SORTED_PAIRS {
@@ -289,7 +365,8 @@ fn begins(at: u64, table: &[u8]) -> Vec<u64> {
     let word = |bytes: &[u8]| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let count = word(&table[8..12]) as usize;
     let pairs = table[12..].chunks_exact(8).take(count);
-    pairs.map(|pair| at.wrapping_add(i64::from(word(pair)) as u64)).collect()
+    let address = |bytes: &[u8]| at.wrapping_add(i64::from(word(bytes)) as u64);
+    pairs.map(|pair| (address(pair), address(&pair[4..]))).collect()
 }
 
 #[cfg(test)]
@@ -306,8 +383,11 @@ mod tests {
 a000-a100 r--s 00000000 08:01 14 /usr/share/locale\n\
 b000-b100 r-xp 00000000 00:00 0 [vdso]\n";
         let found = files(maps);
-        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found["/usr/bin/server"], (0x55a0, 0x55c0, 0x55a0));
+        // One that was replaced is still there for who has it mapped.
+        assert_eq!(found["/tmp/lib.so (deleted)"].0, 0x9f00);
+        assert_eq!(file_of("/tmp/lib.so (deleted)", "", (0x9f00, maps)), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod names;
 mod ordered;
 mod past;
 mod paused;
+mod strangers;
 mod traces;
 mod unfed;
 mod waking;

@@ -8,7 +8,7 @@ use headworks_record::hints::Hints;
 use headworks_record::infer::waits::Kind;
 use headworks_record::limits::knots::Knot;
 use headworks_record::trace::Trace;
-use headworks_record::{diff, draw, flame, infer, limits};
+use headworks_record::{diff, draw, flame, infer, limits, verdict};
 use headworks_tad::file::{read_scenario, read_tad};
 use headworks_tad::model::Tad;
 use headworks_tad::scenario::Scenario;
@@ -28,8 +28,8 @@ pub fn recording(path: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// A diagram, its load, and what of it is pauses.
-type Loaded = (Tad, Option<Scenario>, Vec<draw::Paused>);
+/// A diagram, its load, what of it is pauses, and what is to be known first.
+type Loaded = (Tad, Option<Scenario>, Vec<draw::Paused>, Vec<String>);
 
 /// Of a recording, or from files.
 fn diagram(path: &Path, scenario: Option<&Path>) -> Result<Loaded> {
@@ -39,17 +39,19 @@ fn diagram(path: &Path, scenario: Option<&Path>) -> Result<Loaded> {
         let found = infer::infer(&trace, &Hints::default());
         let mut drawn = draw::draw(&trace, &found, &name);
         drawn.calibrate();
-        return Ok((drawn.tad, drawn.scenario, drawn.paused));
+        let doubts = drawn.doubts().into_iter().map(|doubt| format!("does not fit: {doubt}"));
+        let words = doubts.chain(verdict::notes(&trace, &found)).collect();
+        return Ok((drawn.tad, drawn.scenario, drawn.paused, words));
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the diagram {}", path.display()))?;
     let tad = read_tad(&name, &text).map_err(|errors| anyhow::anyhow!("{errors}"))?.value;
-    let Some(scenario) = scenario else { return Ok((tad, None, Vec::new())) };
+    let Some(scenario) = scenario else { return Ok((tad, None, Vec::new(), Vec::new())) };
     let text = std::fs::read_to_string(scenario)
         .with_context(|| format!("cannot read the load {}", scenario.display()))?;
     let name = scenario.display().to_string();
     let read = read_scenario(&name, &text, &tad).map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    Ok((tad, Some(read.value), Vec::new()))
+    Ok((tad, Some(read.value), Vec::new(), Vec::new()))
 }
 
 /// Where waits end, of a recording.
@@ -76,7 +78,7 @@ fn print_knots(knots: &[Knot]) {
 
 /// `headworks tad limits`
 pub fn limits(args: &Limits) -> Result<ExitCode> {
-    let (tad, scenario, paused) = diagram(&args.file, args.scenario.as_deref())?;
+    let (tad, scenario, paused, words) = diagram(&args.file, args.scenario.as_deref())?;
     let knots = knots(&args.file)?;
     let Some(scenario) = scenario else {
         if args.file.extension().is_some_and(|extension| extension == "toml") {
@@ -103,11 +105,12 @@ pub fn limits(args: &Limits) -> Result<ExitCode> {
     let found = found.with_context(|| format!("cannot simulate {}", args.file.display()))?;
     if args.json {
         let all = serde_json::json!({
-            "per_s": found.per_s, "limits": found.limits, "knots": knots
+            "per_s": found.per_s, "limits": found.limits, "knots": knots, "notes": words
         });
         println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
+    words.iter().for_each(|words| println!("{words}"));
     print_knots(&knots);
     println!("simulated as it is: {} requests/s\n", rate(found.per_s));
     if found.limits.is_empty() {

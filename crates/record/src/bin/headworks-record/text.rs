@@ -18,6 +18,13 @@ const SPARK: usize = 24;
 pub fn text(report: &Report, file: &Path) -> String {
     let ink = Ink { color: stdout().is_terminal() };
     let mut out = String::new();
+    let _ = writeln!(out, "{} {}", ink.bold("What limits:"), report.answer);
+    for doubt in &report.doubts {
+        let _ = writeln!(out, "{} {doubt}", ink.bold("does not fit:"));
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "{note}");
+    }
     let _ = writeln!(
         out,
         "{:.1} s, counted for {:.1} s at {} switches/s; recording took {:.2} % of the processors, \
@@ -41,6 +48,9 @@ pub fn text(report: &Report, file: &Path) -> String {
             let _ = writeln!(out, "\n{}", ink.bold(title));
             out += &table.render(terminal_width(), ink);
         }
+    }
+    if !report.loads.is_empty() {
+        out += "requests/s are at least: what is sent together is counted once\n";
     }
     if let Some(share) = report.null_share {
         let _ = writeln!(

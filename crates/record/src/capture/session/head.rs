@@ -27,6 +27,7 @@ impl Session<'_> {
                 (1.0 - counted_s / seconds.max(1e-9)) * 100.0,
             ));
         }
+        missing.extend(self.quotas.of_some());
         let (taken, budget) = (self.taken(), self.options.budget);
         if taken > OVER * budget {
             missing.push(format!(
@@ -51,6 +52,7 @@ impl Session<'_> {
             clients_cpu,
             clients_waiting,
             idle: idle_since(self.begun, self.idle_before),
+            quota: self.quotas.bound(),
             probed_s: self.probed.as_secs_f64(),
             moments_ms: Vec::new(),
             missing,
