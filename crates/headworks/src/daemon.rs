@@ -9,6 +9,7 @@ mod heartbeat;
 mod priority;
 mod reload;
 mod saturation;
+mod used;
 
 pub use choice::{beside, outside};
 pub use priority::prefer;

@@ -11,6 +11,7 @@ pub(crate) use headworks_console::{
     Column, Ink, Table, Tone, count, duration, maybe_duration, maybe_ratio, printable, rate,
 };
 
+use crate::config::OPEN;
 use crate::status::{ClassStatus, Percentiles, Status, UserStatus};
 use headworks_region::layout::COUNTERS;
 use std::collections::BTreeMap;
@@ -36,8 +37,23 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         Some(format!("headworks {command} --name {name}   # {effect}"))
     };
     match (status.gate.as_str(), status.mode.as_str()) {
+        ("closed", _) if status.parallelism_auto && p >= OPEN => (
+            Tone::Good,
+            "open for now: P is \"auto\", and no smaller P is known to be better".to_owned(),
+            None,
+        ),
         ("closed", _) => {
-            (Tone::Good, format!("closed: at most P = {p} sessions are inside at once"), None)
+            let free = status.connections.iter().filter(|user| user.never_held()).count();
+            let beside = match free {
+                0 => String::new(),
+                1 => "; 1 other is never held".to_owned(),
+                free => format!("; {free} others are never held"),
+            };
+            (
+                Tone::Good,
+                format!("closed: at most P = {p} sessions hold a permit at once{beside}"),
+                None,
+            )
         }
         ("ungoverned", _) if status.outside.is_some() => (
             Tone::Bad,
@@ -251,9 +267,30 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
     ));
     out.push('\n');
     for (name, text) in rows {
-        let text: String = text.chars().take(width.saturating_sub(16)).collect();
-        let _ = writeln!(out, "  {}  {text}", ink.faint(&format!("{name:<12}")));
+        let lines = wrapped(&text, width.saturating_sub(16));
+        let _ = writeln!(out, "  {}  {}", ink.faint(&format!("{name:<12}")), lines[0]);
+        for line in &lines[1..] {
+            let _ = writeln!(out, "{:16}{line}", "");
+        }
     }
+}
+
+/// Lines of at most `width` columns, broken between words. A word, such as a path, stays whole.
+/// There is always one.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// How many sessions are encrypted, and how they are followed; `None` if none is.

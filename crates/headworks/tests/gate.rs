@@ -8,6 +8,8 @@
 /// The server has a thread for each connection.
 const POOL: bool = false;
 
+#[path = "gate/busy.rs"]
+mod busy;
 #[path = "gate/bypass.rs"]
 mod bypass;
 #[path = "gate/certificate.rs"]
@@ -35,6 +37,8 @@ mod load;
 mod locks;
 #[path = "gate/modes.rs"]
 mod modes;
+#[path = "gate/neighbours.rs"]
+mod neighbours;
 #[path = "gate/opaque.rs"]
 mod opaque;
 #[path = "gate/owner.rs"]

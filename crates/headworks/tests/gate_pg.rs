@@ -6,6 +6,8 @@
 
 #[path = "gate_pg/backends.rs"]
 mod backends;
+#[path = "gate_pg/busy.rs"]
+mod busy;
 #[path = "gate_pg/bypass.rs"]
 mod bypass;
 #[path = "gate/certificate.rs"]
@@ -23,6 +25,8 @@ mod held;
 mod lending;
 #[path = "gate_pg/locks.rs"]
 mod locks;
+#[path = "gate/neighbours.rs"]
+mod neighbours;
 #[path = "gate_pg/places.rs"]
 mod places;
 #[path = "gate_pg/pooler.rs"]

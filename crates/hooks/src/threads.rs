@@ -114,6 +114,10 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
     it.conn.set_work(Work::None);
     blocked::serves(None);
     inner.declared.answered();
+    if it.region.pooled() {
+        // Threads of a pool end while the sessions that they served go on.
+        it.slot.thread.store(0, Ordering::Relaxed);
+    }
     let holding = inner.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     let mut quota_left = false;
@@ -438,8 +442,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             let pooled = it.region.pooled();
             let waited = if pooled { it.conn.take_waited() } else { Nanos(0) };
             slot.arrived_ns.store(now.since(waited).0, Ordering::Relaxed);
-            // Threads of a pool end while the sessions that they served go on.
-            slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
+            slot.thread.store(thread_id(), Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
             blocked::serves(Some(it.session_id));
@@ -460,7 +463,6 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
                     return;
                 }
             }
-            slot.admitted_ns.store(now.0, Ordering::Relaxed);
         }
     }
 }

@@ -4,6 +4,7 @@ use headworks_hooks::barrier::{Of, guarded, guarded_under_io};
 use headworks_hooks::conn::{self, Conn};
 use headworks_hooks::{files, lifecycle, process, threads};
 use headworks_policy::Nanos;
+use headworks_policy::permit::Long;
 use headworks_policy::split::SplitKind;
 use headworks_region::control::{Count, Settings};
 use headworks_region::io::IoMapping;
@@ -163,9 +164,9 @@ fn a_permit_is_lent_while_a_read_in_the_middle_of_a_request_waits() {
     let waiter = waiting(region);
     threads::about_to_receive(one.conn);
     threads::about_to_block(one.conn, one.server.as_raw_fd());
-    region.lend_unused(clock::now(), Nanos::from_millis(50));
+    region.lend_unused(clock::now(), Long::by(None), |_, _| None);
     assert_eq!(one.state(region), State::Running, "not at once");
-    region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
+    region.lend_unused(clock::now() + Nanos::from_millis(2), Long::by(None), |_, _| None);
     assert_eq!(one.state(region), State::Lent);
     assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     threads::received(one.conn, b"the rest");
@@ -187,7 +188,7 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
     // The server answers, and no hook sees it.
     threads::about_to_receive(one.conn);
     threads::about_to_block(one.conn, one.server.as_raw_fd());
-    region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
+    region.lend_unused(clock::now() + Nanos::from_millis(2), Long::by(None), |_, _| None);
     assert_eq!(one.state(region), State::Lent);
     threads::received(one.conn, b"another request");
     assert!(one.is_left_alone(region));

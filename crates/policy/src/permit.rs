@@ -19,15 +19,17 @@
 //! milliseconds.
 //!
 //! # Long: a lower queue
-//! A request that has run for many times the usual length would leave the upper queue of a
-//! multilevel feedback scheduler. It goes on without a permit ([`long_after`]); the kernel's
-//! scheduler shares the processors from then on, as without a gate.
+//! A request that has lasted for many times the usual length would leave the upper queue of a
+//! multilevel feedback scheduler. It goes on without a permit ([`Long`]); the kernel's scheduler
+//! shares the processors from then on, as without a gate. On a busy machine short requests last,
+//! too. So a request is long only if it has itself used much, in which time that its thread waits
+//! for a processor is not counted.
 //!
 //! # A worked example
 //! Statements take 0.5 ms. A client that answers within 0.4 ms keeps its permit, for 3.2 ms at
 //! most. One that thinks for 5 ms lends it at once if a processor is idle, else it is kept
 //! until the operator's limit. One that thinks for 20 ms always lends it at once. A statement that
-//! has run for 50 ms is long.
+//! has lasted for 50 ms is long, if its thread has run or slept for 10 ms of them.
 
 use crate::Nanos;
 
@@ -52,6 +54,14 @@ const LONG_RATIO: u64 = 10;
 const LONG_MIN: Nanos = Nanos::from_millis(50);
 const LONG_MAX: Nanos = Nanos::from_millis(1_000);
 
+/// It must also have used as much as this many requests usually last, within bounds. Requests last
+/// longer on a busy machine and do not use more: the ratio is smaller.
+const USED_RATIO: u64 = 3;
+const USED_MIN: Nanos = Nanos::from_millis(10);
+
+/// What it uses is watched after this part of the time that it has to last.
+const WATCHED_PART: u64 = 5;
+
 /// Time for which a session keeps its permit once its client has begun to think, by the usual
 /// length of its gaps and of its statements; at most `limit`. See [`Saturation`] for `saturated`.
 pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos, saturated: bool) -> Nanos {
@@ -67,11 +77,31 @@ pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos, saturated: bo
     kept_max.max(KEPT_MAX_LEAST).min(longest).min(limit)
 }
 
-/// Time after which a request is long, by the usual length of requests; `None` if nothing is known
-/// of it yet.
-pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
-    let usual = usual_run.unwrap_or(Nanos(0));
-    Nanos(usual.0.saturating_mul(LONG_RATIO)).clamp(LONG_MIN, LONG_MAX)
+/// When a request is long: it has lasted for longer than `lasts`, and has used more than `uses`.
+/// Used is the time of its thread on a processor, or asleep in storage; not the time for which it
+/// waited for a processor, or was blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Long {
+    /// See above.
+    pub lasts: Nanos,
+    /// See above.
+    pub uses: Nanos,
+}
+
+impl Long {
+    /// By how long requests usually last; `None` if nothing is known of it yet.
+    pub fn by(usual_run: Option<Nanos>) -> Long {
+        let times = |ratio| Nanos(usual_run.unwrap_or(Nanos(0)).0.saturating_mul(ratio));
+        Long {
+            lasts: times(LONG_RATIO).clamp(LONG_MIN, LONG_MAX),
+            uses: times(USED_RATIO).clamp(USED_MIN, LONG_MAX),
+        }
+    }
+
+    /// Whether it is worth knowing what a request has used that has lasted for this time.
+    pub fn is_watched(&self, lasted: Nanos) -> bool {
+        lasted > Nanos(self.lasts.0 / WATCHED_PART)
+    }
 }
 
 /// Time after which a request outlasts those of others, by how many sessions are busy and how many
@@ -167,10 +197,16 @@ mod tests {
 
     #[test]
     fn a_request_is_long_after_ten_times_the_usual_length_within_bounds() {
-        for (usual_ms, long_ms) in [(0, 50), (5, 50), (20, 200), (100, 1_000), (5_000, 1_000)] {
-            assert_eq!(long_after(Some(Nanos::from_millis(usual_ms))), Nanos::from_millis(long_ms));
+        let ms = Nanos::from_millis;
+        for (usual, lasts, uses) in
+            [(0, 50, 10), (5, 50, 15), (20, 200, 60), (100, 1_000, 300), (5_000, 1_000, 1_000)]
+        {
+            let long = Long::by(Some(ms(usual)));
+            assert_eq!(long, Long { lasts: ms(lasts), uses: ms(uses) });
         }
-        assert_eq!(long_after(None), Nanos::from_millis(50));
+        let long = Long::by(None);
+        assert_eq!(long, Long { lasts: ms(50), uses: ms(10) });
+        assert!(!long.is_watched(ms(10)) && long.is_watched(ms(11)));
     }
 
     #[test]

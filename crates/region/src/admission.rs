@@ -178,11 +178,13 @@ impl Region {
     /// latest after the longest hold.
     pub fn enter(&self, session: u32, arrived: Nanos) -> Entered {
         let Some(slot) = self.session(session) else { return Entered::Passed(PassReason::Bypass) };
-        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(session, slot, arrived))
+        self.try_enter(slot, arrived).unwrap_or_else(|| self.wait_for_turn(session, slot, arrived))
     }
 
     /// Admits at once, if it can.
-    pub(crate) fn try_enter(&self, slot: &SessionSlot) -> Option<Entered> {
+    pub(crate) fn try_enter(&self, slot: &SessionSlot, arrived: Nanos) -> Option<Entered> {
+        // Before it has a permit: the daemon looks how long it has had one.
+        slot.admitted_ns.store(arrived.0, Ordering::Relaxed);
         slot.used.store(0, Ordering::Relaxed);
         slot.quota.store(1, Ordering::Relaxed);
         slot.accounted.store(0, Ordering::Relaxed);

@@ -11,7 +11,7 @@
 //! * *Thinking*: after the time for which anticipation pays ([`Region::keeps_for`]).
 //! * *Long* ([`Region::outgrow`], from the daemon): it goes on without a permit until its turn
 //!   ends, as in the lower queue of a multilevel feedback scheduler. The kernel's scheduler then
-//!   shares the processors as without a gate.
+//!   shares the processors as without a gate. One that waits for a processor is not long.
 
 use crate::clock;
 use crate::control::Mode;
@@ -19,7 +19,8 @@ use crate::layout::{Counter, Region};
 use crate::permits::{holder, named};
 use crate::session::{Pause, SessionSlot, State};
 use core::sync::atomic::{AtomicU16, Ordering};
-use headworks_policy::{Nanos, permit};
+use headworks_policy::Nanos;
+use headworks_policy::permit::{self, Long};
 
 /// Weight of the latest sample in a moving average: one in so many.
 const SAMPLE_WEIGHT: u32 = 4;
@@ -194,10 +195,16 @@ impl Region {
             && self.take_from(session, slot, permit, Counter::Outgrown)
     }
 
-    /// Takes the permits of sessions that hold one without using it, and of requests that run for
-    /// longer than `long`. For the daemon; it looks at no session that holds no permit, and at
-    /// none unless others wait.
-    pub fn lend_unused(&self, now: Nanos, long: Nanos) {
+    /// Takes the permits of sessions that hold one without using it, and of long requests. For the
+    /// daemon; it looks at no session that holds no permit, and at none unless others wait. `used`
+    /// says how much a request has used, and is asked for those that begin to last. If it does not
+    /// know, all the time counts.
+    pub fn lend_unused(
+        &self,
+        now: Nanos,
+        long: Long,
+        mut used: impl FnMut(u32, &SessionSlot) -> Option<Nanos>,
+    ) {
         if self.is_quiet() {
             return;
         }
@@ -210,7 +217,8 @@ impl Region {
             };
             let pause = slot.pause();
             let paused = now.since(Nanos(slot.paused_ns.load(Ordering::Relaxed)));
-            let runs = now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed)));
+            let admitted = slot.admitted_ns.load(Ordering::Relaxed);
+            let lasts = now.since(Nanos(admitted));
             let at_once = self.control.lends_at_once();
             match pause {
                 // Its own hooks do this; they cannot where the server waits in a call that is not
@@ -223,10 +231,18 @@ impl Region {
                 _ if !counts_working => {}
                 Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(session, pause)),
                 Pause::Asleep => {}
-                _ if slot.is_paused() && (at_once || paused > long) => {
-                    self.lend(session, pause);
+                _ if slot.is_paused() => {
+                    if at_once || paused > long.lasts {
+                        self.lend(session, pause);
+                    }
                 }
-                _ if runs > long && !slot.is_paused() => drop(self.outgrow(session)),
+                _ if long.is_watched(lasts) => {
+                    let used = used(session, slot).unwrap_or(lasts);
+                    let same = slot.admitted_ns.load(Ordering::Relaxed) == admitted;
+                    if same && lasts > long.lasts && used > long.uses {
+                        self.outgrow(session);
+                    }
+                }
                 _ => {}
             }
         }
@@ -301,6 +317,8 @@ impl Region {
     /// The next statement has come: learns how long the client has thought. Only for the thread
     /// that serves the session.
     pub fn end_gap(&self, slot: &SessionSlot, now: Nanos) {
+        // While it still thinks, so that the daemon takes this statement for no earlier one.
+        slot.admitted_ns.store(now.0, Ordering::Relaxed);
         if slot.pause() == Pause::Thinking {
             let began = Nanos(slot.paused_ns.load(Ordering::Relaxed));
             learn(&slot.gap_us, now.since(began));
@@ -342,13 +360,13 @@ impl SessionSlot {
     /// It works again. Only for the thread that serves the session.
     pub fn end_pause(&self) {
         if self.pause.load(Ordering::Relaxed) != 0 {
-            self.pause.store(Pause::None as u32, Ordering::Relaxed);
+            self.pause.store(Pause::None as u32, Ordering::Release);
         }
     }
 
     /// Why it does not work, or did not in the request in hand.
     pub fn pause(&self) -> Pause {
-        Pause::from_word(self.pause.load(Ordering::Relaxed))
+        Pause::from_word(self.pause.load(Ordering::Acquire))
     }
 
     /// A request is over: learns how long it ran, unless it was blocked.

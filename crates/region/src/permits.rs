@@ -13,6 +13,7 @@
 //! A permit on its way from one session to the next has the owner id [`IN_TRANSFER`] and belongs to
 //! the thread that holds the lock. If that thread dies, `repair` frees the permits in transfer.
 
+use crate::clock;
 use crate::control::PERMITS;
 use crate::futex;
 use crate::layout::{Counter, Region};
@@ -269,6 +270,8 @@ impl Region {
             if let Next::Admit(turn) = next {
                 slot.quota.store(turn.quota, Ordering::Relaxed);
                 slot.accounted.store(1, Ordering::Relaxed);
+                // Its thread may wake much later.
+                slot.admitted_ns.store(clock::now().0, Ordering::Relaxed);
             }
             if slot.move_state(wanted, State::Running) {
                 if wanted == State::Queued {

@@ -22,6 +22,7 @@
 //! thread that finds such an entry drops it. Until then it counts as a session that needs a permit,
 //! and no session is admitted without the lock. The second part of [`Region::reclaim`] removes it.
 
+use crate::clock;
 use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
 use crate::permits::{BUSY, IN_TRANSFER, Wakes};
@@ -57,6 +58,7 @@ impl Region {
             match slot.state() {
                 State::Queued if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
+                    slot.admitted_ns.store(clock::now().0, Ordering::Relaxed);
                     // Unless it passed meanwhile: it then gives the permit back when it leaves.
                     if slot.move_state(State::Queued, State::Running) {
                         wakes.push(session);

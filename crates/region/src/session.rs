@@ -62,7 +62,7 @@ impl State {
             State::Passing => "passing",
             State::Lent => "paused, permit lent",
             State::Cancelled => "cancelled",
-            State::Long => "inside for long",
+            State::Long => "inside, long",
         }
     }
 }
@@ -133,7 +133,8 @@ impl Pause {
             Pause::None => "",
             Pause::Thinking => "its client's next statement",
             Pause::RowLock => "a row lock",
-            Pause::MetadataLock => "a metadata lock",
+            // A server may take named locks (GET_LOCK) for locks of metadata.
+            Pause::MetadataLock => "a metadata or named lock",
             Pause::TableLock => "a table lock",
             Pause::GlobalLock => "the global lock",
             Pause::UserLock => "a user lock",

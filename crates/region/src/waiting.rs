@@ -80,7 +80,8 @@ impl Region {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
         };
-        let entered = self.try_enter(slot).or_else(|| self.queue_up(session, slot, wait.arrived));
+        let entered = self.try_enter(slot, wait.arrived);
+        let entered = entered.or_else(|| self.queue_up(session, slot, wait.arrived));
         entered.or_else(|| self.step(session, slot, wait, false))
     }
 
@@ -98,7 +99,8 @@ impl Region {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
         };
-        let entered = self.try_enter(slot).or_else(|| self.queue_up(session, slot, wait.arrived));
+        let entered = self.try_enter(slot, wait.arrived);
+        let entered = entered.or_else(|| self.queue_up(session, slot, wait.arrived));
         entered.or_else(|| match self.check(slot, wait) {
             Check::Sleep(_) => None,
             check => Some(self.end_wait(session, slot, check, false)),

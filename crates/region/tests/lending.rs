@@ -7,10 +7,16 @@ mod common;
 use common::{enforcing, session};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
+use headworks_policy::permit::Long;
 use headworks_region::control::{Count, Settings};
 use headworks_region::{Pause, Region, State, Wait, clock};
 
 const LONG: Nanos = Nanos::from_millis(50);
+
+/// The daemon looks; it does not know what requests have used.
+fn look(region: &Region, now: Nanos) {
+    region.lend_unused(now, Long { lasts: LONG, uses: LONG }, |_, _| None);
+}
 
 fn state(region: &Region, session: u32) -> State {
     region.session(session).unwrap().state()
@@ -45,9 +51,9 @@ fn a_blocked_session_keeps_its_permit_for_a_while_when_no_processor_is_idle() {
     region.block(owner, Pause::RowLock);
     assert_eq!((state(region, owner), region.working()), (State::Running, 0));
     let now = clock::now();
-    region.lend_unused(now, LONG);
+    look(region, now);
     assert_eq!(state(region, waiter), State::Queued);
-    region.lend_unused(now + LONG + LONG, LONG);
+    look(region, now + LONG + LONG);
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
@@ -57,7 +63,7 @@ fn a_kept_permit_is_lent_as_soon_as_a_processor_is_idle() {
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
     region.control.set_saturated(false);
-    region.lend_unused(clock::now(), LONG);
+    look(region, clock::now());
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
@@ -65,12 +71,61 @@ fn a_kept_permit_is_lent_as_soon_as_a_processor_is_idle() {
 fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
-    region.lend_unused(now, LONG);
+    look(region, now);
     assert_eq!(state(region, owner), State::Running);
-    region.lend_unused(now + LONG + LONG, LONG);
+    look(region, now + LONG + LONG);
     assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Running));
     region.leave(owner);
     assert_eq!(state(region, owner), State::Idle);
+}
+
+#[test]
+fn a_request_that_waits_for_a_processor_is_not_long() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let long = Long { lasts: LONG, uses: Nanos::from_millis(20) };
+    let later = clock::now() + Nanos::from_millis(5_000);
+    region.lend_unused(later, long, |_, _| Some(Nanos::from_millis(2)));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
+    region.lend_unused(later, long, |_, _| Some(Nanos::from_millis(21)));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Running));
+}
+
+#[test]
+fn a_request_that_gave_way_to_another_while_it_was_looked_at_is_not_long() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let later = clock::now() + LONG + LONG;
+    region.lend_unused(later, Long { lasts: LONG, uses: LONG }, |_, slot| {
+        slot.admitted_ns.store(later.0, Relaxed);
+        Some(LONG + LONG)
+    });
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
+}
+
+#[test]
+fn a_request_is_inside_since_its_permit_was_granted_whenever_its_thread_wakes() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let slot = region.session(waiter).unwrap();
+    // What an earlier request left.
+    slot.admitted_ns.store(1, Relaxed);
+    let before = clock::now();
+    region.leave(owner);
+    assert_eq!(state(region, waiter), State::Running);
+    assert!(slot.admitted_ns.load(Relaxed) >= before.0);
+    // Another one waits, and the thread of the first sleeps still.
+    assert!(region.enter_or_queue(owner, region.begin_wait(clock::now())).is_none());
+    look(region, before + LONG);
+    assert_eq!((state(region, waiter), state(region, owner)), (State::Running, State::Queued));
+}
+
+#[test]
+fn the_next_statement_of_a_transaction_is_not_as_old_as_the_one_before() {
+    let (region, owner, waiter) = one_and_a_waiter();
+    let slot = region.session(owner).unwrap();
+    let now = clock::now() + Nanos::from_millis(1_000);
+    region.begin_gap(slot, now);
+    region.end_gap(slot, now);
+    look(region, now);
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
 }
 
 #[test]
@@ -79,7 +134,7 @@ fn sessions_that_work_for_longer_are_counted_with_or_without_a_permit() {
     let later = clock::now() + LONG + LONG;
     assert_eq!(region.outlasting(clock::now(), LONG), 0);
     assert_eq!(region.outlasting(later, LONG), 1, "one runs, and one is queued");
-    region.lend_unused(later, LONG);
+    look(region, later);
     region.leave(waiter);
     assert_eq!((state(region, owner), region.outlasting(later, LONG)), (State::Long, 1));
     region.block(owner, Pause::RowLock);
@@ -95,9 +150,9 @@ fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
     region.falls_asleep(owner, now);
-    region.lend_unused(now + Nanos::from_millis(20), LONG);
+    look(region, now + Nanos::from_millis(20));
     assert_eq!(state(region, waiter), State::Queued);
-    region.lend_unused(now + Nanos::from_millis(21), LONG);
+    look(region, now + Nanos::from_millis(21));
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
@@ -148,7 +203,7 @@ fn a_gate_that_counts_all_admitted_lends_no_permit_of_a_blocked_or_long_session(
     let settings = Settings { count: Count::Admitted, ..region.control.settings() };
     region.apply(&settings);
     region.block(owner, Pause::RowLock);
-    region.lend_unused(clock::now() + LONG + LONG, LONG);
+    look(region, clock::now() + LONG + LONG);
     assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
 }
 

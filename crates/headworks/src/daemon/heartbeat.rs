@@ -2,9 +2,10 @@
 
 use super::STOP;
 use super::reload::reclassify;
-use super::saturation;
+use super::{saturation, used};
+use headworks_policy::Nanos;
+use headworks_policy::permit::Long;
 use headworks_policy::stall::{Observation, StallDetector};
-use headworks_policy::{Nanos, permit};
 use headworks_region::control::PERMITS;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_exists;
@@ -18,6 +19,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(50);
 /// The same while sessions are queued: time between two checks for unused permits.
 const HEARTBEAT_INTERVAL_QUEUED: Duration = Duration::from_millis(10);
 
+/// Requests of sessions that ended are forgotten so long after the first look.
+const FORGOTTEN_AFTER: Nanos = Nanos::from_millis(60_000);
+
 /// Most sessions that the stall detector admits beyond P.
 const BONUS_MAX: u32 = 512;
 
@@ -28,7 +32,8 @@ pub(super) fn send_heartbeats(region: Mapping) {
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
     let mut repaired_at = Nanos(0);
     let mut seen = [0; PERMITS];
-    let mut long = permit::long_after(None);
+    let mut long = Long::by(None);
+    let mut looks = used::Looks::default();
     let mut saturation = saturation::Watch::new(crate::config::cores());
     while !STOP.load(Ordering::Relaxed) {
         let now = clock::now();
@@ -48,13 +53,14 @@ pub(super) fn send_heartbeats(region: Mapping) {
         }
         region.dispatch_all();
         saturation.tick(&region, now);
-        region.lend_unused(now, long);
+        region.lend_unused(now, long, |session, slot| looks.used(session, slot, now));
         if now.since(repaired_at) > Nanos::from_millis(1_000) {
             repaired_at = now;
             reclassify(&region);
             release_dead_sessions(&region);
             region.reclaim(&mut seen);
-            long = permit::long_after(region.usual_run());
+            looks.forget(now.since(FORGOTTEN_AFTER));
+            long = Long::by(region.usual_run());
         }
         std::thread::sleep(if region.pending() > 0 {
             HEARTBEAT_INTERVAL_QUEUED

@@ -17,6 +17,7 @@ use headworks_region::io::waits::ClientWait;
 use headworks_region::snapshot::{SessionView, Snapshot};
 use headworks_region::{State, View, clock};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Held requests that are shown for each session.
@@ -89,7 +90,8 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     }
     let found = names.matching(target);
     if found.is_empty() {
-        let examples: Vec<String> = names.status.connections.iter().take(3).map(who).collect();
+        let examples: BTreeSet<String> = names.status.connections.iter().map(who).collect();
+        let examples: Vec<String> = examples.into_iter().take(3).collect();
         bail!(
             "no connected session is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
              a request that was held is named by its number: headworks explain '#N'",
@@ -111,9 +113,15 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
         print!("{}", each.text(&names));
     }
     if found.len() > USERS {
-        println!("and {} more: name one by its number", found.len() - USERS);
+        println!("and {} more, or name one: {}", found.len() - USERS, numbers(&found[USERS..]));
     }
     Ok(())
+}
+
+/// Numbers of sessions, by which one can be named.
+fn numbers(users: &[&UserStatus]) -> String {
+    let shown: Vec<String> = users.iter().take(USERS).map(|user| user.user.to_string()).collect();
+    format!("{}{}", shown.join(", "), if users.len() > USERS { " ..." } else { "" })
 }
 
 fn record(region: View, number: &str) -> Result<HeldRequest> {
@@ -218,7 +226,11 @@ impl Names<'_> {
             status: status.clone(),
             gate_ms_sum: view.map_or(0.0, |view| view.totals.wait.as_millis_f64()),
             database_ms_sum: view.map_or(0.0, |view| view.totals.run.as_millis_f64()),
-            blocked_ms_sum: view.map_or(0.0, |view| view.totals.blocked.as_millis_f64()),
+            blocked_ms_sum: view.map_or(0.0, |view| {
+                let blocked = view.state == State::Lent && view.pause.0.is_blocked();
+                let now = if blocked { self.now.now.since(view.pause.1) } else { Nanos(0) };
+                (view.totals.blocked + now).as_millis_f64()
+            }),
             requests_held: view.map_or(0, |view| view.totals.queued),
             waiting_beside: waits.map(|view| view.behind.1),
             behind: waits
@@ -247,6 +259,10 @@ fn list(others: &[Other]) -> String {
         )
     };
     others.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+fn requests(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "request" } else { "requests" })
 }
 
 impl Held {
@@ -314,8 +330,8 @@ impl Explained {
         let all = self.gate_ms_sum + self.database_ms_sum;
         let part = if all > 0.0 { self.gate_ms_sum / all * 100.0 } else { 0.0 };
         line(format!(
-            "{} requests since it connected, {} of them held; {} in the gate ({part:.0} %), {} in the database, {} of that blocked",
-            user.requests,
+            "{} answered since it connected, {} held; {} in the gate ({part:.0} %), {} in the database, {} blocked",
+            requests(user.requests),
             self.requests_held,
             duration(self.gate_ms_sum),
             duration(self.database_ms_sum),

@@ -17,7 +17,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
     let text = plain(&busy());
     assert!(
         text.starts_with(
-            "mariadbd: the gate is closed: at most P = 16 sessions are inside at once\n"
+            "mariadbd: the gate is closed: at most P = 16 sessions hold a permit at once\n"
         ),
         "{text}"
     );
@@ -42,6 +42,38 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
     );
     assert!(!text.contains("stalls"), "a counter of zero is shown:\n{text}");
     assert!(!text.contains("would have changed"), "{text}");
+}
+
+#[test]
+fn a_gate_whose_p_is_not_found_yet_is_not_called_closed() {
+    let status = Status { parallelism: OPEN, parallelism_auto: true, ..busy() };
+    let text = plain(&status);
+    assert!(text.starts_with("mariadbd: the gate is open for now: P is \"auto\""), "{text}");
+    assert!(!text.contains("closed"), "{text}");
+    // An operator who sets P = 1024 gets what he wants.
+    let text = plain(&Status { parallelism: OPEN, ..busy() });
+    assert!(text.contains("closed: at most P = 1024 sessions hold a permit at once\n"), "{text}");
+}
+
+#[test]
+fn sessions_that_are_never_held_are_told_beside_p() {
+    let mut status = busy();
+    status.connections[0].reason = "never held".to_owned();
+    status.connections[1].reason = "this connection is never held".to_owned();
+    let (_, sentence, _) = gate_sentence(&status);
+    assert_eq!(
+        sentence,
+        "closed: at most P = 16 sessions hold a permit at once; 2 others are never held"
+    );
+}
+
+#[test]
+fn nothing_is_cut_off_in_a_narrow_terminal() {
+    let place =
+        "unix:/run/user/1000/headworks/a-long-name-of-an-instance-mariadb-33211/metrics.sock";
+    let status = Status { metrics: vec![place.to_owned()], ..busy() };
+    let text = status_text(&status, 80, false);
+    assert_says(&text, &[place, " 200\n                waiting, 40 idle\n"]);
 }
 
 #[test]

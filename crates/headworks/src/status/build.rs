@@ -6,8 +6,8 @@ use headworks_hooks::mysql::Holding;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
-use headworks_region::State;
 use headworks_region::snapshot::{ClassView, SessionView, Snapshot, is_inside};
+use headworks_region::{PassReason, State};
 use std::collections::HashMap;
 
 /// How evenly sessions are served.
@@ -213,6 +213,15 @@ fn cv(user: &SessionView) -> Option<f64> {
     coefficient_of_variation(user.totals.requests, user.latency_ms.0, user.latency_ms.1)
 }
 
+const NEVER_HELD: &str = "never held";
+
+impl UserStatus {
+    /// Whether it bypasses the gate, by a rule or since it cannot be followed.
+    pub(crate) fn never_held(&self) -> bool {
+        self.reason == NEVER_HELD || self.reason == PassReason::Bypass.name()
+    }
+}
+
 fn user_status(user: &SessionView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
     let holding = Holding::from_bits(user.holding as u16);
     let (since, reason) = match user.state {
@@ -228,14 +237,15 @@ fn user_status(user: &SessionView, class: String, now: Nanos, requests_per_s: f6
             (Some(user.admitted), "keeps its permit until its transaction or lock ends")
         }
         State::Running => (Some(user.admitted), "has a permit"),
-        State::Lent if user.pause.0.is_blocked() => (Some(user.pause.1), ""),
+        // A server may wake up and wait again: the request is what lasts.
+        State::Lent if user.pause.0.is_blocked() => (Some(user.admitted), ""),
         State::Lent => {
             (Some(user.pause.1), "its client thinks inside a transaction: its permit is lent")
         }
         State::Long => {
             (Some(user.admitted), "runs for many times the usual length: it does not count in P")
         }
-        State::Idle if user.bypass => (None, "never held"),
+        State::Idle if user.bypass => (None, NEVER_HELD),
         _ => (None, ""),
     };
     let mean =

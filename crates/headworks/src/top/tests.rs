@@ -54,7 +54,7 @@ fn the_picture_shows_the_gate_its_figures_classes_and_users() {
     assert_shows(
         &picture,
         &[
-            " mariadbd  closed: at most P = 16 sessions are inside at once",
+            " mariadbd  closed: at most P = 16 sessions hold a permit at once",
             "P 16  ζ minimum  users 256  waiting 200",
             "████████████████████ 16/16",
             "p50 92.0 ms   p95 276 ms",

@@ -31,10 +31,15 @@ fn a_blocked_session_lends_its_permit_and_goes_on_at_once() {
         (
             &["BEGIN", "SELECT * FROM test.t"],
             "ALTER TABLE test.t ADD w INT",
-            "a metadata lock",
+            "a metadata or named lock",
             "COMMIT",
         ),
-        (&["LOCK TABLES test.t WRITE"], "SELECT * FROM test.t", "a metadata lock", "UNLOCK TABLES"),
+        (
+            &["LOCK TABLES test.t WRITE"],
+            "SELECT * FROM test.t",
+            "a metadata or named lock",
+            "UNLOCK TABLES",
+        ),
         (&["SELECT GET_LOCK('a', 0)"], "SELECT GET_LOCK('a', 600)", "lock", "DO RELEASE_LOCK('a')"),
     ] {
         let (mut owner, mut waiter) = (gate.user("owner"), gate.user("waiter"));
@@ -109,7 +114,7 @@ fn a_request_that_runs_for_long_is_not_counted_any_more() {
     let Some(gate) = Setup::places(1).working().start() else { return };
     let mut long = gate.user("long");
     long.send_query("SELECT BENCHMARK(1000000000000, 1 + 1)").unwrap();
-    others_work(&gate, &long, "inside for long", "many times the usual length");
+    others_work(&gate, &long, "inside, long", "many times the usual length");
     let id = long.connection_id();
     gate.sql(&format!("KILL {id}"));
 }

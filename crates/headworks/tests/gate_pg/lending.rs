@@ -94,6 +94,6 @@ fn a_client_that_thinks_lends_its_permit() {
 fn a_request_that_runs_for_long_is_not_counted_any_more() {
     let Some(gate) = Setup::places(1).working().start() else { return };
     let long = gate.user("long").send("SELECT count(*) FROM generate_series(1, 1000000000000)");
-    others_work(&gate, &long, "inside for long", "many times the usual length");
+    others_work(&gate, &long, "inside, long", "many times the usual length");
     gate.release(long);
 }

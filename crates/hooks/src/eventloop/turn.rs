@@ -348,6 +348,7 @@ impl Turn<'_> {
     pub(super) fn arrives(&mut self) {
         self.inner.wait = self.region.begin_wait(self.now);
         self.slot.arrived_ns.store(self.now.0, Ordering::Relaxed);
+        self.slot.admitted_ns.store(self.now.0, Ordering::Relaxed);
     }
 
     fn hold(&mut self) {
