@@ -47,7 +47,8 @@ impl Workshop {
         let made = self.path.join(if library { format!("lib{stem}.so") } else { stem.to_owned() });
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims");
         let output = Command::new(&self.compiler)
-            .args(["-O1", "-w", "-pthread"])
+            // Some compilers fortify, and then warn of each result that is not looked at.
+            .args(["-O1", "-Wall", "-Werror", "-Wno-unused-result", "-pthread"])
             .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include"))
             .arg("-o")
             .arg(&made)

@@ -113,6 +113,9 @@ int main(void) {
     socklen_t length = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0), ends[2], client, server;
     struct pollfd two[2] = {{.fd = -1, .events = POLLIN}, {.fd = 1 << 20, .events = POLLIN}};
+    /* Not known to the compiler, which would warn. */
+    struct pollfd *volatile none = NULL;
+    volatile nfds_t all = (nfds_t)-1;
     char byte;
     bind(listener, (struct sockaddr *)&address, length);
     listen(listener, 8);
@@ -128,12 +131,12 @@ int main(void) {
     SHOW(accept4(listener, NULL, NULL, 0x7fffffff));
     SHOW(accept4(-1, NULL, NULL, SOCK_CLOEXEC));
     SHOW(poll(NULL, 0, 0));
-    SHOW(poll(NULL, 1, 0));
-    SHOW(poll(two, (nfds_t)-1, 0));
+    SHOW(poll(none, 1, 0));
+    SHOW(poll(two, all, 0));
     SHOW(poll(two, 1, 0));
     SHOW(poll(two, 2, 0));
     printf("events %d %d\n", two[0].revents, two[1].revents);
-    SHOW(ppoll(NULL, 1, NULL, NULL));
+    SHOW(ppoll(none, 1, NULL, NULL));
     if (pipe(ends) != 0)
         return 1;
     SHOW(recv(ends[0], &byte, 1, 0));

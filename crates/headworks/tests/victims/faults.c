@@ -51,10 +51,17 @@ static void full(void) {
     int fd = opened("full");
     long at = 0, wrote;
     while ((wrote = pwrite(fd, page, sizeof page, at)) == sizeof page) at += wrote;
-    printf("full: %ld %d, fsync %d\n", wrote, wrote < 0 ? errno : 0, fsync(fd));
-    printf("more: %ld %d\n", (long)fallocate(fd, 0, 0, 1 << 30), errno);
-    printf("%d %d\n", ftruncate(fd, 0), fsync(fd));
-    printf("again: %ld %d\n", (long)pwrite(fd, page, sizeof page, 0), fsync(fd));
+    int why = wrote < 0 ? errno : 0, synced = fsync(fd);
+    printf("full: %ld %d, fsync %d\n", wrote, why, synced);
+    int more = fallocate(fd, 0, 0, 1 << 30);
+    why = errno;
+    printf("more: %d %d\n", more, why);
+    int cut = ftruncate(fd, 0);
+    synced = fsync(fd);
+    printf("%d %d\n", cut, synced);
+    wrote = pwrite(fd, page, sizeof page, 0);
+    synced = fsync(fd);
+    printf("again: %ld %d\n", wrote, synced);
 }
 
 static void children(void) {

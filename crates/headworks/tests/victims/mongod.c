@@ -65,6 +65,7 @@ static void *react(void *argument) {
     (void)argument;
     for (;;)
         epoll_wait(set, events, 16, -1);
+    return NULL;
 }
 
 int main(int count, char **arguments) {

@@ -26,7 +26,7 @@ int main(int count, char **arguments) {
     if (write(file, "x", 1) != 1 || fsync(file)) return 3;
     puts("done");
     if (count > 2) {
-        volatile char *bytes = malloc(8);
+        volatile char *bytes = malloc(5 + count);
         bytes[8 + count] = 1; /* found by the sanitizer */
     }
     return 0;

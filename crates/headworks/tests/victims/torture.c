@@ -256,8 +256,8 @@ static int claim(void) {
         me = &shared->tasks[at];
         me->tid = syscall(SYS_gettid);
         atomic_fetch_add(&me->progress, 1);
-        char name[16];
-        sprintf(name, "file-%d", at);
+        char name[24];
+        snprintf(name, sizeof name, "file-%d", at);
         file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         must(file < 0 ? -1 : 0, name);
         if (headworks_foreground) headworks_foreground(at % 3 == 0);
@@ -339,6 +339,7 @@ static void *tick(void *unused) {
         sem_getvalue(&bell, &rings);
         if (!rings) sem_post(&bell);
     }
+    return NULL;
 }
 
 static void *thread(void *seed) {
