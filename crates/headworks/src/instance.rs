@@ -154,7 +154,8 @@ impl Instance {
             [] => {
                 refuse_unreachable(None)?;
                 bail!(
-                    "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
+                    "nothing runs by headworks (looked in {})\n  start a database: headworks run -- mariadbd …\n  \
+                     or any program whose files it governs: headworks run --io split-deadline -- PROGRAM\n  \
                      instances of another user are only visible to that user and to root",
                     run_dir().display()
                 )

@@ -85,7 +85,11 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     let shim = std::fs::canonicalize(shim_path()?)?;
     let starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
-    warn(args, &profile, &binary);
+    // A job for which no gate was asked. A server that it starts has one all the same.
+    let files_only = scheduled
+        && expected
+        && (args.parallelism.is_none() && args.quota.is_none() && args.mode.is_none());
+    warn(args, &profile, &binary, files_only);
     if crate::instance::goes_at_logout(&instance.dir) {
         eprintln!(
             "headworks: warning: {} goes when you log out, and no command finds the gate then\n  {}",
@@ -99,8 +103,19 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         RunAs::Caller => None,
     };
     let servers = if expected { profiles.servers().collect() } else { Vec::new() };
-    let plan =
-        Plan { args, config, scheduled, profile, servers, binary, settings, shim, instance, owner };
+    let plan = Plan {
+        args,
+        config,
+        scheduled,
+        files_only,
+        profile,
+        servers,
+        binary,
+        settings,
+        shim,
+        instance,
+        owner,
+    };
     let result = plan.start();
     // The exec failed: the database was not started. The daemon sees this process end, and ends
     // too.
@@ -110,13 +125,16 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
 }
 
 /// Warns of traffic that the gate will not see.
-fn warn(args: &Run, profile: &Profile, binary: &Binary) {
+fn warn(args: &Run, profile: &Profile, binary: &Binary, files_only: bool) {
     let program = binary.path().display();
     if binary.calls_the_kernel() {
         eprintln!(
             "headworks: warning: {program} is written in Go and makes its own system calls: neither its clients nor \
              its files are governed"
         );
+        return;
+    }
+    if files_only {
         return;
     }
     if profile.name == GENERIC && args.profile.is_none() {
@@ -332,6 +350,8 @@ struct Plan<'a> {
     config: Config,
     /// Whether its files have a scheduler.
     scheduled: bool,
+    /// It is started for that alone.
+    files_only: bool,
     profile: Profile,
     /// Servers one of which the program may start; its profile is then taken instead.
     servers: Vec<&'a [String]>,
@@ -367,15 +387,17 @@ impl Plan<'_> {
         let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
         let (sanitizer, options) = preload::SANITIZER_OPTIONS;
         let settings = region.control.settings();
-        eprintln!(
-            "headworks: {} runs behind a gate (profile {}, mode {}, P = {}{}); watch it: headworks top --name {}",
-            binary.path().display(),
-            profile.name,
-            settings.mode.name(),
-            settings.parallelism,
-            if settings.auto { ", looked for from there" } else { "" },
-            instance.name
-        );
+        if !self.files_only {
+            eprintln!(
+                "headworks: {} runs behind a gate (profile {}, mode {}, P = {}{}); watch it: headworks top --name {}",
+                binary.path().display(),
+                profile.name,
+                settings.mode.name(),
+                settings.parallelism,
+                if settings.auto { ", looked for from there" } else { "" },
+                instance.name
+            );
+        }
         let mut command = Command::new(binary.path());
         command
             .args(&args.command[1..])

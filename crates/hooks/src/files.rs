@@ -25,13 +25,14 @@ pub mod file_names;
 mod kernel;
 pub mod mapped;
 mod places;
+mod room;
 mod status;
 mod streams;
 mod thread_names;
 pub mod unseen;
 mod writeback;
 
-pub use descriptors::{forget, forget_range, may_be_governed};
+pub use descriptors::{forget, forget_range, may_be_governed, passed};
 pub use kernel::{SYS_CACHESTAT, avoid_cachestat};
 
 use core::sync::atomic::AtomicPtr;
@@ -86,12 +87,12 @@ fn kind_of_read(region: &IoRegion) -> Option<CallKind> {
 
 /// The calling thread's account.
 pub(crate) fn account(region: &IoRegion) -> Account {
-    region.account(|| keeping_errno(|| thread_names::of_this_thread(region)))
+    region.account(|names| keeping_errno(|| thread_names::of_this_thread(region, names)))
 }
 
-/// A call for which an operation after it follows.
+/// A call for which an operation after it follows. Operations before a call put it into a place of
+/// their caller's: what is returned would be copied, and stacks may be small.
 #[derive(Debug)]
-#[must_use]
 pub struct Call {
     file: Option<File>,
     region: &'static IoRegion,
@@ -118,29 +119,27 @@ impl Call {
     /// Waits until the call may run.
     fn enter(&mut self, kind: CallKind, fd: c_int, bytes: u64) {
         let slot = self.file.map_or(u16::MAX, |file| file.slot);
-        let ticket = self.region.enter(kind, self.account, slot, bytes);
-        self.ticket = Some(self.admit(ticket, fd));
+        let ticket = self.ticket.insert(self.region.enter(kind, self.account, slot, bytes));
+        admit(self.region, ticket, fd, slot);
     }
+}
 
-    /// The ticket, once the call may run.
-    fn admit(&self, mut ticket: Ticket, fd: c_int) -> Ticket {
-        if !self.region.is_admitted(&ticket) {
-            let slot = self.file.map_or(u16::MAX, |file| file.slot);
-            keeping_errno(|| writeback::wait(self.region, &ticket, fd, slot));
-            self.region.admitted(&mut ticket);
-        }
-        ticket
+/// Waits until the call of a ticket may run.
+fn admit(region: &IoRegion, ticket: &mut Ticket, fd: c_int, slot: u16) {
+    if !region.is_admitted(ticket) {
+        keeping_errno(|| writeback::wait(region, ticket, fd, slot));
+        region.admitted(ticket);
     }
 }
 
 /// A write of `bytes` is about to be made. It `commits` if the call itself asks for a durable write
 /// (`RWF_DSYNC`).
 #[inline]
-pub fn before_write(fd: c_int, bytes: usize, commits: bool) -> Option<Call> {
-    let mut file = governed(fd)?;
+pub fn before_write(fd: c_int, bytes: usize, commits: bool, place: &mut Option<Call>) {
+    let Some(mut file) = governed(fd) else { return };
     file.commits |= commits;
     file.direct |= commits;
-    let mut call = Call::of(file);
+    let call = place.insert(Call::of(file));
     let kind = match file.direct {
         true if file.commits && bytes as u64 <= SMALL_BYTES => CallKind::Commit,
         true => CallKind::WriteDirect,
@@ -149,28 +148,25 @@ pub fn before_write(fd: c_int, bytes: usize, commits: bool) -> Option<Call> {
     if file.region.control.hears(kind) {
         call.enter(kind, fd, bytes as u64);
     }
-    Some(call)
 }
 
 /// The write has returned. Without an `offset` it was made at the file's own position.
-pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
+pub fn after_write(call: &mut Call, fd: c_int, offset: Option<i64>, count: isize) {
+    descriptors::used(fd, count);
     if let (Ok(count @ 1..), Some(file)) = (u64::try_from(count), call.file) {
         let offset = match offset {
             Some(offset) => offset,
             None => kernel::position(fd) - count as i64,
         };
-        match call.ticket {
-            Some(ticket) if !file.direct => {
+        match call.ticket.take_if(|_| !file.direct) {
+            Some(ticket) => {
                 let offset = u64::try_from(offset).unwrap_or(0);
                 if file.region.wrote_and_left(ticket, offset, count) {
                     places::note(file, call.account, fd, offset, count);
                 }
                 return;
             }
-            ticket => {
-                wrote(file, call.account, fd, offset, count);
-                return leave(Call { ticket, ..call });
-            }
+            None => wrote(file, call.account, fd, offset, count),
         }
     }
     leave(call);
@@ -191,38 +187,39 @@ fn wrote(file: File, account: Account, fd: c_int, offset: i64, bytes: u64) {
 }
 
 /// An `fsync` or one of its like is about to be made.
-pub fn before_fsync(fd: c_int) -> Option<Call> {
+pub fn before_fsync(fd: c_int, place: &mut Option<Call>) {
     let Some((file, found)) = governed_after_check(fd) else {
-        return if descriptors::is_directory(fd) { before_sync() } else { None };
+        if descriptors::is_directory(fd) {
+            before_sync(place);
+        }
+        return;
     };
-    let mut call = Call::of(file);
+    let call = place.insert(Call::of(file));
     keeping_errno(|| unseen::before_sync_of(file, &found, call.account, fd, (0, u64::MAX)));
-    let mut ticket = call.admit(file.region.enter_fsync(call.account, file.slot), fd);
-    file.region.begins_flush(&mut ticket);
-    call.ticket = Some(ticket);
-    Some(call)
+    let ticket = call.ticket.insert(file.region.enter_fsync(call.account, file.slot));
+    admit(file.region, ticket, fd, file.slot);
+    file.region.begins_flush(ticket);
 }
 
 /// A thread is about to begin the writeback of a range. If the scheduler wants it, the call waits
 /// like an `fsync` until the file's dirty pieces are written back in their turn.
-pub fn before_writeback(fd: c_int, offset: i64, bytes: i64) -> Option<Call> {
-    let region = region().filter(|region| region.control.hears(CallKind::WriteRange))?;
-    let (file, found) = governed_after_check(fd)?;
-    let mut call = Call::of(file);
-    if region.control.kind().puts_clients_first() && !region.is_background(call.account) {
-        return None;
+pub fn before_writeback(fd: c_int, offset: i64, bytes: i64, place: &mut Option<Call>) {
+    let region = region().filter(|region| region.control.hears(CallKind::WriteRange));
+    let Some(region) = region else { return };
+    let Some((file, found)) = governed_after_check(fd) else { return };
+    if region.control.kind().puts_clients_first() && !region.is_background(account(region)) {
+        return;
     }
+    let call = place.insert(Call::of(file));
     keeping_errno(|| unseen::before_sync_of(file, &found, call.account, fd, range(offset, bytes)));
     call.enter(CallKind::WriteRange, fd, 0);
-    Some(call)
 }
 
 /// The journal, or all of a file system, is about to be made durable.
-pub fn before_sync() -> Option<Call> {
-    let region = region().filter(|region| region.control.is_on())?;
-    let mut call = Call::without_file(region);
-    call.enter(CallKind::Fsync, -1, 0);
-    Some(call)
+pub fn before_sync(place: &mut Option<Call>) {
+    if let Some(region) = region().filter(|region| region.control.is_on()) {
+        place.insert(Call::without_file(region)).enter(CallKind::Fsync, -1, 0);
+    }
 }
 
 /// The program itself has begun to write a range of a file back.
@@ -249,22 +246,18 @@ fn range(offset: i64, bytes: i64) -> (u64, u64) {
 }
 
 /// A file is about to be made, renamed, truncated or removed, or a directory to be made.
-pub fn before_metadata(directory: bool) -> Option<Call> {
-    let region = region().filter(|region| region.control.is_on())?;
+pub fn before_metadata(directory: bool, place: &mut Option<Call>) {
     let kind = if directory { CallKind::MakeDirectory } else { CallKind::Create };
-    if !region.control.hears(kind) {
-        return None;
+    if let Some(region) = region().filter(|region| region.control.hears(kind)) {
+        place.insert(Call::without_file(region)).enter(kind, -1, 0);
     }
-    let mut call = Call::without_file(region);
-    call.enter(kind, -1, 0);
-    Some(call)
 }
 
 /// A read is about to be made; without an `offset` at the file's own position.
 #[inline]
-pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
-    let kind = kind_of_read(region()?)?;
-    let file = governed(fd)?;
+pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize, place: &mut Option<Call>) {
+    let Some(kind) = region().and_then(kind_of_read) else { return };
+    let Some(file) = governed(fd) else { return };
     let asks = || {
         // Streams of clients never wait, and each question would set the background back.
         !file.region.control.kind().puts_clients_first()
@@ -282,20 +275,21 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
     // A read after a cache hit is probably a hit too. It is charged afterwards if it is not.
     if kind == CallKind::Read && is_hit() {
         let began = clock::now();
-        return Some(Call { file: Some(file), began, ..Call::unaccounted(file.region) });
+        *place = Some(Call { file: Some(file), began, ..Call::unaccounted(file.region) });
+        return;
     }
-    let mut call = Call::of(file);
+    let call = place.insert(Call::of(file));
     if let Some(offset) = offset.and_then(|offset| u64::try_from(offset).ok()) {
         // The device will read for it.
         places::note(file, call.account, fd, offset, bytes as u64);
     }
     call.enter(kind, fd, bytes as u64);
     call.began = clock::now();
-    Some(call)
 }
 
 /// It has returned.
-pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
+pub fn after_read(call: &mut Call, fd: c_int, offset: Option<i64>, count: isize) {
+    descriptors::used(fd, count);
     if let Some(file) = call.file {
         let bytes = u64::try_from(count).unwrap_or(0);
         let took = clock::now().since(call.began);
@@ -307,8 +301,8 @@ pub fn after_read(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
 }
 
 /// Completes the call, however it ended.
-pub fn leave(call: Call) {
-    if let Some(ticket) = call.ticket {
+pub fn leave(call: &mut Call) {
+    if let Some(ticket) = call.ticket.take() {
         call.region.leave(ticket);
     }
 }

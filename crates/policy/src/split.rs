@@ -320,6 +320,13 @@ pub trait Scheduler: Send {
     fn commit_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {
         self.write_return(now, task, call);
     }
+    /// A thread of a held call woke by so much later than it should have.
+    fn woke_late(&mut self, by: Nanos) {}
+    /// A call begins of which the end is not seen (`io_uring`, `libaio`). Says whether it is a
+    /// commit. If not, nothing has changed.
+    fn commits_unseen(&mut self, now: Nanos, call: &Call) -> bool {
+        false
+    }
     /// System call: before `fsync`, `fdatasync` and their like.
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         Entry::Go

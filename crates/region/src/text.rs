@@ -58,6 +58,11 @@ impl Text {
         Text(bytes)
     }
 
+    /// Its bytes, to be written by the kernel. What follows a zero is no part of the text.
+    pub fn room(&mut self) -> &mut [u8; TEXT_BYTES] {
+        &mut self.0
+    }
+
     /// Without the padding.
     pub fn bytes(&self) -> &[u8] {
         let length = self.0.iter().position(|&byte| byte == 0).unwrap_or(TEXT_BYTES);

@@ -15,6 +15,8 @@ pub struct Words {
     pub(crate) id: Cell<u32>,
     /// It is inside a hook.
     pub in_hook: Cell<bool>,
+    /// Calls on descriptors since what is known of one was last checked.
+    pub uses: Cell<u16>,
     /// Session whose request it serves, plus one; zero if it serves none.
     pub serving: Cell<u32>,
     /// Its account for I/O, if that account names it.
@@ -88,6 +90,7 @@ mod place {
             Words {
                 id: Cell::new(0),
                 in_hook: Cell::new(false),
+                uses: Cell::new(0),
                 serving: Cell::new(0),
                 account: Cell::new(0),
                 role: Cell::new(0),

@@ -5,8 +5,8 @@ use headworks_policy::split::{ACCOUNTS, Account, Criticality, SplitKind, TASKS};
 use headworks_region::clock;
 use headworks_region::io::waits::{INHERITED, LONG, PROMOTED};
 use headworks_region::io::{
-    Blocker, CallKind, Foreground, Found, IoMapping, IoRegion, IoRule, Names, Order, Piece,
-    Subject, Ticket, Written,
+    Blocker, CallKind, Foreground, Found, IoMapping, IoRegion, IoRule, Order, Piece, Subject,
+    Ticket, Written,
 };
 use headworks_region::text::Text;
 use headworks_region::{lock, thread};
@@ -27,7 +27,7 @@ fn region(kind: SplitKind) -> &'static IoRegion {
 
 /// The calling thread's account, under this name.
 fn account(region: &IoRegion, called: &str) -> Account {
-    region.account(|| Names { name: Text::new(called.as_bytes()), ..Names::default() })
+    region.account(|names| names.name = Text::new(called.as_bytes()))
 }
 
 fn limit(region: &IoRegion, bytes_per_s: u64) {

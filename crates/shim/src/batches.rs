@@ -9,6 +9,7 @@ use core::ffi::{c_char, c_void};
 use headworks_hooks::barrier::guarded_under_io;
 use headworks_hooks::files::{self as ops, batch, batch::Part};
 use headworks_region::io::CallKind;
+use headworks_region::thread;
 use libc::{c_int, c_long, c_uint, iovec};
 
 /// What the kernel reads of a request of `io_submit` (linux/aio_abi.h).
@@ -24,6 +25,12 @@ struct Request {
     bytes: u64,
     offset: i64,
 }
+
+/// Where the flags of a write are (`RWF_…`).
+const FLAGS: usize = if cfg!(target_endian = "little") { 1 } else { 0 };
+
+/// The write is durable when it ends.
+const DURABLE: u32 = (libc::RWF_DSYNC | libc::RWF_SYNC) as u32;
 
 impl Request {
     /// # Safety
@@ -44,7 +51,8 @@ impl Request {
             0 | 1 => self.bytes,
             _ => 0,
         };
-        Some(Part { kind, fd: self.fd as c_int, offset: self.offset, bytes })
+        let commits = self.key_and_flags[FLAGS] & DURABLE != 0;
+        Some(Part { kind, fd: self.fd as c_int, offset: self.offset, bytes, commits })
     }
 }
 
@@ -147,7 +155,8 @@ impl Entry {
             _ => self.len.into(),
         };
         let known = self.flags & FIXED_FILE == 0;
-        known.then_some(Part { kind, fd: self.fd, offset: self.offset as i64, bytes })
+        let commits = kind == CallKind::Write && self.rest[0] & DURABLE != 0;
+        known.then_some(Part { kind, fd: self.fd, offset: self.offset as i64, bytes, commits })
     }
 }
 
@@ -163,7 +172,7 @@ unsafe fn queued(ring: *const Ring, real: impl FnOnce() -> c_int) -> c_int {
                 let Some(ring) = ring.as_ref().filter(|ring| !ring.mask.is_null()) else { return };
                 let mask = *ring.mask;
                 let count = ring.end.wrapping_sub(ring.first).min(mask.wrapping_add(1));
-                batch::after((0..count).filter_map(|at| {
+                batch::unheld((0..count).filter_map(|at| {
                     let at = ring.first.wrapping_add(at) & mask;
                     (*ring.entries.add(at as usize)).part()
                 }));
@@ -233,7 +242,8 @@ pub unsafe extern "C-unwind" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
-    if ops::is_on() {
+    // Ours come from inside a hook, whose caller's stack may be small.
+    if ops::is_on() && !thread::with(|words| words.in_hook.get()) {
         // SAFETY: the arguments are the caller's.
         unsafe { governed(number, [a, b, c, d, e, f]) }
     } else {
@@ -244,6 +254,7 @@ pub unsafe extern "C-unwind" fn syscall(
 
 /// # Safety
 /// As `syscall`.
+#[inline(never)]
 unsafe fn governed(number: c_long, args: [c_long; 6]) -> c_long {
     let [a, b, c, d, e, _] = args;
     // SAFETY: the arguments are the caller's.

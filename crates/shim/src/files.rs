@@ -10,17 +10,17 @@ use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
 /// Makes a call between the operations before and after it.
 #[inline]
 pub(crate) fn between<T: Copy>(
-    before: impl FnOnce() -> Option<Call>,
+    before: impl FnOnce(&mut Option<Call>),
     real: impl FnOnce() -> T,
-    after: impl FnOnce(Call, T),
+    after: impl FnOnce(&mut Call, T),
 ) -> T {
     if !files::is_on() {
         return real();
     }
     let mut call = None;
-    guarded_under_io(|| call = before());
+    guarded_under_io(|| before(&mut call));
     let result = real();
-    if let Some(call) = call {
+    if let Some(call) = &mut call {
         guarded_under_io(|| after(call, result));
     }
     result
@@ -39,6 +39,14 @@ pub(crate) unsafe fn length(parts: *const iovec, len: c_int) -> usize {
     (0..len).fold(0, |sum: usize, at| sum.saturating_add(unsafe { (*parts.add(at)).iov_len }))
 }
 
+/// A call on a descriptor that is not governed.
+#[inline]
+fn passing(fd: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
+    let result = real();
+    files::passed(fd, result);
+    result
+}
+
 /// A read, at the file's own position if there is no offset.
 #[inline]
 pub(crate) fn reading(
@@ -47,11 +55,14 @@ pub(crate) fn reading(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if !files::may_be_governed(fd) || !files::watches_reads() {
+    if !files::watches_reads() {
         return real();
     }
-    let after = |call, count| files::after_read(call, fd, offset, count);
-    between(|| files::before_read(fd, offset, bytes()), real, after)
+    if !files::may_be_governed(fd) {
+        return passing(fd, real);
+    }
+    let after = |call: &mut _, count| files::after_read(call, fd, offset, count);
+    between(|call| files::before_read(fd, offset, bytes(), call), real, after)
 }
 
 /// A write, at the file's own position if there is no offset.
@@ -75,10 +86,10 @@ pub(crate) fn write_or_commit(
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     if !files::may_be_governed(fd) {
-        return real();
+        return passing(fd, real);
     }
-    let after = |call, count| files::after_write(call, fd, offset, count);
-    between(|| files::before_write(fd, bytes(), commits), real, after)
+    let after = |call: &mut _, count| files::after_write(call, fd, offset, count);
+    between(|call| files::before_write(fd, bytes(), commits, call), real, after)
 }
 
 /// # Safety
@@ -92,7 +103,11 @@ pub(crate) unsafe fn opening(
     let may_change = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
     // SAFETY: the caller's duty.
     let changes = || may_change && unsafe { file_names::opening_changes(dir, path, flags) };
-    let before = || if changes() { files::before_metadata(false) } else { None };
+    let before = |call: &mut _| {
+        if changes() {
+            files::before_metadata(false, call);
+        }
+    };
     let fd = between(before, real, |call, _| files::leave(call));
     files::forget(fd);
     if flags & libc::O_TRUNC != 0 && fd >= 0 && files::is_on() {
@@ -134,11 +149,11 @@ mod stdio;
 pub(crate) use ranges::{allocating, copying, positioned_write, sync_range};
 
 pub(crate) fn syncing(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    between(|| files::before_fsync(fd), real, |call, _| files::leave(call))
+    between(|call| files::before_fsync(fd, call), real, |call, _| files::leave(call))
 }
 
 pub(crate) fn metadata(directory: bool, real: impl FnOnce() -> c_int) -> c_int {
-    between(|| files::before_metadata(directory), real, |call, _| files::leave(call))
+    between(|call| files::before_metadata(directory, call), real, |call, _| files::leave(call))
 }
 
 /// A call that takes a file's name away.

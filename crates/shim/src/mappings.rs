@@ -52,6 +52,6 @@ pub unsafe extern "C-unwind" fn msync(start: *mut c_void, len: usize, flags: c_i
         return real();
     }
     let at = start.addr();
-    let after = |call, result| ops::mapped::after_msync(call, at, result);
-    between(|| ops::mapped::before_msync(at, len), real, after)
+    let after = |call: &mut _, result| ops::mapped::after_msync(call, at, result);
+    between(|call| ops::mapped::before_msync(at, len, call), real, after)
 }

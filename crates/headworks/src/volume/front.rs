@@ -186,6 +186,12 @@ impl Front for Kernel {
 }
 
 fn set_queue(device: &Path, description: &Description) -> Result<()> {
+    let kind = description.volume.find_device()?;
+    if kind != headworks_volume::model::Device::Raw {
+        // A program that cannot read it learns from the times that the model gives. The kernel's
+        // throttle has another default for a disk.
+        let _ = kernel_queue::set_rotational(device, kind.is_rotational());
+    }
     let (scheduler, requests) = (&description.kernel_scheduler, description.kernel_requests);
     kernel_queue::set_scheduler(device, scheduler, requests).with_context(|| {
         format!(
@@ -211,10 +217,6 @@ fn tune(
     description: &Description,
 ) -> Result<Tuned> {
     let kind = description.volume.find_device()?;
-    if kind != headworks_volume::model::Device::Raw {
-        // A program that cannot read it learns from the times that the model gives.
-        let _ = kernel_queue::set_rotational(&device.path, kind.is_rotational());
-    }
     // If a backing cannot be read, the volume's users get the error.
     if kind == headworks_volume::model::Device::Raw {
         let looks = front.choose_to_look(&device.path).unwrap_or_default();

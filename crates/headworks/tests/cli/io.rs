@@ -30,6 +30,19 @@ const PROFILE: &str = "name = \"own\"\ntitle = \"a program\"\nframing = \"generi
 const SETTINGS: &str =
     "[io]\nscheduler = \"afq\"\n[[io.thread]]\nname = \"absent\"\npriority = 6\n";
 
+#[test]
+fn a_job_is_told_of_its_files_and_not_of_a_gate() {
+    let run = RunDir::new();
+    let mut command = run.headworks(["run", "--name", "job", "--io", "split-deadline"]);
+    let output = command.args(["--", "sh", "-c", "true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("governed by split-deadline"), "{said}");
+    run.assert_nothing_left("the job ended");
+    let said = text(&run.headworks(["io", "top"]).output().unwrap());
+    assert!(said.contains("headworks run --io split-deadline"), "{said}");
+}
+
 /// The file's own sections decide first, and those of the profile stay in force, as at the start.
 #[test]
 fn new_settings_keep_the_rules_of_the_profile() {

@@ -184,6 +184,56 @@ fn writes_that_are_durable_when_they_return_are_commits() {
 }
 
 #[test]
+fn others_are_held_for_a_commit_by_whatever_call_it_comes() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("beside.c", libraries());
+    let dir = std::env::temp_dir().join(format!("headworks-beside-{}", std::process::id()));
+    let run = RunDir::new();
+    let ways = ["fsync", "libaio-fsync", "libaio-durable", "libaio-flag", "ring", "ring-flag"];
+    for way in ways.into_iter().filter(|way| !way.starts_with("ring") || !libraries().is_empty()) {
+        let mut command = run.headworks(["run", "--name", way, "--io", "split-deadline"]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--"]).arg(&program).arg(way);
+        let ours = crate::support::program().display();
+        let top = format!("unset LD_PRELOAD; {ours} io top --json --name {way}");
+        let found = in_a_directory(&dir, way, command.env("AT_END", top));
+        if found.status.code() == Some(77) {
+            println!("skipped: no io_uring here");
+            continue;
+        }
+        assert!(found.status.success(), "{way}: {found:?}");
+        let state: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        let rows = state["accounts"].as_array().unwrap();
+        let writer = rows.iter().find(|row| row["name"] == "writer").expect("its account");
+        // 32 of the 40 writes, and the flush, come with much that is dirty.
+        let held = writer["held"].as_u64().unwrap();
+        println!("{way}: held {held}");
+        assert!(held >= 20, "{way}: held {held}: {state}");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn a_file_is_governed_though_its_number_was_something_elses_of_the_c_library() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("reused.c", &[]);
+    let dir = std::env::temp_dir().join(format!("headworks-reused-{}", std::process::id()));
+    let run = RunDir::new();
+    for way in ["pipe", "directory", "device", "nothing"] {
+        let mut command = run.headworks(["run", "--name", way, "--io", "split-token"]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--"]).arg(&program).arg(way);
+        let ours = crate::support::program().display();
+        let top = format!("unset LD_PRELOAD; {ours} io top --json --name {way}");
+        let found = in_a_directory(&dir, way, command.env("AT_END", top));
+        assert!(found.status.success(), "{way}: {found:?}");
+        let state: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        let rows = state["accounts"].as_array().unwrap().iter();
+        let bytes: u64 = rows.map(|row| row["written_bytes"].as_u64().unwrap()).sum();
+        assert!(bytes >= 7 << 20, "{way}: {bytes} bytes of 8 MiB: {state}");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
 fn what_is_written_to_a_block_device_is_governed() {
     let dir = std::env::temp_dir().join(format!("headworks-block-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

@@ -14,6 +14,7 @@ mod miniserver;
 mod noop;
 mod places;
 mod signals;
+mod stack;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

@@ -91,9 +91,16 @@ fn a_volume_tells_the_kernel_whether_it_is_a_disk() {
         rig.ok(&["mount", name]);
         let stat = rig.stat(name);
         let device = stat["device"].as_str().unwrap().trim_start_matches("/dev/").to_owned();
-        let found = fs::read_to_string(format!("/sys/block/{device}/queue/rotational")).unwrap();
+        let queue =
+            |name: &str| fs::read_to_string(format!("/sys/block/{device}/queue/{name}")).ok();
+        let (found, throttle) = (queue("rotational").unwrap(), queue("wbt_lat_usec"));
         rig.umount(name);
         assert_eq!(found.trim(), wanted, "{name}");
+        // Not of a kernel without it, or that has it switched off.
+        if let Some(throttle) = throttle.filter(|throttle| throttle.trim() != "0") {
+            let usual = if wanted == "1" { "75000" } else { "2000" };
+            assert_eq!(throttle.trim(), usual, "{name}");
+        }
     }
 }
 

@@ -31,6 +31,31 @@ pub struct Part {
     pub offset: i64,
     /// so many bytes.
     pub bytes: u64,
+    /// A write that is durable when it ends (`RWF_DSYNC`).
+    pub commits: bool,
+}
+
+impl Part {
+    /// The file of the part, if it is governed.
+    fn file(&self) -> Option<File> {
+        let file = governed(self.fd)?;
+        Some(File {
+            commits: file.commits || self.commits,
+            direct: file.direct || self.commits,
+            ..file
+        })
+    }
+
+    /// If it is a commit, others are held for it from now on. Its end is not seen.
+    fn commits(&self, file: File) -> bool {
+        let kind = match self.kind {
+            CallKind::Fsync => CallKind::Fsync,
+            CallKind::Write if file.commits && self.bytes <= SMALL_BYTES => CallKind::Commit,
+            _ => return false,
+        };
+        file.region.control.hears(kind)
+            && file.region.commits_unseen(kind, account(file.region), file.slot, self.bytes)
+    }
 }
 
 /// The parts are about to be submitted by one call. Together they are held for as long as one call
@@ -38,15 +63,17 @@ pub struct Part {
 pub fn before(parts: impl Iterator<Item = Part>) {
     let mut held = Nanos(0);
     for part in parts {
-        let Some(file) = governed(part.fd) else {
-            if part.kind == CallKind::Fsync
-                && is_directory(part.fd)
-                && let Some(call) = super::before_sync()
-            {
-                leave(call);
+        let Some(file) = part.file() else {
+            if part.kind == CallKind::Fsync && is_directory(part.fd) {
+                let mut call = None;
+                super::before_sync(&mut call);
+                call.as_mut().map(leave);
             }
             continue;
         };
+        if part.commits(file) {
+            continue;
+        }
         let kind = match part.kind {
             CallKind::Read if file.region.control.hears(CallKind::ReadCall) => CallKind::ReadCall,
             // Their ends are not seen, so that nothing can be paced by them.
@@ -73,7 +100,16 @@ pub fn before(parts: impl Iterator<Item = Part>) {
 /// The kernel has accepted them.
 pub fn after(parts: impl Iterator<Item = Part>) {
     for part in parts {
-        let Some(file) = governed(part.fd) else { continue };
+        let Some(file) = part.file() else { continue };
+        charge(file, &part);
+    }
+}
+
+/// The parts are submitted by a ring, which nothing holds.
+pub fn unheld(parts: impl Iterator<Item = Part>) {
+    for part in parts {
+        let Some(file) = part.file() else { continue };
+        part.commits(file);
         charge(file, &part);
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! The first call on a descriptor finds out whether it is governed: a regular file on a file system
 //! with storage. Later calls load the word, and see in the region that the file is still the same.
+//!
+//! The C library opens and closes descriptors without a hook (`popen`, `opendir`, `syslog`). So the
+//! same number may soon be another file's. Each thread counts its calls, and after [`STEP`] of them
+//! what is known of a descriptor is checked.
 
 use super::{kernel, region, status};
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use headworks_policy::split::PAGE_BYTES;
 use headworks_region::io::{Found, IoRegion};
-use headworks_region::thread::keeping_errno;
+use headworks_region::thread::{self, keeping_errno};
 use libc::c_int;
 
 /// What is known of a descriptor: nothing (zero), or that it is not governed. Else the upper bits
@@ -193,6 +198,36 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option
         word.set(known);
     }
     Some((File::of(region, word, found.slot, known), found))
+}
+
+/// So many calls of a thread, or calls that move so many pages, pass between two checks: 1 MiB.
+const STEP: u16 = 256;
+
+/// A call has moved so many bytes. Says whether its descriptor is to be checked.
+#[inline]
+fn is_due(bytes: isize) -> bool {
+    let pages = (bytes.max(0) as u64 / PAGE_BYTES).min(STEP.into()) as u16;
+    thread::with(|words| {
+        let uses = words.uses.get().saturating_add(1 + pages);
+        words.uses.set(if uses >= STEP { 0 } else { uses });
+        uses >= STEP
+    })
+}
+
+/// A call on a descriptor that is not governed has returned.
+#[inline]
+pub fn passed(fd: c_int, result: isize) {
+    if super::is_on() && is_due(result) {
+        forget(fd);
+    }
+}
+
+/// A call on a governed file has returned.
+#[inline]
+pub(super) fn used(fd: c_int, result: isize) {
+    if is_due(result) {
+        governed_after_check(fd);
+    }
 }
 
 /// A descriptor was opened or closed: what was known of it no longer holds.

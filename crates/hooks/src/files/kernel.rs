@@ -1,6 +1,7 @@
 //! Questions to the kernel, and its writeback. Each is a system call that changes nothing of the
 //! descriptor, and none takes an error that the program is to see.
 
+use super::room::Room;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use headworks_policy::Nanos;
@@ -30,6 +31,7 @@ pub fn avoid_cachestat() {
 }
 
 /// `None` where the kernel does not answer (before 6.5, or for a file of another user).
+#[inline(never)] // its answer is gone from the stack when it returns
 pub(super) fn cache_state(fd: c_int, offset: u64, bytes: u64) -> Option<CacheState> {
     if CACHESTAT_IS_FORBIDDEN.load(Relaxed) {
         return None;
@@ -80,6 +82,7 @@ const MEMORY_ONLY: [i64; 6] =
     [0x0102_1994, 0x9fa0, 0x6265_6572, 0x8584_58f6, 0x9584_58f6, 0x0010_27e5];
 
 /// Whether a file has storage behind it. `None` if the kernel does not tell.
+#[inline(never)] // its buffer is gone from the stack when it returns
 pub(super) fn has_storage(fd: c_int) -> Option<bool> {
     // SAFETY: all zero bytes are a valid buffer; the call only writes to it.
     let fs = unsafe {
@@ -109,12 +112,19 @@ pub(super) fn path_of(fd: c_int, path: &mut [u8; 256]) -> usize {
     for (to, digit) in link[14..].iter_mut().zip(digits[..at].iter().rev()) {
         *to = *digit;
     }
-    let mut whole = [0u8; 4096];
     // SAFETY: the link is a C string, and the buffer has the length that is given.
-    let length =
-        unsafe { libc::readlink(link.as_ptr().cast(), whole.as_mut_ptr().cast(), whole.len()) };
-    let whole = &whole[..usize::try_from(length).unwrap_or(0).min(4096)];
-    let tail = &whole[whole.len().saturating_sub(path.len())..];
+    let read = |into: &mut [u8]| unsafe {
+        let length = libc::readlink(link.as_ptr().cast(), into.as_mut_ptr().cast(), into.len());
+        usize::try_from(length).unwrap_or(0)
+    };
+    let length = read(path);
+    if length < path.len() {
+        return length;
+    }
+    // Its end is what rules and reports want.
+    let Some(mut whole) = Room::<[u8; libc::PATH_MAX as usize]>::make() else { return 0 };
+    let length = read(&mut *whole).min(whole.len());
+    let tail = &whole[length.saturating_sub(path.len())..length];
     path[..tail.len()].copy_from_slice(tail);
     tail.len()
 }

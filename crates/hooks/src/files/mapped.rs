@@ -4,7 +4,7 @@
 //! mapping dirtied. A mapping that `mremap` moved, or that found all slots in use, is not known:
 //! its `msync` passes.
 
-use super::descriptors::governed;
+use super::descriptors::{governed, governed_after_check};
 use super::kernel::cache_state;
 use super::{Call, CallKind};
 use core::sync::atomic::AtomicUsize;
@@ -62,7 +62,7 @@ pub fn mapped(fd: c_int, start: usize, bytes: usize, offset: i64) {
             made.bytes.store(0, Release);
         }
     }
-    let Some(file) = governed(fd) else { return };
+    let Some((file, _)) = governed_after_check(fd) else { return };
     let at = NEXT.fetch_add(1, Relaxed);
     let free = MADE.iter().find(|made| made.bytes.load(Relaxed) == 0);
     let made = free.unwrap_or(&MADE[at % MAPPINGS]);
@@ -76,20 +76,19 @@ pub fn mapped(fd: c_int, start: usize, bytes: usize, offset: i64) {
 }
 
 /// A range of memory is about to be made durable.
-pub fn before_msync(start: usize, bytes: usize) -> Option<Call> {
-    let (fd, slot, offset) = find(start)?;
+pub fn before_msync(start: usize, bytes: usize, place: &mut Option<Call>) {
+    let Some((fd, slot, offset)) = find(start) else { return };
     // The descriptor may have been closed since, and belong to another file.
-    let file = governed(fd).filter(|file| file.slot == slot)?;
+    let Some(file) = governed(fd).filter(|file| file.slot == slot) else { return };
     let dirty = keeping_errno(|| cache_state(fd, offset, bytes as u64));
-    let mut call = Call::of(file);
+    let call = place.insert(Call::of(file));
     call.bytes = dirty.map_or(0, |cache| cache.nr_dirty * PAGE_BYTES);
     let bytes = call.bytes;
     call.enter(CallKind::Fsync, fd, bytes);
-    Some(call)
 }
 
 /// It has returned.
-pub fn after_msync(call: Call, start: usize, result: c_int) {
+pub fn after_msync(call: &mut Call, start: usize, result: c_int) {
     if result == 0
         && call.bytes > 0
         && let (Some(file), Some((_, _, offset))) = (call.file, find(start))

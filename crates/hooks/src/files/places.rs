@@ -57,7 +57,8 @@ fn mark(file: File, account: Account, device: u64, fd: c_int, offset: u64, bytes
     if status::of(fd).is_none_or(|file| file.device != device) {
         return;
     }
-    let mut map = Map { start: offset, length: bytes, count: EXTENTS as u32, ..Map::default() };
+    let mut map = Map::default();
+    (map.start, map.length, map.count) = (offset, bytes, EXTENTS as u32);
     // By system call, since `ioctl` takes what follows as its own arguments.
     // SAFETY: the kernel writes at most `count` extents behind the head.
     let result = unsafe { libc::syscall(libc::SYS_ioctl, fd, FS_IOC_FIEMAP, &raw mut map) };

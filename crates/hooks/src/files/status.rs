@@ -38,6 +38,7 @@ pub(super) fn of(fd: c_int) -> Option<Status> {
 ///
 /// # Safety
 /// `path` is null or a C string.
+#[inline(never)] // its buffer is gone from the stack when it returns
 pub(super) unsafe fn at(dir: c_int, path: *const c_char, flags: c_int) -> Option<Status> {
     const WANTED: u32 = libc::STATX_TYPE | libc::STATX_INO | libc::STATX_SIZE | libc::STATX_NLINK;
     if path.is_null() {

@@ -1,33 +1,29 @@
 //! The name by which rules know a thread.
 
+use super::room::Room;
 use core::ffi::CStr;
 use headworks_region::io::{IoRegion, Names};
 use headworks_region::text::{TEXT_BYTES, Text};
 use headworks_region::thread;
 
-/// Of the calling thread.
+/// Of the calling thread. They are put where they belong, as its stack may be small.
 #[cold]
-pub(super) fn of_this_thread(region: &IoRegion) -> Names {
-    let mut name = [0u8; 16];
-    // SAFETY: the buffer has the 16 bytes that the call writes.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    let mut title = [0; TEXT_BYTES];
-    let title = until(0, read(c"/proc/self/cmdline", &mut title));
+pub(super) fn of_this_thread(region: &IoRegion, names: &mut Names) {
+    // SAFETY: the room has the 16 bytes that the call writes, with a zero at the end.
+    unsafe { libc::prctl(libc::PR_GET_NAME, names.name.room().as_mut_ptr()) };
+    read(c"/proc/self/cmdline", names.title.room());
     let class = thread::with(|words| words.class.get()).checked_sub(1).and_then(|class| {
         let gate = crate::process::region()?;
-        Some(gate.classes.get(usize::from(class))?.name.get())
+        gate.classes.get(usize::from(class))
     });
-    let mut groups = [0; 1024];
-    let cgroup = if region.asks_for_cgroups() {
-        cgroup_of(read(c"/proc/self/cgroup", &mut groups))
-    } else {
-        &[]
-    };
-    Names {
-        name: Text::new(until(0, &name)),
-        title: Text::new(title),
-        class: class.unwrap_or_default(),
-        cgroup: Text::new(&cgroup[cgroup.len().saturating_sub(TEXT_BYTES)..]),
+    if let Some(class) = class {
+        names.class = class.name.get();
+    }
+    if region.asks_for_cgroups()
+        && let Some(mut groups) = Room::<[u8; 1024]>::make()
+    {
+        let cgroup = cgroup_of(read(c"/proc/self/cgroup", &mut *groups));
+        names.cgroup = Text::new(&cgroup[cgroup.len().saturating_sub(TEXT_BYTES)..]);
     }
 }
 
@@ -35,10 +31,6 @@ pub(super) fn of_this_thread(region: &IoRegion) -> Names {
 fn cgroup_of(text: &[u8]) -> &[u8] {
     let lines = text.split(|byte| *byte == b'\n');
     lines.into_iter().find_map(|line| line.strip_prefix(b"0::")).unwrap_or(&[])
-}
-
-fn until(end: u8, text: &[u8]) -> &[u8] {
-    text.split(|byte| *byte == end).next().unwrap_or(&[])
 }
 
 /// The beginning of a file. By system calls: `open`, `read` and `close` are hooks of ours.

@@ -11,7 +11,7 @@
 //! when a stream is closed, `cachestat` tells which pages are dirty ([`before_sync_of`],
 //! [`closing`]). They are charged to the thread that calls.
 
-use super::descriptors::{File, forget, governed_after_check};
+use super::descriptors::{File, governed_after_check};
 use super::kernel::{self, cache_state};
 use super::{after_write, before_write, leave, places, status};
 use crate::conn::DESCRIPTORS;
@@ -131,7 +131,9 @@ pub fn streamed(fd: c_int) {
     if bytes == 0 {
         return;
     }
-    if let Some(call) = before_write(fd, bytes as usize, false) {
+    let mut call = None;
+    before_write(fd, bytes as usize, false, &mut call);
+    if let Some(call) = &mut call {
         after_write(call, fd, i64::try_from(from).ok(), bytes as isize);
     }
 }
@@ -140,9 +142,9 @@ pub fn streamed(fd: c_int) {
 pub fn closing(fd: c_int) {
     if let Some((file, found)) = governed_after_check(fd).filter(|(file, _)| !file.direct)
         && keeping_errno(|| look(file, &found, super::account(file.region), fd))
-        && let Some(call) = before_write(fd, 0, false)
     {
-        leave(call);
+        let mut call = None;
+        before_write(fd, 0, false, &mut call);
+        call.as_mut().map(leave);
     }
-    forget(fd);
 }

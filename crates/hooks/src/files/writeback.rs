@@ -5,6 +5,7 @@
 //! error that the database's own `fsync` must report.
 
 use super::kernel;
+use super::room::{Room, Zeros};
 use headworks_policy::Nanos;
 use headworks_region::clock;
 use headworks_region::io::tally::Unmarked;
@@ -13,6 +14,9 @@ use libc::c_int;
 
 /// Pieces of one call that can be in flight.
 const IN_FLIGHT: usize = 128;
+
+/// So many lie on the caller's stack: those of a throttled writer. More have pages of their own.
+const FEW: usize = 4;
 
 /// How often to check whether a piece was written: at first, and at most.
 const POLL_MIN: Nanos = Nanos::from_micros(50);
@@ -77,28 +81,51 @@ struct Begun {
     since: Nanos,
 }
 
+// SAFETY: integers.
+unsafe impl Zeros for [Begun; IN_FLIGHT] {}
+
 /// The pieces of a call in writeback, in the order in which they were begun.
 struct Flight {
-    pieces: [Begun; IN_FLIGHT],
+    few: [Begun; FEW],
+    many: Option<Room<[Begun; IN_FLIGHT]>>,
     first: usize,
     count: usize,
 }
 
 impl Flight {
     fn new() -> Self {
-        Flight { pieces: [Begun::default(); IN_FLIGHT], first: 0, count: 0 }
+        Flight { few: [Begun::default(); FEW], many: None, first: 0, count: 0 }
+    }
+
+    fn pieces(&mut self) -> &mut [Begun] {
+        match &mut self.many {
+            Some(many) => &mut **many,
+            None => &mut self.few,
+        }
     }
 
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn is_full(&self) -> bool {
-        self.count == IN_FLIGHT
+    /// Whether one must land before the next is begun.
+    fn is_full(&mut self) -> bool {
+        if self.count == FEW
+            && self.many.is_none()
+            && let Some(mut many) = Room::<[Begun; IN_FLIGHT]>::make()
+        {
+            for (at, place) in many.iter_mut().take(FEW).enumerate() {
+                *place = self.few[(self.first + at) % FEW];
+            }
+            (self.first, self.many) = (0, Some(many));
+        }
+        self.count == self.pieces().len()
     }
 
     fn push(&mut self, piece: Begun) {
-        self.pieces[(self.first + self.count) % IN_FLIGHT] = piece;
+        let at = self.first + self.count;
+        let pieces = self.pieces();
+        pieces[at % pieces.len()] = piece;
         self.count += 1;
     }
 
@@ -110,8 +137,10 @@ impl Flight {
     }
 
     fn report(&mut self, region: &IoRegion, ticket: &Ticket) {
-        let taken = self.pieces[self.first].taken;
-        self.first = (self.first + 1) % IN_FLIGHT;
+        let first = self.first;
+        let pieces = self.pieces();
+        let taken = pieces[first].taken;
+        self.first = (first + 1) % pieces.len();
         self.count -= 1;
         region.cleaned(ticket, &Written { pieces: 1, taken });
     }
@@ -121,15 +150,20 @@ impl Flight {
         if self.count == 0 {
             return;
         }
-        let piece = self.pieces[self.first];
-        let mut poll = POLL_MIN;
-        while kernel::cache_state(fd, piece.offset, piece.bytes)
-            .is_some_and(|cache| cache.nr_writeback > 0)
-            && clock::now().since(piece.since) < PIECE_TIMEOUT
+        let first = self.first;
+        let Begun { offset, bytes, since, .. } = self.pieces()[first];
+        let (mut poll, mut late) = (POLL_MIN, Nanos(0));
+        while kernel::cache_state(fd, offset, bytes).is_some_and(|cache| cache.nr_writeback > 0)
+            && clock::now().since(since) < PIECE_TIMEOUT
             && !region.is_admitted(ticket)
         {
+            let begun = clock::now();
             kernel::sleep(poll);
+            late = late.max(clock::now().since(begun + poll));
             poll = Nanos(poll.0 * 3 / 2).min(POLL_MAX);
+        }
+        if poll > POLL_MIN {
+            region.woke_late(late);
         }
         self.report(region, ticket);
     }

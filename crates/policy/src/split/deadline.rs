@@ -30,7 +30,8 @@
 //!
 //! # Invariants
 //! Every `fsync` is admitted: when it is small or alone, when nothing of it is left, or at the end
-//! of [`OVERDUE_MAX`](super::pacer::OVERDUE_MAX) further periods of its deadline. No commit waits.
+//! of [`OVERDUE_MAX`](super::pacer::OVERDUE_MAX) further periods of its deadline. With much left
+//! beside commits, that is [`BESIDE_COMMITS`](super::pacer::BESIDE_COMMITS) later. No commit waits.
 //!
 //! # Worked example
 //! A appends a page and calls `fsync`, which takes 10 ms alone; B's `fsync` has 1,000 pieces of 2
@@ -72,6 +73,10 @@ impl Deadline {
     /// Sets up a state of all zero bytes.
     pub(super) fn begin(&mut self, settings: Settings) {
         self.pacer.begin(settings);
+    }
+
+    fn is_commit(&self, now: Nanos, call: &Call) -> bool {
+        self.pacer.is_small(call) || deadline_of(call) < WHOLE || self.pacer.is_of_a_log(now, call)
     }
 
     /// Whether others commit while this call's file, which has a long deadline, is written.
@@ -125,11 +130,20 @@ impl Scheduler for Deadline {
         Entry::Wait
     }
 
-    fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        let is_commit = self.pacer.is_small(call)
-            || deadline_of(call) < WHOLE
-            || self.pacer.is_of_a_log(now, call);
+    fn woke_late(&mut self, by: Nanos) {
+        self.pacer.woke_late(by);
+    }
+
+    fn commits_unseen(&mut self, now: Nanos, call: &Call) -> bool {
+        let is_commit = self.is_commit(now, call);
         if is_commit {
+            self.pacer.commits_unseen(now, call);
+        }
+        is_commit
+    }
+
+    fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if self.is_commit(now, call) {
             self.pacer.begin_commit(now, call.account, Some(call.file));
             return Entry::Go;
         }
@@ -167,5 +181,7 @@ impl Scheduler for Deadline {
     }
 }
 
+#[cfg(test)]
+mod by_the_clock;
 #[cfg(test)]
 mod tests;

@@ -26,24 +26,32 @@
 //!   proportion. One in time lets it grow by a quarter of a piece. A commit that took twice as long
 //!   as the pieces ahead of it explain changes nothing: others' logs or reads made it wait. If such
 //!   commits go on, the time per piece follows them.
+//! * **A busy machine** makes batches larger ([`lag`]).
 //! * **Probes.** What a commit takes undisturbed is an average of those during which nothing was in
 //!   flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
 //! * **Benefit.** If commits gain nothing by what is held, it is let go ([`benefit`]). What a file
 //!   may have dirty stays bounded: the kernel's flusher would write it later.
+//! * **Commits by the clock.** A commit that begins late ([`commits`]) halves the batch: its caller
+//!   would fall further behind with each of them.
 //! * **Order.** The task whose deadline is first goes first. Beyond its deadline, its batches
-//!   double with each further period. Few pieces go before many, and direct writes and all others
+//!   double with each further period, up to what commits by the clock leave of the device. Few pieces
+//!   go before many, and direct writes and all others
 //!   have batches in turn.
 //!
 //! # Invariants
 //! Every task is admitted: when nothing of it is left, or after [`OVERDUE_MAX`] further periods of
-//! its deadline. Something is ordered every [`PATIENCE`], unless the device is slower.
+//! its deadline. If much is left and others commit, that is [`BESIDE_COMMITS`] later. Something
+//! is ordered every [`PATIENCE`], unless the device is slower.
 
 mod benefit;
 mod commits;
+mod lag;
+mod settings;
 
 #[cfg(test)]
 pub(super) use commits::CALLERS;
 pub use commits::{ACTIVE, DESERTED, PROBE_EVERY, PROBE_PAUSE, PROBES};
+pub use settings::Settings;
 
 use super::bits::Bits;
 use super::waiting::{Waiter, Waiting};
@@ -51,12 +59,17 @@ use super::{Account, Call, Entry, PIECE_BYTES, SMALL_BYTES, Step, TASKS, Task};
 use crate::Nanos;
 use benefit::Benefit;
 use commits::Commits;
+use lag::Lag;
 
 /// A commit may take so many hundredths of what it takes undisturbed.
 pub const HEADROOM: u64 = 300;
 
 /// Further periods of its deadline after which a task goes on whatever is left.
 pub const OVERDUE_MAX: u64 = 4;
+
+/// How much longer a task is held that has more than a window of pieces left, while others commit.
+/// To write all of them at once would make commits wait for seconds.
+pub const BESIDE_COMMITS: Nanos = Nanos::from_millis(60_000);
 
 /// A batch is ordered after such a time whatever runs.
 pub const PATIENCE: Nanos = Nanos::from_millis(200);
@@ -71,31 +84,6 @@ const USUAL_DEADLINE: Nanos = Nanos::from_millis(1_000);
 /// The size of a batch is kept in quarters of a piece.
 const QUARTERS: u32 = 4;
 
-/// Tunables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Settings {
-    /// Pieces in flight while no other account commits, and in the largest batch. Default 32 for a
-    /// disk, 64 for flash.
-    pub window_max: u32,
-    /// An `fsync` of so many pieces is small whatever a batch is. Default 2: a log's tail and its
-    /// head.
-    pub small: u32,
-    /// Dirty pieces of a file with a long deadline, beyond which writes to it are held while others
-    /// commit. Default 32 for a disk, 256 for flash.
-    pub pieces_max: u32,
-}
-
-crate::layout!(Settings { window_max, small, pieces_max });
-
-impl Settings {
-    /// The usual ones for a kind of device.
-    pub const fn for_device(rotational: bool) -> Self {
-        let (window_max, pieces_max) = if rotational { (32, 32) } else { (64, 256) };
-        Settings { window_max, small: 2, pieces_max }
-    }
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -106,6 +94,7 @@ pub(super) struct Pacer {
     waiting: Waiting,
     commits: Commits,
     benefit: Benefit,
+    lag: Lag,
     /// In quarters of a piece.
     batch: u32,
     in_flight: u32,
@@ -134,6 +123,7 @@ crate::layout!(Pacer {
     waiting,
     commits,
     benefit,
+    lag,
     batch,
     in_flight,
     direct,
@@ -168,6 +158,7 @@ impl Pacer {
             waiting: Waiting::default(),
             commits: Commits::default(),
             benefit: Benefit::default(),
+            lag: Lag::default(),
             batch: QUARTERS,
             in_flight: 0,
             direct: Bits::default(),
@@ -238,10 +229,33 @@ impl Pacer {
         if self.in_flight > 0 || (patient && waits) {
             return 0;
         }
-        let larger = overdue + self.benefit.shift();
-        let batch = ((self.batch / QUARTERS).max(1) << larger).min(most);
+        let grown = self.grown(now, account, overdue) << self.benefit.shift();
+        let batch = grown.min(most).max(self.least());
         let backlog = self.backlog(now) / QUARTERS;
         if backlog <= batch / 2 || !patient { batch - backlog.min(batch - 1) } else { 0 }
+    }
+
+    /// Pieces of a batch for a task that is overdue by so many periods. If others commit by the
+    /// clock, a batch does not grow beyond what they leave of the device: it would go on growing.
+    fn grown(&self, now: Nanos, account: Account, overdue: u32) -> u32 {
+        let batch = (self.batch / QUARTERS).max(1);
+        let most = match self.commits.leave(now, account) {
+            None => u64::MAX,
+            Some(left) => left.0 / self.piece.0.max(1),
+        };
+        let most = u32::try_from(most).unwrap_or(u32::MAX).max(batch);
+        (batch << overdue).min(most)
+    }
+
+    /// Pieces of a batch on a busy machine.
+    fn least(&self) -> u32 {
+        let piece = if self.piece > Nanos(0) { self.piece } else { self.settings.piece };
+        self.lag.least(piece).min(4 * self.settings.window_max)
+    }
+
+    /// See [`Scheduler::woke_late`](super::Scheduler::woke_late).
+    pub(super) fn woke_late(&mut self, by: Nanos) {
+        self.lag.saw(by);
     }
 
     pub(super) fn is_small(&self, call: &Call) -> bool {
@@ -299,6 +313,15 @@ impl Pacer {
         true
     }
 
+    /// A commit begins of which the end is not seen: its account is active, and nothing is learned.
+    pub(super) fn commits_unseen(&mut self, now: Nanos, call: &Call) {
+        self.begin_commit(now, call.account, Some(call.file));
+        self.end_commit(now, call.account, None, Nanos(0));
+        if self.piece == Nanos(0) {
+            self.piece = self.settings.piece;
+        }
+    }
+
     /// Keeps active accounts active: their clients wait for something other than a commit.
     pub(super) fn stay_active(&mut self, now: Nanos) {
         self.commits.stay_active(now);
@@ -333,13 +356,15 @@ impl Pacer {
                 known => Nanos(known.0 - known.0 / 4 + piece / 4),
             };
         }
-        self.benefit.saw(now, took, alone);
+        self.benefit.saw(now, took, alone, sample.late);
         if self.benefit.is_tried() {
             return;
         }
         let target = Nanos(alone.0.saturating_mul(HEADROOM) / 100).min(deadline);
         let most = self.settings.window_max.saturating_mul(QUARTERS).max(QUARTERS);
-        self.batch = if took > target && !explained {
+        self.batch = if sample.late {
+            self.batch / 2
+        } else if took > target && !explained {
             self.batch
         } else if took > target {
             // Halved at the most: one answer may have had bad luck.
@@ -359,12 +384,12 @@ impl Pacer {
 
     /// Pieces that fit into one batch, and what a throttled writer has at least.
     pub(super) fn few(&self) -> u32 {
-        WRITER_PIECES.max(self.batch / QUARTERS)
+        WRITER_PIECES.max(self.batch / QUARTERS).max(self.least())
     }
 
     /// The writer waits until some pieces of its file are written back.
     pub(super) fn throttle(&mut self, now: Nanos, task: Task, call: &Call) {
-        let pieces = call.pieces.min(WRITER_PIECES);
+        let pieces = call.pieces.min(WRITER_PIECES.max(self.least()));
         self.wait_for_writeback(now, task, &Call { pieces, ..*call });
     }
 
@@ -451,9 +476,13 @@ impl Pacer {
     /// A task whose wait is over.
     fn done(&mut self, now: Nanos) -> Option<Task> {
         let is_done = |(_, waiter): &(Task, &Waiter)| {
-            let period = deadline_of(&waiter.call);
-            waiter.mark == 0
-                || now.since(waiter.arrived).0 >= period.0.saturating_mul(1 + OVERDUE_MAX)
+            let held = now.since(waiter.arrived);
+            let most = Nanos(deadline_of(&waiter.call).0.saturating_mul(1 + OVERDUE_MAX));
+            let is_much = || {
+                of_mark(waiter.mark).1 > self.settings.window_max
+                    && self.commits_matter(now, waiter.call.account)
+            };
+            waiter.mark == 0 || held >= most && (held.since(most) >= BESIDE_COMMITS || !is_much())
         };
         let task = self.waiting.iter().find(is_done)?.0;
         let waiter = self.waiting.remove(task)?;

@@ -358,6 +358,18 @@ impl Scheduler for Rcp {
         }
     }
 
+    fn woke_late(&mut self, by: Nanos) {
+        self.pacer.woke_late(by);
+    }
+
+    fn commits_unseen(&mut self, now: Nanos, call: &Call) -> bool {
+        if is_critical(call) {
+            self.see_critical(now);
+            self.pacer.commits_unseen(now, call);
+        }
+        is_critical(call)
+    }
+
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if is_critical(call) {
             self.begin_critical(now);

@@ -12,7 +12,7 @@ use crate::{clock, futex};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::split::{
-    Account, Call, CallKind, Criticality, DeviceCost, Entry, PAGE_BYTES, TASKS, Task,
+    Account, Call, CallKind, Criticality, DeviceCost, Entry, TASKS, Task,
 };
 
 /// A sleeper asks again after this time at the latest.
@@ -95,19 +95,7 @@ impl IoRegion {
     }
 
     fn enter_locked(&self, guarded: &mut Guarded, now: Nanos, ticket: &mut Ticket) {
-        if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
-            ticket.call.deadline = file.deadline;
-            if matches!(ticket.kind, CallKind::Fsync | CallKind::WriteRange) {
-                // What was given are pages of a mapping, which the tally does not know.
-                ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
-            }
-            if matches!(ticket.kind, CallKind::Fsync | CallKind::Write | CallKind::WriteRange) {
-                ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
-            }
-        }
-        if matches!(ticket.kind, CallKind::Fsync | CallKind::Commit) {
-            ticket.call.deadline = self.deadline(ticket.call.account, ticket.call.deadline);
-        }
+        ticket.call = self.described(guarded, ticket.kind, ticket.call);
         let begin = guarded.next_task as usize;
         let in_turn = |step: usize| (begin + step) % TASKS;
         let is_free = |at: &usize| self.tasks[*at].state() == FREE;
@@ -174,7 +162,7 @@ impl IoRegion {
     /// thread is `busy` with pieces that it began to write.
     pub fn next_order(&self, ticket: &Ticket, busy: bool) -> Order {
         let (Some(task), Some(slot)) = (ticket.task, ticket.slot(self)) else { return Order::Go };
-        let mut until = Nanos(0);
+        let (mut until, mut slept) = (Nanos(0), false);
         loop {
             let word = slot.word.load(Acquire);
             if word & STATE != WAITING {
@@ -182,6 +170,9 @@ impl IoRegion {
             }
             let orders = slot.orders.swap(0, Relaxed);
             if orders > 0 {
+                if slept {
+                    self.woke_late(clock::now().since(Nanos(slot.progress_ns.load(Relaxed))));
+                }
                 return Order::WriteBack(orders);
             }
             let now = clock::now();
@@ -211,6 +202,7 @@ impl IoRegion {
             let sleep = if until > now { until.since(now).min(left) } else { Nanos(0) };
             if sleep > Nanos(0) {
                 futex::wait(&slot.word, word, sleep);
+                slept = true;
             }
             let now = clock::now();
             until = self

@@ -16,9 +16,9 @@ const FIRST_THREAD: usize = RULES + 1;
 const FULL_FOR: Nanos = Nanos::from_millis(1_000);
 
 impl IoRegion {
-    /// The calling thread's account. `names` is asked only when it is new, serves another class, or
-    /// the rules have changed.
-    pub fn account(&self, names: impl FnOnce() -> Names) -> Account {
+    /// The calling thread's account. `tell` fills its names in. It is asked only when the thread is
+    /// new, serves another class, or the rules have changed.
+    pub fn account(&self, tell: impl FnOnce(&mut Names)) -> Account {
         let me = thread_id();
         let version = self.rules.version();
         let last = thread::with(|words| words.account.get());
@@ -35,9 +35,7 @@ impl IoRegion {
         if own.is_none() && self.accounts_are_full() {
             return 0;
         }
-        let names = names();
-        let Some(found) = self.locked(|guarded| self.claim_account(guarded, me, last, &names))
-        else {
+        let Some(found) = self.claim(me, last, tell) else {
             return if own.is_some() { last } else { 0 };
         };
         if let Some(slot) = self.accounts.get(usize::from(found)).filter(|_| found != 0) {
@@ -47,6 +45,21 @@ impl IoRegion {
         found
     }
 
+    #[cold]
+    #[inline(never)]
+    fn claim(&self, me: u32, last: Account, tell: impl FnOnce(&mut Names)) -> Option<Account> {
+        let mut names = Names::default();
+        tell(&mut names);
+        self.locked(|guarded| {
+            let found = self.claim_account(guarded, me, last, &names);
+            if found != 0 {
+                self.set_account(guarded, found, &names);
+            }
+            found
+        })
+    }
+
+    #[inline(never)]
     fn claim_account(
         &self,
         guarded: &mut Guarded,
@@ -96,22 +109,27 @@ impl IoRegion {
             self.inherit_at_first(me, slot);
             guarded.split.scheduler().forget_account(at as Account);
         }
+        self.inheritance.note_thread(me, at as Account);
+        at as Account
+    }
+
+    /// What rules say of the account's thread is in force.
+    #[inline(never)]
+    fn set_account(&self, guarded: &mut Guarded, account: Account, names: &Names) {
+        let slot = &self.accounts[usize::from(account)];
         slot.rules.store(self.rules.version(), Relaxed);
-        let (settings, groups) = self.rules.thread(names);
+        let now = clock::now();
+        let scheduler = guarded.split.scheduler();
+        let settings = self.rules.thread(names, |group, settings| {
+            scheduler.set_account(now, group, settings);
+        });
         slot.level.store(settings.level.into(), Relaxed);
         slot.foreground_by_rule.store(self.rules.foreground(names) as u32, Relaxed);
         slot.deadline_ns.store(self.rules.thread_deadline(names).0, Relaxed);
         slot.tag.store(self.rules.tag(names).into(), Relaxed);
-        self.inheritance.note_thread(me, at as Account);
         let group = settings.groups.into_iter().flatten().next();
         slot.group.store(group.map_or(0, |group| u32::from(group) + 1), Relaxed);
-        let now = clock::now();
-        let scheduler = guarded.split.scheduler();
-        for (group, settings) in groups.iter().flatten() {
-            scheduler.set_account(now, *group, settings);
-        }
-        scheduler.set_account(now, at as Account, &settings);
-        at as Account
+        scheduler.set_account(now, account, &settings);
     }
 
     /// All accounts were in use a moment ago.

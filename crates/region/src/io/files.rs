@@ -55,19 +55,32 @@ impl IoRegion {
             return None;
         };
         if stale {
-            let mut text = [0; 256];
-            let length = path(&mut text).min(256);
-            let deadline = self.rules.deadline(&text[..length]);
-            self.names[at].set(&text[length.saturating_sub(TEXT_BYTES)..length]);
-            self.locked(|guarded| {
-                if let Some(state) = guarded.tally.state_mut(at)
-                    && state.generation == found.generation
-                {
-                    (state.deadline, state.rules) = (deadline, version);
-                }
-            });
+            self.set_file(at, found.generation, version, path);
         }
         Some(found)
+    }
+
+    /// What rules say of the file is in force.
+    #[cold]
+    #[inline(never)]
+    fn set_file(
+        &self,
+        at: usize,
+        generation: u32,
+        version: u32,
+        path: impl FnOnce(&mut [u8; 256]) -> usize,
+    ) {
+        let mut text = [0; 256];
+        let length = path(&mut text).min(256);
+        let deadline = self.rules.deadline(&text[..length]);
+        self.names[at].set(&text[length.saturating_sub(TEXT_BYTES)..length]);
+        self.locked(|guarded| {
+            if let Some(state) = guarded.tally.state_mut(at)
+                && state.generation == generation
+            {
+                (state.deadline, state.rules) = (deadline, version);
+            }
+        });
     }
 
     /// A file's last name was removed. Its dirty pages count as given up, also if it is still open:

@@ -195,7 +195,7 @@ impl IoRegion {
 mod tests {
     use super::*;
     use crate::io::account::GUESSED;
-    use crate::io::{CallKind, Foreground, IoMapping, IoRule, Names, Order, Subject, Ticket};
+    use crate::io::{CallKind, Foreground, IoMapping, IoRule, Order, Subject, Ticket};
     use crate::lock::thread_id;
     use headworks_policy::split::SplitKind;
 
@@ -220,13 +220,13 @@ mod tests {
 
     /// An account of a thread that has ended, and that thread's number.
     fn of_another_thread(region: &'static IoRegion) -> (Account, u32) {
-        let work = || (region.account(Names::default), thread_id());
+        let work = || (region.account(|_| ()), thread_id());
         std::thread::spawn(work).join().unwrap()
     }
 
     /// The calling thread is background, and calls `fsync` with much to write: it is held.
     fn held(region: &'static IoRegion, inode: u64) -> (u16, Ticket) {
-        let account = region.account(|| Names { name: Text::new(b"back"), ..Names::default() });
+        let account = region.account(|names| names.name = Text::new(b"back"));
         let file = region.file(1, inode, |_| 0).unwrap().slot;
         for page in 0..100 {
             region.wrote(account, file, page << 20, 4096);
@@ -271,11 +271,11 @@ mod tests {
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let (say, hear) = std::sync::mpsc::channel();
         let client = std::thread::spawn(move || {
-            say.send(region.account(Names::default)).unwrap();
+            say.send(region.account(|_| ())).unwrap();
             let _ = ends.recv();
         });
         let account = hear.recv().unwrap();
-        let own = region.account(|| Names { name: Text::new(b"back"), ..Names::default() });
+        let own = region.account(|names| names.name = Text::new(b"back"));
         region.blocks(account, Blocker::Mutex, Some(thread_id()), true);
         // It ends before the wait does.
         region.accounts[usize::from(own)].inherits_until_ns.store(0, Relaxed);
@@ -330,9 +330,9 @@ mod tests {
     #[test]
     fn a_thread_that_died_while_it_waited_is_not_counted_for_ever() {
         let region = region("waits");
-        let account = || std::thread::spawn(|| region.account(Names::default)).join().unwrap();
+        let account = || std::thread::spawn(|| region.account(|_| ())).join().unwrap();
         let dead = std::thread::spawn(|| {
-            let account = region.account(Names::default);
+            let account = region.account(|_| ());
             // A signal handler may wait inside a wait, or jump out of it.
             region.blocks(account, Blocker::Semaphore, None, false);
             region.blocks(account, Blocker::Semaphore, None, false);

@@ -224,28 +224,29 @@ impl RuleTable {
         all.find(|deadline| *deadline > Nanos(0)).unwrap_or_default()
     }
 
-    /// What rules say of a thread, and of the groups that it is in.
+    /// What rules say of a thread. Tells of each group that it is in.
     pub(super) fn thread(
         &self,
         names: &Names,
-    ) -> (AccountSettings, [Option<(Account, AccountSettings)>; GROUPS]) {
-        let found = OF_THREADS.map(|subject| self.of_thread(subject, names));
-        let level = |(_, rule): &(usize, &RuleSlot)| u8::try_from(rule.level.load(Relaxed)).ok();
-        let level = found.iter().flatten().filter_map(level).find(|level| *level <= 7);
-        let groups = found.map(|found| {
-            let (at, rule) = found.filter(|(_, rule)| rule.rate.load(Relaxed) > 0)?;
-            let rate = Some(rule.rate.load(Relaxed) as f64);
-            let burst = rule.burst.load(Relaxed);
-            let settings =
-                AccountSettings { level: USUAL_LEVEL, rate, burst, ..AccountSettings::default() };
-            Some(((at + 1) as Account, settings))
-        });
-        let own = AccountSettings {
-            level: level.unwrap_or(USUAL_LEVEL),
-            groups: groups.map(|group| group.map(|(group, _)| group)),
-            ..AccountSettings::default()
-        };
-        (own, groups)
+        mut tell: impl FnMut(Account, &AccountSettings),
+    ) -> AccountSettings {
+        let mut own = AccountSettings::default();
+        let mut level = None;
+        for (subject, group) in OF_THREADS.into_iter().zip(&mut own.groups) {
+            let Some((at, rule)) = self.of_thread(subject, names) else { continue };
+            let given = u8::try_from(rule.level.load(Relaxed)).ok();
+            level = level.or(given.filter(|level| *level <= 7));
+            let rate = rule.rate.load(Relaxed);
+            if rate > 0 {
+                *group = Some((at + 1) as Account);
+                let (level, burst) = (USUAL_LEVEL, rule.burst.load(Relaxed));
+                let rate = Some(rate as f64);
+                let settings = AccountSettings { level, rate, burst, groups: [None; GROUPS] };
+                tell((at + 1) as Account, &settings);
+            }
+        }
+        own.level = level.unwrap_or(USUAL_LEVEL);
+        own
     }
 }
 
@@ -300,10 +301,10 @@ mod tests {
             Names { name, class, cgroup, ..Names::default() }
         };
         let of = |name, class, cgroup| {
-            let (own, groups) = table.thread(&names(name, class, cgroup));
-            let told = groups.map(|group| group.map(|(group, _)| group));
-            assert_eq!(own.groups, told);
-            (told, own.level)
+            let mut told = Vec::new();
+            let own = table.thread(&names(name, class, cgroup), |group, _| told.push(group));
+            assert_eq!(own.groups.into_iter().flatten().collect::<Vec<_>>(), told);
+            (own.groups, own.level)
         };
         assert_eq!(of("copy 1", "reports", "/batch.slice/x"), ([Some(2), Some(3), Some(1)], 5));
         assert_eq!(of("x", "reports", "/"), ([None, Some(3), None], 5));

@@ -1,12 +1,14 @@
 //! Tasks: calls as the scheduler knows them. What it is asked and told, and what it orders.
 
 use super::layout::{CHANGE, Guarded, IoRegion, RUNNING, TaskSlot, WAITING};
-use crate::futex;
 use crate::lock::thread_exists;
+use crate::{clock, futex};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
-use headworks_policy::split::{Call, CallKind, Criticality, Entry, Scheduler, Step, TASKS, Task};
+use headworks_policy::split::{
+    Account, Call, CallKind, Criticality, Entry, PAGE_BYTES, Scheduler, Step, TASKS, Task,
+};
 
 impl IoRegion {
     /// Calls that wait now.
@@ -92,6 +94,41 @@ fn stream_request(call: &Call) -> Request {
 }
 
 impl IoRegion {
+    /// A small durable write or an `fsync` is submitted, of which the end is not seen. Says whether
+    /// it is a commit to the scheduler, which then holds others for it.
+    pub fn commits_unseen(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> bool {
+        let criticality = self.criticality(account);
+        let call = Call { account, file: file.into(), bytes, criticality, ..Call::default() };
+        self.locked(|guarded| {
+            let call = self.described(guarded, kind, call);
+            guarded.split.scheduler().commits_unseen(clock::now(), &call)
+        })
+        .unwrap_or(false)
+    }
+
+    /// The call, with what is known of its file.
+    pub(super) fn described(&self, guarded: &Guarded, kind: CallKind, mut call: Call) -> Call {
+        if let Some(file) = guarded.tally.state(call.file as usize) {
+            call.deadline = file.deadline;
+            if matches!(kind, CallKind::Fsync | CallKind::WriteRange) {
+                // What was given are pages of a mapping, which the tally does not know.
+                call.bytes = call.bytes.max(file.pages * PAGE_BYTES);
+            }
+            if matches!(kind, CallKind::Fsync | CallKind::Write | CallKind::WriteRange) {
+                call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
+            }
+        }
+        if matches!(kind, CallKind::Fsync | CallKind::Commit) {
+            call.deadline = self.deadline(call.account, call.deadline);
+        }
+        call
+    }
+
+    /// A thread of a held call woke by so much later than it should have.
+    pub fn woke_late(&self, by: Nanos) {
+        self.locked(|guarded| guarded.split.scheduler().woke_late(by));
+    }
+
     /// Drives the scheduler until it has nothing more to say. Returns when to ask again.
     pub(super) fn dispatch(&self, guarded: &mut Guarded, now: Nanos) -> Nanos {
         // Each step admits a task or orders pieces: more steps are nonsense in memory.

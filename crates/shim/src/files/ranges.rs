@@ -37,7 +37,7 @@ pub(crate) fn sync_range(
     if flags & libc::SYNC_FILE_RANGE_WRITE == 0 || !files::is_on() {
         return real();
     }
-    let before = || files::before_writeback(fd, offset, bytes);
+    let before = |call: &mut _| files::before_writeback(fd, offset, bytes, call);
     let result = between(before, real, |call, _| files::leave(call));
     if result == 0 {
         guarded_under_io(|| files::wrote_back(fd, offset, bytes));
@@ -59,12 +59,12 @@ pub(crate) unsafe fn positioned_write(
     bytes: usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let after = |call, count: ssize_t| {
+    let after = |call: &mut _, count: ssize_t| {
         // SAFETY: once bytes were moved, the kernel has written to the place.
         let moved = (count > 0 && !at.is_null()).then(|| unsafe { *at } - count as i64);
         files::after_write(call, fd, moved, count);
     };
-    between(|| files::before_write(fd, bytes, false), real, after)
+    between(|call| files::before_write(fd, bytes, false, call), real, after)
 }
 
 /// Longest part of a copy that waits its turn at once.

@@ -53,10 +53,13 @@ puts! {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the stream is the caller's; it is not closed yet.
-    if files::is_on() && !stream.is_null() && unsafe { __fwriting(stream) } != 0 {
-        // SAFETY: as above.
-        guarded_under_io(|| unseen::closing(unsafe { fileno_unlocked(stream) }));
+    if files::is_on() && !stream.is_null() {
+        // SAFETY: the stream is the caller's; it is not closed yet.
+        let (fd, writes) = unsafe { (fileno_unlocked(stream), __fwriting(stream) != 0) };
+        if writes {
+            guarded_under_io(|| unseen::closing(fd));
+        }
+        files::forget(fd);
     }
     // SAFETY: the argument is the caller's.
     unsafe { real::fclose(stream) }

@@ -6,11 +6,11 @@ use crate::split::pacer::{
 const A: Account = 1;
 const B: Account = 2;
 
-fn small(account: Account) -> Call {
+pub(super) fn small(account: Account) -> Call {
     Call { account, bytes: 4096, pieces: 1, deadline: Nanos::from_millis(100), ..Call::default() }
 }
 
-fn big(pieces: u32) -> Call {
+pub(super) fn big(pieces: u32) -> Call {
     Call {
         account: B,
         file: 1,

@@ -97,8 +97,11 @@ impl Benefit {
         self.begin(now, 0);
     }
 
-    /// A commit ended that tasks were held for, or would have been.
-    pub(super) fn saw(&mut self, now: Nanos, took: Nanos, alone: Nanos) {
+    /// A commit ended that tasks were held for, or would have been. If it began [late], a trial has
+    /// failed.
+    ///
+    /// [late]: super::commits
+    pub(super) fn saw(&mut self, now: Nanos, took: Nanos, alone: Nanos, late: bool) {
         let mut slowdown = took.0.saturating_mul(100) / alone.0.max(1);
         if now.since(self.last) > PAUSE {
             self.begin(now, 0);
@@ -126,7 +129,7 @@ impl Benefit {
         }
         self.sum = self.sum.saturating_add(slowdown);
         let most = self.held.saturating_mul(SAME) / 100 * u64::from(STAGE);
-        if self.sum > most {
+        if self.sum > most || late {
             self.fail(now);
         } else if self.count >= STAGE {
             match self.level {
@@ -154,7 +157,7 @@ mod tests {
             if benefit.is_free() && free.is_none() {
                 free = Some(now.since(Nanos::from_millis(10_000)));
             }
-            benefit.saw(now, Nanos(ALONE.0 * took(benefit.level) / 100), ALONE);
+            benefit.saw(now, Nanos(ALONE.0 * took(benefit.level) / 100), ALONE, false);
         }
         (tried, free)
     }
@@ -178,7 +181,8 @@ mod tests {
         let mut benefit = Benefit::default();
         for step in 0..100 {
             let slow = if step == 50 { 100_000 } else { 150 };
-            benefit.saw(Nanos::from_millis(10_000 + step * 25), Nanos(ALONE.0 * slow / 100), ALONE);
+            let now = Nanos::from_millis(10_000 + step * 25);
+            benefit.saw(now, Nanos(ALONE.0 * slow / 100), ALONE, false);
         }
         assert!(benefit.held < 160, "{}", benefit.held);
     }
@@ -189,11 +193,11 @@ mod tests {
         let mut now = Nanos::from_millis(10_000);
         while !benefit.is_free() {
             now += Nanos::from_millis(25);
-            benefit.saw(now, ALONE, ALONE);
+            benefit.saw(now, ALONE, ALONE, false);
         }
         for _ in 0..STAGE {
             now += Nanos::from_millis(25);
-            benefit.saw(now, Nanos(ALONE.0 * 2), ALONE);
+            benefit.saw(now, Nanos(ALONE.0 * 2), ALONE, false);
         }
         assert!(!benefit.is_tried());
     }

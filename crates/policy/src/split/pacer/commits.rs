@@ -4,6 +4,10 @@
 //! * *commit*: a small operation that its caller waits for: a small `fsync`, a small durable write,
 //!   or under `rcp` any critical `fsync` or read.
 //! * *active*: of an account: one of its commits runs, or ended less than [`ACTIVE`] ago.
+//! * *interval*: of a caller that pauses between its commits: the time from one to the next.
+//! * *late*: of a commit: it began at once when the one before it was over, and that one took most
+//!   of the interval. Its caller pauses otherwise, so it is behind: it has commits to make by the
+//!   clock, and each batch makes it wait for longer than the one before.
 //! * *probe*: a few commits during which nothing is ordered, so that it becomes known what they
 //!   take undisturbed.
 
@@ -29,6 +33,12 @@ const LOST: Nanos = Nanos::from_millis(10_000);
 /// back before the flusher's visit, they wait for all of these pieces.
 pub const DESERTED: Nanos = Nanos::from_millis(5_000);
 
+/// A pause is at least one part in so many of the interval.
+const PAUSE: u64 = 8;
+
+/// An interval that has not been seen for so long is forgotten.
+const INTERVAL_LASTS: Nanos = Nanos::from_millis(10_000);
+
 /// Accounts that are remembered.
 pub(in crate::split) const CALLERS: usize = 64;
 
@@ -38,6 +48,12 @@ pub(in crate::split) const CALLERS: usize = 64;
 struct Caller {
     /// When one last began or ended.
     last: Nanos,
+    /// When the last one began.
+    began: Nanos,
+    /// Its interval; zero for not known.
+    interval: Nanos,
+    /// When that was seen.
+    paused: Nanos,
     /// What one takes undisturbed; zero for not known.
     alone: Nanos,
     /// When that was measured.
@@ -52,14 +68,49 @@ struct Caller {
     behind: u32,
     /// File of the last one plus one; zero for none.
     file: u32,
-    unused: u32,
+    /// Not zero: the last one began late.
+    late: u32,
 }
 
-crate::layout!(Caller { last, alone, probed, probes, running, account, behind, file, unused });
+crate::layout!(Caller {
+    last,
+    began,
+    interval,
+    paused,
+    alone,
+    probed,
+    probes,
+    running,
+    account,
+    behind,
+    file,
+    late
+});
 
 impl Caller {
     fn runs(&self, now: Nanos) -> bool {
         self.running > 0 && now.since(self.last) < LOST
+    }
+
+    /// The next commit begins: what that says of the time between them.
+    fn begins(&mut self, now: Nanos) {
+        if self.running == 0 && self.began > Nanos(0) {
+            let (took, pause) = (self.last.since(self.began), now.since(self.last));
+            let interval = now.since(self.began);
+            let pauses = pause.0.saturating_mul(PAUSE) >= interval.0;
+            let known = self.interval(now);
+            self.late = (!pauses && known.is_some_and(|known| took.0 > known.0 / 4 * 3)).into();
+            if pauses && interval < ACTIVE {
+                let mean = |known: Nanos| Nanos(known.0 - known.0 / 4 + interval.0 / 4);
+                (self.interval, self.paused) = (known.map_or(interval, mean), now);
+            }
+        }
+        self.began = now;
+    }
+
+    fn interval(&self, now: Nanos) -> Option<Nanos> {
+        let known = self.interval > Nanos(0) && now.since(self.paused) < INTERVAL_LASTS;
+        known.then_some(self.interval)
     }
 
     fn is_active(&self, now: Nanos) -> bool {
@@ -73,6 +124,8 @@ pub(super) struct Sample {
     pub(super) alone: Nanos,
     /// Backlog, in quarters of a piece, when it began.
     pub(super) behind: u32,
+    /// It began late.
+    pub(super) late: bool,
 }
 
 /// All zero bytes: no account commits.
@@ -117,6 +170,16 @@ impl Commits {
         self.others(now, account).any(|caller| caller.runs(now))
     }
 
+    /// What commits of other accounts leave of the time between them, with a quarter of it to spare.
+    /// `None` if none of them has an interval.
+    pub(super) fn leave(&self, now: Nanos, account: Account) -> Option<Nanos> {
+        let left = |caller: &Caller| {
+            let interval = caller.interval(now)?;
+            Some(Nanos((interval.0 / 4 * 3).saturating_sub(caller.alone.0)))
+        };
+        self.others(now, account).filter_map(left).min()
+    }
+
     /// Whether another account has committed within [`DESERTED`].
     pub(super) fn were_seen(&self, now: Nanos, account: Account) -> bool {
         self.callers.iter().any(|caller| {
@@ -150,6 +213,7 @@ impl Commits {
         if found.is_none() {
             *caller = Caller { account: number(account), ..Caller::default() };
         }
+        caller.begins(now);
         caller.last = now;
         caller.running = caller.running.saturating_add(1);
         caller.behind = behind;
@@ -192,7 +256,7 @@ impl Commits {
             caller.probes = PROBES;
             return None;
         }
-        Some(Sample { alone: caller.alone, behind: caller.behind })
+        Some(Sample { alone: caller.alone, behind: caller.behind, late: caller.late != 0 })
     }
 
     /// Keeps active accounts active: their clients wait for something other than a commit.

@@ -1,0 +1,37 @@
+//! How long threads wait for a processor when they should go on.
+//!
+//! # Problem
+//! Each batch costs its thread two wake-ups: it is told to begin, and it looks whether the pieces
+//! are written. On a busy machine each of them waits for a processor, longer than the device takes
+//! for a piece. Then the price of holding is many times what the device asks for.
+//!
+//! # The primitive
+//! Threads report by how much they woke late. A batch has at least as many pieces as keep the device
+//! busy for [`WAKE_UPS`] times the average: so holding takes less than twice as long as the device.
+
+use crate::Nanos;
+
+/// Those of a batch, and one to spare.
+const WAKE_UPS: u64 = 3;
+
+/// All zero bytes: no thread was late.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Lag {
+    mean: Nanos,
+}
+
+crate::layout!(Lag { mean });
+
+impl Lag {
+    /// A thread woke so late.
+    pub(super) fn saw(&mut self, by: Nanos) {
+        self.mean = Nanos(self.mean.0 - self.mean.0 / 8 + by.0 / 8);
+    }
+
+    /// Pieces that a batch has at least.
+    pub(super) fn least(&self, piece: Nanos) -> u32 {
+        let pieces = self.mean.0.saturating_mul(WAKE_UPS) / piece.0.max(1);
+        u32::try_from(pieces).unwrap_or(u32::MAX)
+    }
+}
