@@ -120,3 +120,25 @@ fn what_a_program_of_a_job_does_to_the_regions_ends_no_other() {
         assert!(!listed.contains(&run.path().display().to_string()), "{listed}");
     }
 }
+
+/// A region that another user's program could not open is given again by the next daemon.
+#[test]
+fn the_next_daemon_gives_regions_too() {
+    if !can_try() {
+        return;
+    }
+    let open = Open::new("again");
+    let run = RunDir::new();
+    let program = crate::support::program().display();
+    let script = format!(
+        "exec 2>&1; unset LD_PRELOAD\n\
+         pid=$({program} status --json --name job | sed -n 's/.*\"daemon_pid\": \\([0-9]*\\).*/\\1/p')\n\
+         kill -9 $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done\n\
+         {program} daemon --name job && {}",
+        open.tries("report", ""),
+    );
+    let mut command = run.headworks(["run", "--name", "job", "--io", "split-deadline"]);
+    command.args(["--profile", "generic", "--", "sh", "-c", &script]);
+    let output = command.output().unwrap();
+    assert!(open.report("report").contains("got i\n"), "{}", text(&output));
+}
