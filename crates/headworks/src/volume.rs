@@ -14,6 +14,7 @@ mod show;
 mod state;
 mod system;
 mod tunnel;
+mod users;
 mod waiting;
 
 pub use doctor::left;

@@ -58,6 +58,9 @@ const RANGE_BYTES_MAX: u64 = 1 << 31;
 /// Neither size nor name ever changes.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
+/// How long the threads may take to end after the file system was unmounted.
+const COPIES: Duration = Duration::from_secs(2);
+
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 
@@ -211,14 +214,20 @@ impl Front {
         read.map(|()| Nanos(ways[WAYS / 2].as_nanos() as u64))
     }
 
-    /// Unmounts, and waits for the threads.
+    /// Unmounts, and waits for the threads. Where another mount namespace has a copy of the mount,
+    /// they would go on as long as that: then they end with the process, unused.
     ///
     /// # Errors
     /// If the file is still open (EBUSY).
     pub fn end(self) -> io::Result<()> {
-        self.session.umount_and_join()?;
-        self.rings.into_iter().for_each(Rings::join);
-        Ok(())
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let joined = self.session.umount_and_join();
+            self.rings.into_iter().for_each(Rings::join);
+            // The receiver may be gone.
+            let _ = ended.send(joined);
+        });
+        end.recv_timeout(COPIES).unwrap_or(Ok(()))
     }
 
     /// Whether the kernel ended the connection, for example by `umount`.

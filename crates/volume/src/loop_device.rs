@@ -4,13 +4,14 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const CONTROL: &str = "/dev/loop-control";
 
 // From linux/loop.h.
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -54,7 +55,10 @@ const TRIES: usize = 50;
 pub struct LoopDevice {
     /// Its node, `/dev/loopN`.
     pub path: PathBuf,
-    file: File,
+    /// The number of the file system under it, and the file's there.
+    beneath: (u64, u64),
+    /// None after it was let go.
+    file: Option<File>,
 }
 
 impl LoopDevice {
@@ -65,6 +69,8 @@ impl LoopDevice {
     /// Those of the system: no loop devices in this kernel (ENOENT), not allowed (EACCES, EPERM).
     pub fn attach(backing: &Path, block_bytes: u32) -> io::Result<LoopDevice> {
         let target = OpenOptions::new().read(true).write(true).open(backing)?;
+        let found = target.metadata()?;
+        let beneath = (found.dev(), found.ino());
         let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
         let mut last = io::Error::from_raw_os_error(libc::EBUSY);
         for _ in 0..TRIES {
@@ -85,7 +91,7 @@ impl LoopDevice {
                 Err(error) => return Err(error),
             };
             match configure(&file, &target, backing, block_bytes) {
-                Ok(()) => return Ok(LoopDevice { path, file }),
+                Ok(()) => return Ok(LoopDevice { path, beneath, file: Some(file) }),
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
                 Err(error) => return Err(error),
             }
@@ -93,13 +99,43 @@ impl LoopDevice {
         Err(last)
     }
 
-    /// Detaches the device; if it is mounted or open elsewhere, once that ends.
+    /// Detaches the device; if it is mounted or open elsewhere, in any mount namespace, once that
+    /// ends.
     ///
     /// # Errors
     /// If it no longer belongs to us (ENXIO).
-    pub fn detach(self) -> io::Result<()> {
-        clear(&self.file)
+    pub fn let_go(&mut self) -> io::Result<()> {
+        self.file.take().map_or(Ok(()), |file| clear(&file))
     }
+
+    /// Whether the device still stands on our file. Its path alone does not tell: another device
+    /// may have the number by now.
+    pub fn is_attached(&self) -> bool {
+        // SAFETY: all zero bytes are a valid value of this structure of numbers.
+        let mut info: LoopInfo = unsafe { std::mem::zeroed() };
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            // Without a descriptor or memory nothing is known.
+            Err(error) => {
+                return matches!(
+                    error.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+                );
+            }
+        };
+        // SAFETY: the ioctl writes this structure, which outlives the call.
+        let done = unsafe { libc::ioctl(file.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
+        done == 0 && (info.device, info.inode) == self.beneath
+    }
+}
+
+/// Whether a loop device stands on this file, by its path.
+pub fn is_over(device: &Path, file: &Path) -> bool {
+    let on = |attached: &Attached| {
+        attached.path == device
+            && Path::new(attached.backing.trim_end_matches(" (deleted)")) == file
+    };
+    list().iter().any(on)
 }
 
 /// An existing loop device, ours or not.

@@ -3,17 +3,13 @@
 use super::state::{Description, Named};
 use super::system;
 use anyhow::{Context, Result, bail};
-use headworks_volume::loop_device::{self, LoopDevice};
+use headworks_volume::loop_device::LoopDevice;
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::reach::Reach;
 use headworks_volume::{Volume, fuse, kernel_queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// How long a device may stay in use after it was detached.
-const LEAVE: Duration = Duration::from_secs(10);
 
 /// Where a volume's requests come from.
 pub trait Front {
@@ -40,8 +36,13 @@ pub trait Front {
     /// Whether it ended without being stopped.
     fn has_ended(&self) -> bool;
 
+    /// Takes no new users from now on. False as long as one is left: it must go on serving.
+    fn let_go(&mut self) -> bool {
+        true
+    }
+
     /// Ends it; no request comes after that.
-    fn stop(self: Box<Self>, named: &Named) -> Result<()>;
+    fn stop(self: Box<Self>) -> Result<()>;
 }
 
 /// A server of NBD, on its thread.
@@ -80,7 +81,7 @@ impl Front for Nbd {
         self.server.is_finished()
     }
 
-    fn stop(self: Box<Self>, _named: &Named) -> Result<()> {
+    fn stop(self: Box<Self>) -> Result<()> {
         self.stop.stop();
         match self.server.join() {
             Ok(served) => Ok(served?),
@@ -164,24 +165,17 @@ impl Front for Kernel {
         self.fuse.has_ended()
     }
 
-    /// Detaches the device once it is unused.
-    fn stop(self: Box<Self>, named: &Named) -> Result<()> {
-        let Kernel { fuse, device, .. } = *self;
-        let path = device.path.clone();
-        // The kernel releases it at the last close, by us or by another program.
-        device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
-        let disk = named.disk();
-        let deadline = Instant::now() + LEAVE;
-        while is_attached(&path, &disk) {
-            if Instant::now() > deadline {
-                bail!(
-                    "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
-                    path.display()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    /// The kernel releases the device at its last close, by us or by another program. A mount in
+    /// any mount namespace is a use: without this process it would lose what was written.
+    fn let_go(&mut self) -> bool {
+        if let Err(error) = self.device.let_go() {
+            eprintln!("headworks: cannot take {} away: {error}", self.device.path.display());
         }
-        fuse.end().context("cannot unmount the file system under the loop device")
+        !self.device.is_attached()
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        self.fuse.end().context("cannot unmount the file system under the loop device")
     }
 }
 
@@ -228,10 +222,4 @@ fn tune(
     volume.engine.drain();
     volume.engine.forget_counts();
     Ok(Tuned { lead_us: way.0 as f64 / 1e3, looks: false, reach })
-}
-
-fn is_attached(device: &Path, disk: &Path) -> bool {
-    loop_device::list()
-        .iter()
-        .any(|attached| attached.path == device && Path::new(&attached.backing) == disk)
 }

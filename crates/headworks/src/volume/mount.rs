@@ -4,6 +4,7 @@ use super::control::{self, Request, Response};
 use super::show;
 use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
+use super::users::{self, User};
 use super::waiting::Waiting;
 use crate::cli;
 use crate::instance::Instance;
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// How long a volume may take to start or to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a device may stay in use after it was let go, before that is said.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Starts a volume and mounts its file system.
 pub fn mount(args: &cli::Mount) -> Result<()> {
@@ -252,20 +256,25 @@ pub fn umount(args: &cli::Umount) -> Result<()> {
         }
         bail!("volume `{}` is not mounted", volume.name);
     }
-    let Some(Note { device: Some(device), .. }) = volume.note() else {
+    if !matches!(volume.note(), Some(Note { device: Some(_), .. })) {
         bail!(
             "volume `{}` is served over NBD or replays a trace: stop that process (Ctrl-C)",
             volume.name
         );
-    };
+    }
+    let device = volume.device();
     // All places where it is mounted, the last one first.
     let mounts: Vec<PathBuf> = system::mounts()
         .into_iter()
-        .filter(|mounted| mounted.source == device)
+        .filter(|mounted| Some(&mounted.source) == device.as_ref())
         .map(|mounted| mounted.dir)
         .collect();
     for dir in mounts.iter().rev() {
         let _waiting = Waiting::new(format!("unmounting {}", dir.display()));
+        // Where another mount namespace has it, too, unmounting writes nothing.
+        if let Err(error) = system::sync(dir) {
+            eprintln!("headworks: not all of {} could be made durable: {error}", dir.display());
+        }
         system::unmount(dir, false).with_context(|| {
             format!(
                 "cannot unmount {0}: a program has a file or a directory there open\n  \
@@ -279,15 +288,43 @@ pub fn umount(args: &cli::Umount) -> Result<()> {
     Ok(())
 }
 
+/// Says who still has a volume's device, and makes durable what they have written.
+fn goes_on(volume: &Named, device: &Path) -> String {
+    let users = users::of(device);
+    users.iter().for_each(User::sync);
+    let mut text = format!(
+        "volume `{}` goes on until the last user of {} leaves: without it, what is written there \
+         would be lost",
+        volume.name,
+        device.display()
+    );
+    if users.is_empty() {
+        text += "\n  who that is cannot be seen from here: ls /sys/block/*/holders; look on the host, as root";
+    }
+    for user in users {
+        text += &format!("\n  {user}");
+    }
+    text
+}
+
 /// Ends the process of a volume and waits until it is gone.
 fn stop(volume: &Named) -> Result<()> {
     let _waiting = Waiting::new(format!("stopping volume `{}`", volume.name));
     let log = volume.file("log");
     let pid = volume.note().map_or(0, |note| note.pid);
-    control::ask(volume, Request::Stop)?;
-    let deadline = Instant::now() + TIMEOUT;
+    let begun = Instant::now();
+    // It may be gone already, if it was told before and waited for its last user.
+    let mut asked = control::ask(volume, Request::Stop).map(drop);
     while volume.is_running() {
-        if Instant::now() > deadline {
+        if begun.elapsed() > LEAVE {
+            std::mem::replace(&mut asked, Ok(()))?;
+        }
+        if begun.elapsed() > LEAVE
+            && let Some(device) = volume.device()
+        {
+            bail!("{}", goes_on(volume, &device));
+        }
+        if begun.elapsed() > TIMEOUT {
             bail!(
                 "volume `{}` did not end within {} s\n  its messages: {}\n  end it, as if its power was cut: kill -9 {pid}",
                 volume.name,

@@ -18,6 +18,7 @@ use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Serves until it is told to stop.
 pub fn serve(args: &cli::Serve) -> Result<()> {
@@ -78,7 +79,7 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
             (Box::new(kernel), link)
         }
     };
-    let served = Served { volume: started, front, link };
+    let mut served = Served { volume: started, front, link };
     volume.write_note(&note)?;
     let place = note.place();
     match ready.take() {
@@ -86,9 +87,9 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
         Some(mut ready) => ready.write_all(format!("ready {place}\n").as_bytes())?,
         None => println!("volume `{}` is {place}; stop it with Ctrl-C", volume.name),
     }
-    wait(&mut events, &served);
+    wait(&mut events, &mut served);
     // On failure `doctor` finds the remains, and the log says why.
-    served.stop(&volume)?;
+    served.stop()?;
     drop(tunnel);
     volume.clear();
     Ok(())
@@ -132,12 +133,23 @@ fn link(name: &str, scheduler: SchedulerKind, volume: &Volume, device: &Path) ->
     Ok(link)
 }
 
-/// Answers until it is told to stop, by a client or by a signal.
-fn wait(events: &mut Events, served: &Served) {
+/// The last user of a device is mostly gone so soon.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Answers until it is told to stop, by a client or by a signal, and no user is left.
+fn wait(events: &mut Events, served: &mut Served) {
+    let mut told: Option<Instant> = None;
     loop {
-        let happened = events.wait(1_000);
-        let told = matches!(happened.signal, Some(libc::SIGTERM | libc::SIGINT));
-        if told || served.front.has_ended() {
+        let step_ms = match told {
+            None => 1_000,
+            Some(told) if told.elapsed() < SOON => 5,
+            Some(_) => 200,
+        };
+        let happened = events.wait(step_ms);
+        if matches!(happened.signal, Some(libc::SIGTERM | libc::SIGINT)) {
+            told.get_or_insert_with(Instant::now);
+        }
+        if served.front.has_ended() || told.is_some() && served.front.let_go() {
             return;
         }
         if let Some(link) = &served.link {
@@ -145,15 +157,13 @@ fn wait(events: &mut Events, served: &Served) {
             served.volume.store.name_tags(&link.figures().applications);
         }
         if let Some(client) = happened.client {
-            let mut stop = false;
             // Errors of a client concern only that client.
             let _ = control::serve(&client, |request| {
-                stop = request == Request::Stop;
+                if request == Request::Stop {
+                    told.get_or_insert_with(Instant::now);
+                }
                 served.answer(request)
             });
-            if stop {
-                return;
-            }
         }
     }
 }
@@ -218,8 +228,8 @@ impl Served {
     }
 
     /// Removes everything in reverse order; all writes are durable by then.
-    fn stop(self, named: &Named) -> Result<()> {
-        self.front.stop(named)?;
+    fn stop(self) -> Result<()> {
+        self.front.stop()?;
         flush(&self.volume)
     }
 }

@@ -39,7 +39,11 @@ pub struct Shown {
 
 fn look(volume: &Named) -> Shown {
     let running = volume.is_running();
-    let note = volume.note();
+    let mut note = volume.note();
+    if let Some(note) = note.as_mut().filter(|note| note.device.is_some()) {
+        // Its number may be another volume's by now.
+        note.device = volume.device();
+    }
     let state = match (running, &note) {
         (true, _) => Standing::Running,
         (false, Some(_)) => Standing::Crashed,

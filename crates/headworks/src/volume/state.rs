@@ -5,7 +5,7 @@
 //! system with the `disk`, a control socket, a note of where it is mounted, and a log.
 
 use anyhow::{Context, Result, bail};
-use headworks_volume::VolumeConfig;
+use headworks_volume::{VolumeConfig, loop_device};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -245,6 +245,12 @@ impl Named {
     /// The note from its start.
     pub fn note(&self) -> Option<Note> {
         serde_json::from_str(&std::fs::read_to_string(self.file("note.json")).ok()?).ok()
+    }
+
+    /// Its loop device, if the one that the note names is still its.
+    pub fn device(&self) -> Option<PathBuf> {
+        let device = self.note()?.device?;
+        loop_device::is_over(&device, &self.disk()).then_some(device)
     }
 
     /// Notes what runs.

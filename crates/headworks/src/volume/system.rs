@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use headworks_volume::VolumeConfig;
 use std::ffi::CString;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +25,34 @@ pub struct Mounted {
 pub fn mounts() -> Vec<Mounted> {
     let text = std::fs::read("/proc/self/mounts").unwrap_or_default();
     parse_mounts(&text)
+}
+
+/// Where the device of this number, `MAJOR:MINOR`, is mounted for a process.
+pub fn mounts_of(pid: u32, number: &str) -> Vec<Mounted> {
+    let text = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    let of_device = |line: &[u8]| {
+        // Number, parent, device, root, directory, options, tags, a dash, kind, source.
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let dash = fields.iter().position(|field| *field == b"-")?;
+        let path = |field: &[u8]| PathBuf::from(std::ffi::OsString::from_vec(unescape(field)));
+        (*fields.get(2)? == number.as_bytes()).then_some(())?;
+        Some(Mounted {
+            source: path(fields.get(dash + 2)?),
+            dir: path(fields.get(4)?),
+            kind: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
+        })
+    };
+    text.split(|byte| *byte == b'\n').filter_map(of_device).collect()
+}
+
+/// Makes durable what the file system of this directory holds.
+pub fn sync(dir: &Path) -> std::io::Result<()> {
+    let dir = std::fs::File::open(dir)?;
+    // SAFETY: an open descriptor.
+    match unsafe { libc::syncfs(dir.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 fn parse_mounts(text: &[u8]) -> Vec<Mounted> {

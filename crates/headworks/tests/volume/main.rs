@@ -11,3 +11,4 @@ mod reach;
 mod refusals;
 mod rig;
 mod store;
+mod users;
