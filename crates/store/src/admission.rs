@@ -10,6 +10,10 @@
 //! its application's share is served; the rest waits in the client's memory. A request that is
 //! larger than the budget goes when it is alone.
 //!
+//! Answers to reads have a second budget, until they have gone out. It is apart from the first, as
+//! a client that does not receive would else hold up the others at the device. A connection may
+//! have a little open without it, so that small requests never wait for such a client.
+//!
 //! Connections of one application wait in the order in which they came. Else one that writes large
 //! requests would take each piece of room that another one of it is too small or too late for.
 

@@ -154,6 +154,8 @@ pub struct App {
     pub cause: u32,
     /// Its requests in flight.
     pub budget: Arc<Budget>,
+    /// Its answers that have not gone out, beyond a little for each connection.
+    pub answers: Arc<Budget>,
     about: Mutex<(About, bool)>,
 }
 
@@ -216,12 +218,14 @@ impl App {
 /// All of them. One keeps its number for as long as the store runs.
 pub struct Apps {
     limits: Arc<Limits>,
+    answers: Arc<Limits>,
     list: RwLock<Vec<Arc<App>>>,
 }
 
 impl Default for Apps {
     fn default() -> Self {
-        Apps { limits: Arc::new(Limits::new(1, 0)), list: RwLock::default() }
+        let none = || Arc::new(Limits::new(1, 0));
+        Apps { limits: none(), answers: none(), list: RwLock::default() }
     }
 }
 
@@ -232,7 +236,9 @@ impl Apps {
         // Twice the device's depth keeps it busy. All together must fit into the queue.
         let fair = REQUESTS / wanted.len().max(1);
         let requests = (2 * depth).min(fair as u32).max(2);
-        self.limits.set(requests, u64::from(config.device.memory_mib) << 20);
+        let bytes = u64::from(config.device.memory_mib) << 20;
+        self.limits.set(requests, bytes);
+        self.answers.set(u32::MAX, bytes);
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         for app in list.iter() {
             let about = app.about();
@@ -246,7 +252,9 @@ impl Apps {
                 // Numbers begin at one: zero stands for no one known.
                 let cause = list.len() as u32 + 1;
                 let budget = Arc::new(Budget::new(Arc::clone(&self.limits)));
-                list.push(Arc::new(App { cause, budget, about: Mutex::new((about, true)) }));
+                let answers = Arc::new(Budget::new(Arc::clone(&self.answers)));
+                let about = Mutex::new((about, true));
+                list.push(Arc::new(App { cause, budget, answers, about }));
             }
         }
     }

@@ -269,6 +269,11 @@ pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
 }
 
 impl Config {
+    /// Whether some clients are known by their user.
+    pub fn names_users(&self) -> bool {
+        self.clients.iter().any(|client| client.uid.is_some())
+    }
+
     /// Where the control socket is.
     pub fn control(&self) -> PathBuf {
         if let Some(path) = &self.control {
@@ -312,6 +317,7 @@ target = 500
         for (from, to, said) in [
             ("unix:/run/store", "tcp:0.0.0.0:10809", "other machines"),
             ("unix:/run/store", "udp:x", "no place"),
+            ("[[client]]", "metrics = \"0.0.0.0:9470\"\n[[client]]", "other machines"),
             ("uid = 1000\n", "", "never come"),
             ("64MiB", "100", "multiple of 512"),
             ("size = \"64MiB\"\n", "", "x.toml:5:1: volume `data` needs a size"),

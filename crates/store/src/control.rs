@@ -2,8 +2,10 @@
 
 use crate::apps::Key;
 use crate::governor::{Fares, Window};
+use crate::notices::Failed;
 use crate::number;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -82,8 +84,17 @@ pub struct Status {
     pub listen: Vec<String>,
     /// Clients that are connected, and requests that they have in flight.
     pub connections: usize,
+    /// As many as there may be.
+    #[serde(default)]
+    pub connections_max: usize,
     /// Connections that were refused.
     pub turned_away: u64,
+    /// Clients that were not served, by reason.
+    #[serde(default)]
+    pub refused: BTreeMap<String, u64>,
+    /// Requests that failed.
+    #[serde(default)]
+    pub failed: Vec<Failed>,
     /// The block scheduler.
     pub scheduler: String,
     /// Requests with the device, at most.

@@ -2,13 +2,15 @@
 //! an application.
 
 use crate::apps::{App, Apps};
-use crate::config::{Client, Config};
+use crate::config::Config;
 use crate::note::{Desk, Told};
+use crate::notices::Notices;
 use crate::tls;
+use crate::who::who;
 use headworks_policy::block::SECTOR_BYTES;
 use headworks_volume::engine::{Engine, Submission};
 use headworks_volume::nbd::{
-    Backend, Directory, Export, Exports, Greeting, Origin, Peer, Room, Secured, Tls,
+    Backend, Directory, Export, Exports, Greeting, Origin, Peer, Room, Secured, Tls, Unserved,
 };
 use headworks_volume::store::Extent;
 use rustls::ServerConfig;
@@ -27,9 +29,8 @@ pub struct Opened {
     pub start: u64,
     /// Its size.
     pub size: u64,
-    /// Differs if its bytes may differ from those that a client knows: another file, another boot
-    /// of the machine, another process if they are in memory.
-    pub incarnation: String,
+    /// What clients of ours are told of its bytes.
+    pub words: String,
 }
 
 /// What is offered at the moment.
@@ -53,6 +54,8 @@ pub struct Front {
     pub apps: Arc<Apps>,
     /// Where notes go.
     pub desk: Arc<Desk>,
+    /// What the log and the counters are told of clients.
+    pub notices: Notices,
     /// The device seeks.
     pub rotational: bool,
 }
@@ -61,21 +64,6 @@ impl Front {
     /// What is offered.
     pub fn offer(&self) -> Offer {
         self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Which client it is. The empty name is any, where no clients are named.
-    fn who(config: &Config, peer: &Peer) -> Option<String> {
-        if config.clients.is_empty() {
-            return Some(String::new());
-        }
-        let is = |client: &&Client| match (&peer.certificate, peer.origin) {
-            (Some(shown), _) => {
-                client.certificate.as_ref().is_some_and(|name| tls::is_for(shown, name))
-            }
-            (None, Origin::Unix { uid }) => client.uid == Some(uid),
-            (None, Origin::Tcp(address)) => client.address == Some(address.ip()),
-        };
-        config.clients.iter().find(is).map(|client| client.name.clone())
     }
 }
 
@@ -86,7 +74,7 @@ impl Directory for Door {
     fn exports(&self, peer: &Peer) -> Exports {
         let Offer { config, volumes, .. } = self.0.offer();
         let Some(config) = config else { return Exports::default() };
-        let Some(client) = Front::who(&config, peer) else { return Exports::default() };
+        let Some(client) = who(&config, peer) else { return Exports::default() };
         let may = |opened: &&Opened| {
             let about = config.volumes.iter().find(|volume| volume.name == opened.name);
             about.is_some_and(|about| {
@@ -117,6 +105,10 @@ impl Directory for Door {
             Origin::Tcp(_) if under_tls => Tls::Required,
             _ => Tls::None,
         }
+    }
+
+    fn unserved(&self, client: Unserved) {
+        self.0.notices.unserved(self.0.offer().config.as_deref(), client);
     }
 
     fn secure(&self, socket: OwnedFd) -> io::Result<Secured> {
@@ -157,11 +149,7 @@ impl Backend for Bound {
     }
 
     fn greet(&self, _: &Greeting) -> Option<String> {
-        Some(format!(
-            "incarnation={};application={}",
-            self.volume.incarnation,
-            self.app.about().name
-        ))
+        Some(format!("{};application={}", self.volume.words, self.app.about().name))
     }
 
     fn note(&self, note: &[u8]) -> Vec<u8> {
@@ -183,6 +171,14 @@ impl Backend for Bound {
 
     fn admit(&self, bytes: u64, before: &mut dyn FnMut()) -> Option<Room> {
         Some(self.app.budget.take(bytes, before))
+    }
+
+    fn reserve(&self, bytes: u64, before: &mut dyn FnMut()) -> Option<Room> {
+        Some(self.app.answers.take(bytes, before))
+    }
+
+    fn failed(&self, what: &str, error: &io::Error) {
+        self.front.notices.failed(&self.volume.name, what, error);
     }
 
     fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {

@@ -48,6 +48,23 @@ pub fn text(status: &Status) -> String {
         "How often shares have changed.",
         status.epoch as f64,
     );
+    one(
+        "headworks_store_connections_max",
+        "gauge",
+        "Clients that may be connected.",
+        status.connections_max as f64,
+    );
+    let name = "headworks_store_refused_total";
+    let _ = writeln!(text, "# HELP {name} Clients that were not served.\n# TYPE {name} counter");
+    for (reason, count) in &status.refused {
+        let _ = writeln!(text, "{name}{{reason=\"{reason}\"}} {count}");
+    }
+    let name = "headworks_store_failed_requests_total";
+    let _ = writeln!(text, "# HELP {name} Requests that failed.\n# TYPE {name} counter");
+    for failed in &status.failed {
+        let (volume, error, count) = (&failed.volume, &failed.error, failed.count);
+        let _ = writeln!(text, "{name}{{volume=\"{volume}\",error=\"{error}\"}} {count}");
+    }
     let ios = ["read", "write", "flush", "other"];
     for (name, kind, help, of) in FAMILIES {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");

@@ -4,13 +4,14 @@ use crate::apps::{App, Goal, Key};
 use crate::config::{self, Config};
 use crate::control::{AppStatus, Request, Response, SlowRequest, Status, VolumeStatus};
 use crate::error::StoreError;
-use crate::front::{Front, Offer};
+use crate::front::{Front, Offer, Opened};
 use crate::governor::{Fares, Governor, Orders};
 use crate::ledger::{Ledger, Slow};
 use crate::membership::{self, Membership, Seen};
 use crate::note::Post;
 use crate::tls;
-use crate::volumes::Volumes;
+use crate::volumes::{Volumes, Wanted};
+use crate::who;
 use headworks_policy::learn::WINDOW;
 use headworks_volume::clock;
 use headworks_volume::nbd::Stop;
@@ -90,7 +91,10 @@ impl Running {
             up_s: self.started.elapsed().as_secs(),
             listen: config.as_ref().map_or_else(Vec::new, |config| config.listen.clone()),
             connections: counts.connections,
+            connections_max: config.as_ref().map_or(0, |config| config.connections),
             turned_away: counts.turned_away,
+            refused: self.front.notices.refused(),
+            failed: self.front.notices.failures(),
             scheduler: config.map_or_else(String::new, |config| config.device.scheduler.clone()),
             depth: self.depth,
             best_effort_depth: (f64::from(self.depth) * governor.best_effort()).round() as u32,
@@ -191,7 +195,11 @@ impl Running {
         {
             return Err(StoreError::Fixed(what));
         }
-        self.take(Arc::new(config), &before)
+        let was_open = before.config.as_ref().is_some_and(|old| old.names_users());
+        let config = Arc::new(config);
+        let done = self.take(Arc::clone(&config), &before)?;
+        who::open_sockets(&config, was_open);
+        Ok(done)
     }
 
     /// Takes a configuration: opens what is new, changes what is offered, then closes the rest.
@@ -223,7 +231,11 @@ impl Running {
         let in_time = self.stop.end_exports(ends, LEAVE);
         self.volumes.close(&gone);
         let late = if in_time { "" } else { "; requests of a removed volume hang at its device" };
-        Ok(format!("{count} volumes are served, {added} opened, {} closed{late}", gone.len()))
+        let sizes = new_sizes(&gone, &self.front.offer().volumes);
+        Ok(format!(
+            "{count} volumes are served, {added} opened, {} closed{sizes}{late}",
+            gone.len()
+        ))
     }
 
     /// Looks at etcd every few seconds, until the end.
@@ -398,6 +410,19 @@ impl Running {
             )
         })
     }
+}
+
+/// Which volumes have another size from now on.
+fn new_sizes(gone: &[Wanted], now: &[Opened]) -> String {
+    let one = |(old, _): &Wanted| {
+        let new = now.iter().find(|new| new.path == old.path && new.path != "memory")?;
+        let words = format!(
+            "; {} has {} bytes: clients see it when they connect again",
+            new.name, new.size
+        );
+        (new.size != old.size).then_some(words)
+    };
+    gone.iter().filter_map(one).collect()
 }
 
 /// What differs that a running store cannot follow.

@@ -1,7 +1,7 @@
 //! A store with its threads: its listeners, its seconds.
 
 use crate::apps::Apps;
-use crate::config::{self, Device, Kind};
+use crate::config::{self, Config, Device, Kind};
 use crate::error::StoreError;
 use crate::front::{Door, Front, Offer};
 use crate::governor::Governor;
@@ -9,10 +9,12 @@ use crate::learner::Learner;
 use crate::ledger::{Ledger, Watched};
 use crate::membership::Membership;
 use crate::note::Desk;
+use crate::notices::Notices;
 use crate::pool::Pool;
 use crate::running::Running;
 use crate::sim::array;
 use crate::volumes::Volumes;
+use crate::who;
 use headworks_policy::Nanos;
 use headworks_policy::block::cost::SeekCost;
 use headworks_policy::block::{
@@ -22,6 +24,7 @@ use headworks_volume::clock;
 use headworks_volume::engine::{Engine, EngineConfig};
 use headworks_volume::nbd::{self, Limits, Listener, Stop};
 use headworks_volume::store::Store;
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +105,20 @@ fn engine(device: &Device, pool: &Arc<Pool>, ledger: &Arc<Ledger>) -> io::Result
     })
 }
 
+/// The directory of what is learned. Without it the store runs, and learns again after a restart.
+fn make_state(config: &Config) {
+    let Some(dir) = &config.state else { return };
+    let probe = dir.join("learned.new");
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).open(&probe);
+    if let Err(error) = std::fs::create_dir_all(dir).and_then(|()| open()) {
+        eprintln!(
+            "headworks-store: what is learned is forgotten at a restart: cannot write in {0}: {error}\n  \
+             make it: install -d -o $(id -un) {0}",
+            dir.display()
+        );
+    }
+}
+
 impl Server {
     /// Starts a store by its configuration file.
     ///
@@ -109,6 +126,7 @@ impl Server {
     /// The file is wrong, a volume cannot be opened, a place cannot be listened on.
     pub fn start(path: &Path) -> Result<Server, StoreError> {
         let config = Arc::new(config::load(path)?);
+        make_state(&config);
         let device = &config.device;
         let depth = depth(device);
         // The name was checked with the configuration.
@@ -122,6 +140,7 @@ impl Server {
             engine: Arc::new(engine),
             apps: Arc::new(Apps::default()),
             desk: Arc::new(Desk::default()),
+            notices: Notices::default(),
             rotational: device.kind != Kind::Flash,
         });
         let stop = Stop::new()?;
@@ -155,6 +174,7 @@ impl Server {
         for place in &config.listen {
             server.listen(place, config.connections)?;
         }
+        who::open_sockets(&config, false);
         let running = Arc::clone(&server.running);
         let seconds = std::thread::Builder::new().name("store-seconds".to_owned());
         server.seconds.push(seconds.spawn(move || running.seconds())?);

@@ -152,8 +152,14 @@ fn begin(mut connection: Connection, wire: OwnedFd) -> io::Result<(OwnedFd, Opti
     wire.set_nonblocking(true)?;
     own.set_nonblocking(true)?;
     std::thread::Builder::new().name("store-tls".to_owned()).spawn(move || {
-        // An end of the connection, in whatever way, ends both sockets.
-        let _ = relay(&mut connection, &wire, &own);
+        // An end of the connection, in whatever way, ends both sockets. By TLS 1.3 a client learns
+        // only here that its certificate is refused.
+        if let Err(error) = relay(&mut connection, &wire, &own)
+            && error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+        {
+            let peer = wire.peer_addr().map_or_else(|_| "gone".to_owned(), |peer| peer.to_string());
+            eprintln!("headworks-store: TLS with {peer}: {error}");
+        }
         let _ = wire.shutdown(Shutdown::Both);
     })?;
     Ok((plain.into(), certificate))

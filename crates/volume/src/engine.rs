@@ -34,7 +34,7 @@ pub use fence::Fence;
 use crate::buffer::Buffer;
 use crate::layer::Layer;
 use crate::model::Model;
-use crate::store::{Extent, Store};
+use crate::store::{self, Extent, Store};
 use headworks_policy::Nanos;
 use headworks_policy::block::{BlockScheduler, Operation, Request, SECTOR_BYTES, Share};
 use shared::Shared;
@@ -159,6 +159,7 @@ impl EngineConfig {
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    incarnation: String,
 }
 
 impl Engine {
@@ -175,12 +176,22 @@ impl Engine {
         if !shared.is_inline() {
             threads.extend(workers::spawn(&shared)?);
         }
-        Ok(Engine { shared, threads: Mutex::new(threads) })
+        Ok(Engine { shared, threads: Mutex::new(threads), incarnation: store::unique() })
     }
 
     /// Size of the volume in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.shared.store.size_bytes()
+    }
+
+    /// Differs from that of each other engine: it has all that it answered.
+    pub(crate) fn incarnation(&self) -> &str {
+        &self.incarnation
+    }
+
+    /// Whose bytes are under it; see [`Store::identity`].
+    pub(crate) fn identity(&self) -> Option<String> {
+        self.shared.store.identity()
     }
 
     /// Takes a request. A malformed one is answered with EINVAL.

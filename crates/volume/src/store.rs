@@ -11,6 +11,7 @@ pub use nbd::Nbd;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 /// A part of a volume, and whether space is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +88,30 @@ pub trait Store: Send + Sync {
         let _ = names;
     }
 
+    /// The same as long as the bytes are the same ones, whichever process has them open. None if
+    /// that cannot be known.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
+    /// The same bytes with another size, for a store whose file must not be opened twice. None for
+    /// other stores.
+    fn resized(&self, size: u64) -> Option<Result<Arc<dyn Store>, file::OpenError>> {
+        let _ = size;
+        None
+    }
+
     /// A problem of the store, as a message for the operator; none if all is well.
     fn trouble(&self) -> Option<String> {
         None
     }
+}
+
+/// A name that nothing else has.
+pub fn unique() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
 }
 
 /// Adds an extent to a list, merged with the last one if they are alike.

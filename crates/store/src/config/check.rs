@@ -57,6 +57,12 @@ impl Config {
             let what = "with `connections = 0` no client could come";
             return wrong("connections", what, "Write a number above zero, or remove the line.");
         }
+        if let Some(address) = self.metrics.filter(|address| !address.ip().is_loopback()) {
+            let what =
+                format!("metrics at {address} can be read from other machines: they have no TLS");
+            let mend = "Write 127.0.0.1:PORT, and let a proxy with TLS pass it on.";
+            return wrong("metrics", what, mend);
+        }
         self.check_controller()?;
         self.check_device()?;
         unique("client", self.clients.iter().map(|client| &client.name))?;
@@ -143,6 +149,12 @@ impl Config {
 
     fn check_volume(&self, at: &str, volume: &Volume) -> Result<(), Wrong> {
         let name = &volume.name;
+        let is_file = volume.path != "memory" && !volume.path.contains("://");
+        let same = |other: &&Volume| other.name != *name && other.path == volume.path;
+        if let Some(other) = self.volumes.iter().find(same).filter(|_| is_file) {
+            let what = format!("volumes `{}` and `{name}` have the same file", other.name);
+            return wrong(format!("{at}.path"), what, "Name another file in one of them.");
+        }
         if let Some(size) = &volume.size {
             if !size.bytes().is_some_and(|bytes| bytes > 0 && bytes % 512 == 0) {
                 let what = format!("the size of volume `{name}` is no multiple of 512 bytes");

@@ -107,10 +107,14 @@ fn over_tls_a_client_is_who_its_certificate_says() {
     }
     // A client without TLS, by the tunnel.
     let tunnel = rig.dir.join("tunnel");
+    for end in ["pem", "key"] {
+        std::fs::copy(rig.dir.join(format!("alice.{end}")), rig.dir.join(format!("own.{end}")))
+            .unwrap();
+    }
     let mut child = Command::new(env!("CARGO_BIN_EXE_headworks-store"))
         .args(["tunnel", &address.to_string(), "--socket"])
         .arg(&tunnel)
-        .args(["--certificate", &format!("{dir}/alice.pem"), "--key", &format!("{dir}/alice.key")])
+        .args(["--certificate", &format!("{dir}/own.pem"), "--key", &format!("{dir}/own.key")])
         .args(["--servers", &format!("{dir}/ca-cert.pem")])
         .stdout(Stdio::null())
         .spawn()
@@ -118,6 +122,22 @@ fn over_tls_a_client_is_who_its_certificate_says() {
     until("the tunnel is there", || tunnel.exists());
     let mut raw = Raw::open(&tunnel, "data");
     raw.write(4096, 7);
+    assert_eq!(raw.read(4096), 7);
+    // Its certificate is read at each connection: another's is refused, and a mended one taken.
+    let swap = |who: &str| {
+        for end in ["pem", "key"] {
+            std::fs::copy(rig.dir.join(format!("{who}.{end}")), rig.dir.join(format!("own.{end}")))
+                .unwrap();
+        }
+    };
+    swap("mallory");
+    assert!(Raw::try_open(&tunnel, "data").is_err());
+    assert!(rig.log().contains("no [[client]]"), "{}", rig.log());
+    std::fs::write(rig.dir.join("own.pem"), "").unwrap();
+    assert!(Raw::try_open(&tunnel, "data").is_err());
+    swap("alice");
+    assert_eq!(Raw::open(&tunnel, "data").read(4096), 7);
+    // The connection that was open goes on.
     assert_eq!(raw.read(4096), 7);
     child.kill().unwrap();
     child.wait().unwrap();

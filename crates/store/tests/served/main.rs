@@ -10,6 +10,7 @@ mod fuzz;
 mod kills;
 mod learn;
 mod life;
+mod limits;
 mod load;
 mod neighbours;
 mod ours;

@@ -58,11 +58,17 @@ impl Rig {
 
     pub fn serve(&mut self) {
         let mut command = self.command(&["serve"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let log = std::fs::File::options().create(true).append(true).open(self.dir.join("log"));
+        let mut child = command.stdout(Stdio::piped()).stderr(log.unwrap()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("volumes are served"), "{line}");
+        assert!(line.contains("volumes are served"), "{line}{}", self.log());
         self.child = Some(child);
+    }
+
+    /// What it has said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap()
     }
 
     pub fn pid(&self) -> u32 {

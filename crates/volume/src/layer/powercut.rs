@@ -366,6 +366,10 @@ impl Store for PowerCut {
         self.under.size_bytes()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.under.identity()
+    }
+
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let state = self.reading()?;
         self.under.read(offset, into)?;

@@ -24,8 +24,26 @@ impl Greeting {
     }
 }
 
+/// What a server says of an export to clients of ours. The incarnation is the same as long as all
+/// that was answered is there. The identity is that of the bytes, as far as they were flushed.
+pub fn words(incarnation: &str, identity: Option<&str>) -> String {
+    format!("incarnation={incarnation};bytes={}", identity.unwrap_or(UNKNOWN))
+}
+
+/// Of bytes whose identity cannot be known.
+pub const UNKNOWN: &str = "unknown";
+
 /// Room for one request; dropping it gives the room back.
 pub type Room = Box<dyn Send>;
+
+/// Room that a request has.
+#[derive(Default)]
+pub(super) struct Rooms {
+    /// At the device: given back when the request is done.
+    pub(super) device: Option<Room>,
+    /// Of its answer: given back when that has gone out.
+    pub(super) answer: Option<Room>,
+}
 
 /// The volume of an export. Called from one thread for each connection.
 pub trait Backend: Send + Sync {
@@ -70,6 +88,18 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// The same for an answer of so many bytes, until it has gone out. Asked for what a connection
+    /// has open beyond a little: a client that does not receive keeps its answers here.
+    fn reserve(&self, bytes: u64, before: &mut dyn FnMut()) -> Option<Room> {
+        let _ = (bytes, before);
+        None
+    }
+
+    /// A request (a read, a write, …) has failed; the client gets the error.
+    fn failed(&self, what: &str, error: &io::Error) {
+        let _ = (what, error);
+    }
+
     /// The allocated parts of the range, as [`crate::store::Store::extents`] returns them: in
     /// order, without gaps, at least one extent, perhaps fewer bytes than asked for.
     ///
@@ -95,6 +125,10 @@ impl Backend for Arc<Engine> {
 
     fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
         Engine::write_now(self, offset, from, fua)
+    }
+
+    fn greet(&self, _: &Greeting) -> Option<String> {
+        Some(words(self.incarnation(), self.identity().as_deref()))
     }
 
     fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {

@@ -13,14 +13,15 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, getpeername, recv, send};
 
-use super::backend::Room;
-use super::directory::{Origin, Peer};
+use super::backend::{Room, Rooms};
+use super::directory::{Origin, Peer, Unserved};
 use super::export::{Export, Exports};
 use super::handshake::{self, Handshake, Step};
 use super::intake::{Event, Intake, Payload, Space};
 use super::link::{Flushed, Link, Load, Terms};
 use super::reply::{Reply, To};
 use super::request::{Agreement, Ask, Job};
+use super::room::{admit, rooms};
 use super::server::Shared;
 use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
@@ -38,8 +39,15 @@ const UNSENT_BYTES_MAX: u64 = 2 << 20;
 /// Serves the client of `socket` to its end.
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let mut intake = Intake::default();
-    let Ok(agreed) = shake_hands(shared, id, socket, &mut intake) else { return };
-    let Agreed { socket, wire, origin, exports, agreement, session, out } = agreed;
+    let Ok(origin) = origin(&socket) else { return };
+    let mut peer = Peer { origin, certificate: None };
+    let agreed = match shake_hands(shared, id, socket, &mut intake, &mut peer) {
+        Ok(agreed) => agreed,
+        Err(why) => {
+            return shared.directory.unserved(Unserved::Handshake { peer: &peer, why: &why });
+        }
+    };
+    let Agreed { socket, wire, exports, agreement, session, out } = agreed;
     let export = &exports.list()[agreement.export];
     let patience = shared.limits.patience;
     // Numbers of connections are reused after four billion.
@@ -60,7 +68,13 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
         return;
     }
     // Once the client knows that it has the export, later connections know of this one.
-    if !shared.register(id, &link) || send_all(&link.socket, &out).is_err() {
+    if !shared.register(id, &link) {
+        let why = io::Error::other(
+            "an earlier connection to this volume is over, and its requests hang at the device",
+        );
+        return shared.directory.unserved(Unserved::Handshake { peer: &peer, why: &why });
+    }
+    if send_all(&link.socket, &out).is_err() {
         return;
     }
     let writer = Writer::start(id, &link);
@@ -109,7 +123,6 @@ struct Agreed {
     socket: OwnedFd,
     /// The client's socket, under TLS.
     wire: Option<OwnedFd>,
-    origin: Origin,
     exports: Exports,
     agreement: Agreement,
     session: String,
@@ -123,11 +136,11 @@ fn shake_hands(
     id: u64,
     mut socket: OwnedFd,
     intake: &mut Intake,
+    peer: &mut Peer,
 ) -> io::Result<Agreed> {
     let deadline = Instant::now() + shared.limits.handshake;
     set_socket_timeout(&socket, Timeout::Send, Some(shared.limits.handshake))?;
-    let mut peer = Peer { origin: origin(&socket)?, certificate: None };
-    let mut exports = shared.directory.exports(&peer);
+    let mut exports = shared.directory.exports(peer);
     let mut handshake = Handshake::new(shared.directory.tls(peer.origin));
     let mut wire = None;
     let mut out = Vec::new();
@@ -152,16 +165,17 @@ fn shake_hands(
                 shared.secured(id, &socket)?;
                 set_socket_timeout(&socket, Timeout::Send, Some(shared.limits.handshake))?;
                 peer.certificate = secured.certificate;
-                exports = shared.directory.exports(&peer);
+                exports = shared.directory.exports(peer);
                 handshake = handshake.secured();
             }
             Step::Agreed(agreement) => {
                 let session = handshake.greeting().map(|greeting| greeting.session.clone());
                 let session = session.unwrap_or_default();
-                let origin = peer.origin;
-                return Ok(Agreed { socket, wire, origin, exports, agreement, session, out });
+                return Ok(Agreed { socket, wire, exports, agreement, session, out });
             }
-            Step::Close(reason) => return Err(io::Error::other(reason)),
+            Step::Close(reason) => {
+                return Err(io::Error::other(handshake.refused().unwrap_or(reason)));
+            }
             Step::More => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() || shared.stopping() {
@@ -170,14 +184,18 @@ fn shake_hands(
                 let left = left.max(Duration::from_millis(1));
                 set_socket_timeout(&socket, Timeout::Recv, Some(left))?;
                 if receive(&socket, intake, RecvFlags::empty())? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                    return Err(match handshake.refused() {
+                        Some(refused) => io::Error::other(refused),
+                        None => io::ErrorKind::UnexpectedEof.into(),
+                    });
                 }
             }
         }
     }
 }
 
-fn origin(socket: &OwnedFd) -> io::Result<Origin> {
+/// Whence a client comes.
+pub(super) fn origin(socket: &OwnedFd) -> io::Result<Origin> {
     if sockopt::socket_domain(socket)? == AddressFamily::UNIX {
         let credentials = sockopt::socket_peercred(socket)?;
         return Ok(Origin::Unix { uid: credentials.uid.as_raw() });
@@ -243,12 +261,8 @@ impl Reader<'_> {
                     }
                     Event::Job(job, payload) => {
                         let room = self.room.take();
-                        let room = room.or_else(|| match job.ask {
-                            Ask::Note | Ask::Cache | Ask::BlockStatus { .. } => None,
-                            Ask::Read | Ask::Write => admit(self.link, &mut self.stalled, job.len),
-                            _ => admit(self.link, &mut self.stalled, 0),
-                        });
-                        carry_out(self.link, self.export, &job, payload, room);
+                        let rooms = rooms(self.link, &mut self.stalled, &job, room);
+                        carry_out(self.link, self.export, &job, payload, rooms);
                     }
                     Event::Refused(refusal) => {
                         let (cookie, offset) = (refusal.cookie, refusal.offset);
@@ -376,25 +390,8 @@ impl Reader<'_> {
     }
 }
 
-/// Waits for room for a request. Replies go out meanwhile.
-fn admit(link: &Arc<Link>, stalled: &mut bool, bytes: u64) -> Option<Room> {
-    link.terms.volume.admit(bytes, &mut || {
-        if std::mem::take(stalled) {
-            link.pass_turn();
-        } else {
-            link.flush_elsewhere();
-        }
-    })
-}
-
 /// Does what a request asks, or has it done.
-fn carry_out(
-    link: &Arc<Link>,
-    export: &Export,
-    job: &Job,
-    payload: Payload<'_>,
-    room: Option<Room>,
-) {
+fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>, rooms: Rooms) {
     let to = To { mode: link.terms.mode, cookie: job.cookie, offset: job.offset };
     let Some(_inside) = link.fence.enter() else {
         let words = "another connection has taken this one's place";
@@ -408,18 +405,18 @@ fn carry_out(
         return link.answer_later(reply, 0);
     }
     match ask {
-        Ask::Read => read(link, export, job, to, room),
-        Ask::Write => write(link, job, to, payload, room),
+        Ask::Read => read(link, export, job, to, rooms),
+        Ask::Write => write(link, job, to, payload, rooms),
         Ask::Flush => {
-            link.admit(job, 0, room).submit(|done| Submission::new(Operation::Flush, 0, 0, done));
+            link.admit(job, 0, rooms).submit(|done| Submission::new(Operation::Flush, 0, 0, done));
         }
         Ask::Trim => {
-            let mut ticket = link.admit(job, 0, room);
+            let mut ticket = link.admit(job, 0, rooms);
             ticket.flush_after = fua;
             ticket.submit(|done| Submission::new(Operation::Discard, offset, len, done));
         }
         Ask::WriteZeroes { unmap } => {
-            link.admit(job, 0, room).submit(|done| {
+            link.admit(job, 0, rooms).submit(|done| {
                 let mut zeroing = Submission::new(Operation::WriteZeroes, offset, len, done);
                 (zeroing.request.fua, zeroing.unmap) = (fua, unmap);
                 zeroing
@@ -437,42 +434,42 @@ fn carry_out(
         Ask::BlockStatus { one } => {
             let reply = match volume.extents(offset, len) {
                 Ok(extents) => Reply::extents(to, len, one, &extents),
-                Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
+                Err(error) => outcome(link, ask, to, Err(error)),
             };
             link.answer_later(reply, 0);
         }
     }
 }
 
-fn write(link: &Arc<Link>, job: &Job, to: To, payload: Payload<'_>, room: Option<Room>) {
-    let &Job { offset, len, fua, .. } = job;
+fn write(link: &Arc<Link>, job: &Job, to: To, payload: Payload<'_>, rooms: Rooms) {
+    let &Job { ask, offset, len, fua, .. } = job;
     let volume = &link.terms.volume;
     let at_once = match &payload {
         Payload::Here(bytes) => volume.write_now(offset, bytes, fua),
         Payload::Gathered(buffer) => volume.write_now(offset, buffer, fua),
     };
     if let Some(result) = at_once {
-        return link.answer_later(outcome(to, result), 0);
+        return link.answer_later(outcome(link, ask, to, result), 0);
     }
     let data = match payload {
         Payload::Here(bytes) => Buffer::copy_of(bytes),
         Payload::Gathered(buffer) => buffer,
     };
-    link.admit(job, len, room).submit(|done| {
+    link.admit(job, len, rooms).submit(|done| {
         let mut write = Submission::write(offset, data, done);
         write.request.fua = fua;
         write
     });
 }
 
-fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To, room: Option<Room>) {
+fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To, rooms: Rooms) {
     let len = usize::try_from(job.len).expect("32 MiB at most");
     let mut data = Buffer::new(len);
     match export.volume.read_now(job.offset, &mut data) {
-        Some(Ok(())) => link.answer_later(Reply::data(to, data), job.len),
-        Some(Err(error)) => link.answer_later(outcome(to, Err(error)), 0),
+        Some(Ok(())) => link.answer_later_from(Reply::data(to, data), job.len, rooms.answer),
+        Some(Err(error)) => link.answer_later(outcome(link, job.ask, to, Err(error)), 0),
         None => {
-            let mut ticket = link.admit(job, job.len, room);
+            let mut ticket = link.admit(job, job.len, rooms);
             ticket.reads = true;
             ticket.submit(|done| {
                 let mut read = Submission::new(Operation::Read, job.offset, job.len, done);
@@ -483,9 +480,12 @@ fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To, room: Option<Room>
     }
 }
 
-fn outcome(to: To, result: io::Result<()>) -> Reply {
+fn outcome(link: &Link, ask: Ask, to: To, result: io::Result<()>) -> Reply {
     match result {
         Ok(()) => Reply::done(to),
-        Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
+        Err(error) => {
+            link.note_failed(ask, &error);
+            Reply::error(to, Error::of(&error), "the device reports an error")
+        }
     }
 }

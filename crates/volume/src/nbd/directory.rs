@@ -45,6 +45,25 @@ pub struct Secured {
     pub certificate: Option<Vec<u8>>,
 }
 
+/// A client that is not served.
+#[derive(Clone, Copy, Debug)]
+pub enum Unserved<'a> {
+    /// All connections are taken, and this place has its part of them.
+    Full {
+        /// Whence it comes.
+        origin: Origin,
+        /// Connections from there.
+        has: usize,
+    },
+    /// Its handshake came to no end.
+    Handshake {
+        /// What is known of it.
+        peer: &'a Peer,
+        /// Why.
+        why: &'a io::Error,
+    },
+}
+
 /// Decides what each client sees. Called on the connection's own thread.
 pub trait Directory: Send + Sync {
     /// The exports that this client may open. Asked once the client is known.
@@ -54,6 +73,11 @@ pub trait Directory: Send + Sync {
     fn tls(&self, origin: Origin) -> Tls {
         let _ = origin;
         Tls::None
+    }
+
+    /// A client was not served, which may be its operator's mistake or a stranger.
+    fn unserved(&self, client: Unserved) {
+        let _ = client;
     }
 
     /// Takes the socket of a client that begins TLS.

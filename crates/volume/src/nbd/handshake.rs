@@ -25,6 +25,8 @@ pub const OPTION_SKIPPED_BYTES_MAX: u32 = 16 << 20;
 /// Options that a client may send before it takes an export.
 pub const OPTIONS_MAX: u32 = 1000;
 
+const NO_EXPORT: &str = "it asked for a volume that does not exist, or that it may not open";
+
 /// The server's first bytes.
 pub fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
@@ -71,6 +73,8 @@ pub struct Handshake {
     tls: Tls,
     under_tls: bool,
     options: u32,
+    /// What the client asked for in vain.
+    refused: Option<&'static str>,
 }
 
 impl Default for Handshake {
@@ -85,6 +89,7 @@ impl Default for Handshake {
             tls: Tls::None,
             under_tls: false,
             options: 0,
+            refused: None,
         }
     }
 }
@@ -100,6 +105,11 @@ impl Handshake {
         let (fixed, zeroes) = (self.fixed, self.zeroes);
         let state = State::Option;
         Handshake { state, fixed, zeroes, under_tls: true, ..Handshake::new(self.tls) }
+    }
+
+    /// What the client asked for in vain.
+    pub fn refused(&self) -> Option<&'static str> {
+        self.refused
     }
 
     /// How the client greeted the export that it took.
@@ -187,6 +197,7 @@ impl Handshake {
             if option == option::EXPORT_NAME {
                 return self.close("an export without TLS");
             }
+            self.refused = Some("a client without TLS");
             error(out, option, rep::ERR_TLS_REQD, "begin TLS first");
             return Step::Again;
         }
@@ -224,7 +235,8 @@ impl Handshake {
             return self.close("an export by its old option after extended headers");
         }
         let Some(export) = exports.find(name).filter(|_| name.len() <= STRING_BYTES_MAX) else {
-            return self.close("the client asked for an export that does not exist");
+            self.refused = Some(NO_EXPORT);
+            return self.close(NO_EXPORT);
         };
         let facts = exports.list()[export].facts();
         out.extend(facts.size_bytes.to_be_bytes());
@@ -253,6 +265,7 @@ impl Handshake {
         };
         let Some(index) = exports.find(asked.name) else {
             error(out, option, rep::ERR_UNKNOWN, "there is no export of this name");
+            self.refused = Some(NO_EXPORT);
             return Step::Again;
         };
         let export = &exports.list()[index];

@@ -11,37 +11,28 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headworks_policy::Nanos;
 use headworks_policy::block::Operation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::backend::{Backend, Room};
+use super::backend::{Backend, Room, Rooms};
 use super::directory::Origin;
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
-use super::request::Job;
+use super::request::{Ask, Job};
 use super::wire::Error;
 use crate::buffer::Buffer;
-use crate::clock;
 use crate::engine::{Completion, Fence, Submission};
 
 /// Most bytes of replies that the completing thread sends itself. The writer sends more, so that
 /// copying to a socket does not hold up the engine.
 const INLINE_BYTES_MAX: u64 = 64 << 10;
-
-/// A connection that was silent for so long has nothing on its way.
-const QUIET: Duration = Duration::from_millis(100);
-
-/// How long a connection waits for those before it. A client that is busy on many connections may
-/// open one more.
-const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -51,21 +42,20 @@ enum Turn {
     Passed,
 }
 
-#[derive(Debug)]
-struct State {
+pub(super) struct State {
     replies: VecDeque<Outgoing>,
     turn: Turn,
     /// Requests in flight, and their bytes: read, and not yet answered to the client.
-    requests: u32,
+    pub(super) requests: u32,
     bytes: u64,
     /// Bytes of the unsent replies.
     unsent_bytes: u64,
     /// The client no longer reads replies.
-    dead: bool,
+    pub(super) dead: bool,
     /// No more replies will come: the writer may end.
     over: bool,
     /// A thread waits for requests to finish.
-    waited_for: bool,
+    pub(super) waited_for: bool,
 }
 
 /// The load of a connection.
@@ -115,15 +105,15 @@ pub(super) struct Link {
     /// Its requests pass it on their way to the store.
     pub(super) fence: Arc<Fence>,
     /// The client said that it leaves.
-    left: AtomicBool,
+    pub(super) left: AtomicBool,
     /// When bytes last came from the client, in nanoseconds.
-    heard_ns: AtomicU64,
+    pub(super) heard_ns: AtomicU64,
     /// All that came was dealt with.
-    at_rest: AtomicBool,
+    pub(super) at_rest: AtomicBool,
     state: Mutex<State>,
     batch: Mutex<Batch>,
     writer: Condvar,
-    room: Condvar,
+    pub(super) room: Condvar,
 }
 
 impl Link {
@@ -160,7 +150,7 @@ impl Link {
     }
 
     /// Admits a request that counts for `charge` bytes; the ticket will answer it.
-    pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64, room: Option<Room>) -> Ticket {
+    pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64, rooms: Rooms) -> Ticket {
         let mut state = self.lock();
         state.requests += 1;
         state.bytes += charge;
@@ -168,12 +158,25 @@ impl Link {
         let to = To { mode: self.terms.mode, cookie: job.cookie, offset: job.offset };
         // The upper 16 bits.
         let tag = if self.terms.tags { (job.cookie >> 48) as u16 } else { 0 };
-        Ticket { link: Some(self.clone()), to, tag, charge, room, reads: false, flush_after: false }
+        let (link, ask) = (Some(self.clone()), job.ask);
+        Ticket { link, ask, to, tag, charge, rooms, reads: false, flush_after: false }
+    }
+
+    /// A request has failed, and not because its connection is over.
+    pub(super) fn note_failed(&self, ask: Ask, error: &io::Error) {
+        if error.raw_os_error() != Some(libc::ESHUTDOWN) {
+            self.terms.volume.failed(ask.name(), error);
+        }
     }
 
     /// Adds the reply of a request that was answered at once. The reader sends it later, by
     /// [`Link::flush`].
     pub(super) fn answer_later(&self, reply: Reply, charge: u64) {
+        self.answer_later_from(reply, charge, None);
+    }
+
+    /// The same; the reply's room goes with it.
+    pub(super) fn answer_later_from(&self, reply: Reply, charge: u64, room: Option<Room>) {
         let mut state = self.lock();
         if state.dead {
             return;
@@ -181,11 +184,11 @@ impl Link {
         state.requests += 1;
         state.bytes += charge;
         state.unsent_bytes += charge;
-        state.replies.push_back(Outgoing { reply, charge });
+        state.replies.push_back(Outgoing { reply, charge, _room: room });
     }
 
     /// Adds the reply of an admitted request, and sends it unless another thread sends.
-    fn answer(&self, reply: Reply, charge: u64) {
+    fn answer(&self, reply: Reply, charge: u64, room: Option<Room>) {
         let mut state = self.lock();
         if state.dead {
             state.requests -= 1;
@@ -194,7 +197,7 @@ impl Link {
             return;
         }
         state.unsent_bytes += charge;
-        state.replies.push_back(Outgoing { reply, charge });
+        state.replies.push_back(Outgoing { reply, charge, _room: room });
         if state.turn != Turn::Free {
             return;
         }
@@ -354,93 +357,13 @@ impl Link {
         let _ = shutdown(&self.socket, Shutdown::Read);
     }
 
-    /// The client says that it leaves, and waits for what is open.
-    pub(super) fn note_leave(&self) {
-        self.left.store(true, Ordering::Release);
-    }
-
-    /// The client's end is closed.
-    pub(super) fn is_broken(&self) -> bool {
-        let wire = self.terms.wire.as_ref().unwrap_or(&self.socket);
-        let mut fds = [PollFd::new(wire, PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok()
-            && fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
-    }
-
-    /// Bytes came from the client.
-    pub(super) fn note_heard(&self) {
-        self.heard_ns.store(clock::now().0, Ordering::Relaxed);
-        self.at_rest.store(false, Ordering::Release);
-    }
-
-    /// Bytes are waited for, in the middle of a request or not.
-    pub(super) fn note_waits(&self, at_rest: bool) {
-        self.at_rest.store(at_rest, Ordering::Release);
-    }
-
-    /// Waits until this connection is over, or has had nothing to do for a while, if the other one
-    /// is of the same machine. By TCP, the end of a killed client's stream comes behind all that it
-    /// had sent before: until then, its connection looks alive.
-    pub(super) fn settle(&self, other: &Link) {
-        let same = match (self.terms.origin, other.terms.origin) {
-            (Origin::Tcp(own), Origin::Tcp(other)) => own.ip() == other.ip(),
-            _ => false,
-        };
-        let until = Instant::now() + SETTLE;
-        while same && !self.is_quiet() && !self.is_over() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_broken() || self.lock().dead
-    }
-
-    fn is_quiet(&self) -> bool {
-        let heard = Nanos(self.heard_ns.load(Ordering::Relaxed));
-        let waits = |socket: &OwnedFd| !matches!(rustix::io::ioctl_fionread(socket), Ok(0));
-        clock::now().since(heard).0 > QUIET.as_nanos() as u64
-            && self.at_rest.load(Ordering::Acquire)
-            && self.lock().requests == 0
-            && !waits(&self.socket)
-            && !self.terms.wire.as_ref().is_some_and(waits)
-    }
-
-    /// Another connection of the same export follows. If this one is over, or of the same session,
-    /// none of its requests reaches the store after this. Says whether that came in time.
-    pub(super) fn give_way(&self, session: &str) -> bool {
-        let same = !session.is_empty() && self.terms.session == session;
-        if same {
-            self.hang_up();
-        } else if !self.is_broken() && !self.lock().dead {
-            return true;
-        } else if self.left.load(Ordering::Acquire) {
-            // What a client has asked for before it left is carried out.
-            return self.wait_idle();
-        }
-        self.fence.close(self.terms.patience)
-    }
-
-    fn wait_idle(&self) -> bool {
-        let until = Instant::now() + self.terms.patience;
-        let mut state = self.lock();
-        while state.requests > 0 && Instant::now() < until {
-            state.waited_for = true;
-            let step = Duration::from_millis(100);
-            let waited = self.room.wait_timeout(state, step);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.requests == 0
-    }
-
     fn notify_room(&self, state: &mut State) {
         if std::mem::take(&mut state.waited_for) {
             self.room.notify_all();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -448,11 +371,11 @@ impl Link {
 /// A request in flight, which the client must be told the end of.
 pub(super) struct Ticket {
     link: Option<Arc<Link>>,
+    ask: Ask,
     to: To,
     tag: u16,
     charge: u64,
-    /// Given back when the request is done.
-    room: Option<Room>,
+    rooms: Rooms,
     pub(super) reads: bool,
     pub(super) flush_after: bool,
 }
@@ -471,7 +394,7 @@ impl Ticket {
 
     fn done(mut self, result: io::Result<Buffer>) {
         if !self.flush_after {
-            self.room = None;
+            self.rooms.device = None;
         }
         let reply = match result {
             Ok(_) if self.flush_after => {
@@ -480,14 +403,19 @@ impl Ticket {
             }
             Ok(data) if self.reads => Reply::data(self.to, data),
             Ok(_) => Reply::done(self.to),
-            Err(error) => Reply::error(self.to, Error::of(&error), "the device reports an error"),
+            Err(error) => {
+                if let Some(link) = &self.link {
+                    link.note_failed(self.ask, &error);
+                }
+                Reply::error(self.to, Error::of(&error), "the device reports an error")
+            }
         };
         self.answer(reply);
     }
 
     fn answer(&mut self, reply: Reply) {
         if let Some(link) = self.link.take() {
-            link.answer(reply, self.charge);
+            link.answer(reply, self.charge, self.rooms.answer.take());
         }
     }
 }

@@ -44,13 +44,15 @@ pub mod options;
 mod outbox;
 pub mod reply;
 pub mod request;
+mod room;
 mod server;
+mod succession;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use backend::{Backend, Greeting, Room};
-pub use directory::{Directory, Origin, Peer, Secured, Tls};
+pub use backend::{Backend, Greeting, Room, UNKNOWN, words};
+pub use directory::{Directory, Origin, Peer, Secured, Tls, Unserved};
 pub use export::{Export, ExportError, Exports};
 pub use server::{Counts, Limits, Listener, Stop, serve};

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
+use super::backend::Room;
 use super::reply::Reply;
 
 /// Most parts of replies in one call: the kernel takes 1,024, and more than 64 replies save
@@ -14,10 +15,11 @@ use super::reply::Reply;
 const PARTS_MAX: usize = 128;
 
 /// A reply, and the bytes that its request counts for.
-#[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) reply: Reply,
     pub(super) charge: u64,
+    /// Given back when the reply has gone out, or never will.
+    pub(super) _room: Option<Room>,
 }
 
 /// Requests and bytes that are done.
@@ -28,7 +30,7 @@ pub(super) struct Sent {
 }
 
 /// Replies that are being sent.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Batch {
     pub(super) replies: VecDeque<Outgoing>,
     /// Bytes of the first reply that were sent.

@@ -54,6 +54,22 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ask::Read => "read",
+            Ask::Write => "write",
+            Ask::Flush => "flush",
+            Ask::Trim => "trim",
+            Ask::WriteZeroes { .. } => "zeroing",
+            Ask::Cache => "cache",
+            Ask::Note => "note",
+            Ask::BlockStatus { .. } => "block status",
+        }
+    }
+}
+
 /// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {

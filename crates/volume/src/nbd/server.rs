@@ -1,8 +1,8 @@
 //! Listening, the connections' threads, and their end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, hash_map};
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::connection;
-use super::directory::Directory;
+use super::directory::{Directory, Origin, Unserved};
 use super::link::Link;
 
 /// Send buffer of a Unix socket.
@@ -27,7 +27,8 @@ const SEND_BUFFER_BYTES: usize = 1 << 20;
 pub struct Limits {
     /// Most connections. Each may hold about 72 MiB of payloads (32 MiB of requests in flight, one
     /// more in each direction, and buffers) and two threads. More connections are hung up at once.
-    /// Default 64.
+    /// Default 64. An eighth more are kept for places (a user of this machine, an address) that
+    /// have less than an eighth.
     pub connections: usize,
     /// Most requests in flight on one connection. More wait in its socket. Default 256.
     pub requests: u32,
@@ -81,8 +82,26 @@ struct Links {
     next: u64,
     /// All connections; those in the transmission phase have a link.
     all: BTreeMap<u64, Entry>,
+    /// How many come from each place.
+    places: HashMap<Place, usize>,
     accepted: u64,
     turned_away: u64,
+}
+
+/// Whence connections come: a user of this machine, or an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Unix(u32),
+    Tcp(IpAddr),
+}
+
+impl From<Origin> for Place {
+    fn from(origin: Origin) -> Place {
+        match origin {
+            Origin::Unix { uid } => Place::Unix(uid),
+            Origin::Tcp(address) => Place::Tcp(address.ip()),
+        }
+    }
 }
 
 /// A connection: its socket during the handshake, then its link.
@@ -307,26 +326,31 @@ impl Shared {
             }
             links.all.insert(id, Entry::Link(link.clone()));
         }
-        for other in &earlier {
-            if session.is_empty() || other.terms.session != *session {
-                other.settle(link);
-            }
-        }
-        earlier.iter().all(|other| other.give_way(session))
+        link.settle(&earlier);
+        let broken = Link::broken(&earlier);
+        earlier.iter().zip(broken).all(|(other, broken)| other.give_way(session, broken))
     }
 
-    fn unregister(&self, id: u64) {
-        self.stop.lock().all.remove(&id);
+    fn unregister(&self, id: u64, place: Place) {
+        let mut links = self.stop.lock();
+        links.all.remove(&id);
+        if let hash_map::Entry::Occupied(mut count) = links.places.entry(place) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(links);
         self.stop.0.ended.notify_all();
     }
 }
 
 /// Removes a connection, however its thread ends.
-struct Registered<'a>(&'a Shared, u64);
+struct Registered<'a>(&'a Shared, u64, Place);
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.0.unregister(self.1);
+        self.0.unregister(self.1, self.2);
     }
 }
 
@@ -380,27 +404,36 @@ fn accept_all(listener: &Listener, shared: &Arc<Shared>) -> io::Result<()> {
 
 /// Gives a client its thread, or refuses it.
 fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
+    // A client that is gone already has no address.
+    let Ok(origin) = connection::origin(&socket) else { return };
+    let place = Place::from(origin);
     let id = {
         let mut links = shared.stop.lock();
         links.accepted += 1;
+        let has = links.places.get(&place).copied().unwrap_or(0);
+        let most = shared.limits.connections;
+        let few = (most / 8).max(1);
+        let there_is_room = links.all.len() < most || has < few && links.all.len() < most + few;
         let copy = socket.try_clone();
-        let (true, Ok(copy)) = (links.all.len() < shared.limits.connections, copy) else {
+        let (true, Ok(copy)) = (there_is_room, copy) else {
             links.turned_away += 1;
-            return;
+            drop(links);
+            return shared.directory.unserved(Unserved::Full { origin, has });
         };
         links.next += 1;
         let id = links.next;
         links.all.insert(id, Entry::Handshake(copy));
+        *links.places.entry(place).or_default() += 1;
         id
     };
     let thread_shared = shared.clone();
     let spawned = std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
-        let _registered = Registered(&thread_shared, id);
+        let _registered = Registered(&thread_shared, id, place);
         connection::serve(&thread_shared, id, socket);
     });
     if spawned.is_err() {
         // Without a thread there is no entry: the socket was closed with the closure.
-        shared.unregister(id);
+        shared.unregister(id, place);
     }
 }
 

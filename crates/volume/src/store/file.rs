@@ -19,8 +19,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 #[cfg(test)]
 mod tests;
@@ -163,6 +164,19 @@ impl File {
         Ok(File { file, size, direct, device, cached, held_up_ns: AtomicU64::new(0) })
     }
 
+    fn with_size(&self, size: u64) -> Result<File, OpenError> {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let path = path.unwrap_or_default();
+        let failed = |source| OpenError::Open { path: path.clone(), source };
+        let has = device_size(&self.file).map_err(failed)?;
+        if has < size {
+            return Err(OpenError::Small { path, has, needs: size });
+        }
+        let file = self.file.try_clone().map_err(failed)?;
+        let &File { direct, device, cached, .. } = self;
+        Ok(File { file, size, direct, device, cached, held_up_ns: AtomicU64::new(0) })
+    }
+
     /// Requests bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -270,6 +284,43 @@ fn device_size(file: &std::fs::File) -> io::Result<u64> {
     use std::io::{Seek, SeekFrom};
     let mut file = file;
     file.seek(SeekFrom::End(0))
+}
+
+/// Of a file: its file system, its inode, and when that was made, as inodes are used again.
+fn file_identity(found: &std::fs::Metadata) -> String {
+    let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born_ns = born.unwrap_or_default().as_nanos();
+    format!("{:x}-{:x}-{born_ns:x}", found.dev(), found.ino())
+}
+
+/// Of a block device: what its maker or its mapper calls it. Numbers may change at a boot.
+fn device_identity(number: u64) -> String {
+    let sys = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("{sys}/{name}")).ok()?;
+        let text = text.trim().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        (!text.is_empty()).then_some(text)
+    };
+    let beneath = std::fs::read_to_string(format!("{sys}/loop/backing_file"));
+    if let Ok(found) = beneath.and_then(|path| std::fs::metadata(path.trim_end())) {
+        return file_identity(&found);
+    }
+    let names = ["dm/uuid", "wwid", "device/wwid", "../wwid", "../device/wwid"];
+    let name = names.into_iter().find_map(read).unwrap_or_else(|| format!("{number:x}"));
+    format!("{name}-{}", read("partition").unwrap_or_default())
+}
+
+/// The identity of what a path leads to now; see [`Store::identity`].
+pub fn identity(path: &Path) -> Option<String> {
+    Some(identity_of(&std::fs::metadata(path).ok()?))
+}
+
+fn identity_of(found: &std::fs::Metadata) -> String {
+    if found.file_type().is_block_device() {
+        device_identity(found.rdev())
+    } else {
+        file_identity(found)
+    }
 }
 
 /// Turns direct I/O on if single sectors work with it; returns whether it did.
@@ -411,6 +462,15 @@ impl Store for File {
             }
         }
         Ok(list)
+    }
+
+    fn resized(&self, size: u64) -> Option<Result<Arc<dyn Store>, OpenError>> {
+        // Of the same opening, and so with its lock.
+        Some(self.with_size(size).map(|file| Arc::new(file) as Arc<dyn Store>))
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(identity_of(&self.file.metadata().ok()?))
     }
 
     fn allocated_bytes(&self) -> Option<u64> {

@@ -64,6 +64,7 @@ pub struct Memory {
     limit_chunks: u64,
     chunks: AtomicU64,
     shards: Vec<Shard>,
+    identity: String,
 }
 
 /// Frees a chunk, and gives its memory back to the system. The allocator alone would keep it: its
@@ -112,6 +113,7 @@ impl Memory {
             limit_chunks: limit.div_ceil(CHUNK_BYTES),
             chunks: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            identity: super::unique(),
         }
     }
 
@@ -250,6 +252,11 @@ impl Store for Memory {
             }
         }
         Ok(list)
+    }
+
+    /// Memory begins again with each store.
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
     }
 
     fn allocated_bytes(&self) -> Option<u64> {

@@ -4,7 +4,8 @@
 //! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after
 //! the write. `io` never reports something as durable before the server did.
 //!
-//! # When the server is lost Requests in flight are unanswered, so each may be done twice. They
+//! # When the server is lost
+//! Requests in flight are unanswered, so each may be done twice. They
 //! are repeated on a new connection, for up to the store's timeout; then they fail with EIO. A
 //! server that is silent for half of that is taken for lost, too: its machine may be cut off, and
 //! TCP would notice for minutes that it is there again. But a server that comes back may have lost
@@ -13,8 +14,15 @@
 //! until the volume is started again and the file system replays its journal. After a flush
 //! nothing can be lost, and the volume's users notice only a pause.
 //!
-//! A store of ours names its *incarnation*, which is the same as long as it has all that it
+//! A server of ours names its *incarnation*, which is the same as long as it has all that it
 //! answered: its process was started again, and the machine was not. Then it is a pause, too.
+//!
+//! # When it comes back with other bytes
+//! Memory that began again, another file of the same name: a file system that went on there would
+//! be damaged in silence. A server of ours names the *identity* of its bytes, too. If that differs,
+//! everything fails until the volume is started again. Other servers tell nothing. Of them only the
+//! size is known: an export that has shrunk is another one. For the rest, the log says that it
+//! cannot be known.
 
 mod address;
 mod connection;
@@ -28,7 +36,7 @@ use super::Store;
 use crate::buffer::Buffer;
 use crate::nbd::wire::{NOTE_BYTES_MAX, command, command_flag, transmission_flag as flag};
 use connection::{Ask, Connection, Failure};
-use opening::{connect, incarnation, session};
+use opening::{Bytes, UNKNOWN_BYTES, compare, connect, identity, incarnation};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,7 +173,7 @@ impl Nbd {
         block: u32,
         patience: Duration,
     ) -> Result<Nbd, NbdError> {
-        let session = session();
+        let session = super::unique();
         let current = Arc::new(connect(&address, &session, size, block, patience)?);
         if let Some(words) = handshake::warning(&current.terms) {
             eprintln!("headworks: {address}: {words}");
@@ -285,8 +293,7 @@ impl Nbd {
         }
         let unflushed =
             self.answered.load(Ordering::Acquire) - self.flushed.load(Ordering::Acquire);
-        let known = incarnation(old).map(str::to_owned);
-        if unflushed > 0 && known.is_none() {
+        if unflushed > 0 && incarnation(old).is_none() {
             return Err(self.may_be_lost(&mut line, why, unflushed));
         }
         if line.away_since.is_none() {
@@ -295,13 +302,19 @@ impl Nbd {
         let since = *line.away_since.get_or_insert_with(Instant::now);
         loop {
             match connect(&self.address, &self.session, self.size, self.block, self.patience) {
-                Ok(fresh) if unflushed > 0 && incarnation(&fresh) != known.as_deref() => {
-                    return Err(self.may_be_lost(&mut line, why, unflushed));
-                }
                 Ok(fresh) => {
+                    let bytes = compare(old, &fresh);
+                    match bytes {
+                        Bytes::Others => return Err(self.are_others(&mut line)),
+                        Bytes::Flushed | Bytes::Unknown if unflushed > 0 => {
+                            return Err(self.may_be_lost(&mut line, why, unflushed));
+                        }
+                        _ => {}
+                    }
                     // Before the first request that has a tag.
                     self.name_on(&fresh);
-                    eprintln!("headworks: {} is back", self.address);
+                    let doubt = if bytes == Bytes::Unknown { UNKNOWN_BYTES } else { "" };
+                    eprintln!("headworks: {} is back{doubt}", self.address);
                     *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     line.current = Arc::new(fresh);
                     line.away_since = None;
@@ -316,14 +329,16 @@ impl Nbd {
         }
     }
 
+    /// The server has other bytes than before: everything fails from here on.
+    fn are_others(&self, line: &mut Line) -> io::Error {
+        self.say(opening::others(&self.address));
+        line.failed = true;
+        eio()
+    }
+
     /// The server may have lost writes that it answered: everything fails from here on.
     fn may_be_lost(&self, line: &mut Line, why: &io::Error, unflushed: u64) -> io::Error {
-        self.say(format!(
-            "the connection to {} broke ({why}) while {unflushed} writes were answered and not \
-             flushed: they may be lost, as in a power cut\n  when the server is back: headworks \
-             volume umount and mount again, the file system recovers",
-            self.address
-        ));
+        self.say(opening::may_be_lost(&self.address, why, unflushed));
         line.failed = true;
         eio()
     }
@@ -464,6 +479,10 @@ impl Store for Nbd {
             let connection = Arc::clone(&self.lock().current);
             self.name_on(&connection);
         }
+    }
+
+    fn identity(&self) -> Option<String> {
+        identity(&self.lock().current).map(str::to_owned)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -98,23 +98,35 @@ impl Nbdkit {
     fn start(options: &[&str]) -> Option<Nbdkit> {
         let folder = Folder::new();
         let path = folder.0.join("socket");
-        let started = Command::new("nbdkit")
-            .args(["--foreground", "--exit-with-parent", "--unix"])
-            .arg(&path)
-            .args(options)
-            .stdout(Stdio::null())
-            .spawn();
-        let child = match started {
+        let child = match Nbdkit::serve(&path, options) {
             Ok(child) => child,
             Err(error) => {
                 println!("skipped: no nbdkit here ({error}): apt-get install nbdkit");
                 return None;
             }
         };
-        // The file is there before the server listens.
-        let listens = || UnixStream::connect(&path).is_ok();
-        wait_until(listens, || "nbdkit does not listen".to_owned());
         Some(Nbdkit { child, path, _folder: folder })
+    }
+
+    fn serve(path: &Path, options: &[&str]) -> std::io::Result<Child> {
+        let child = Command::new("nbdkit")
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(path)
+            .args(options)
+            .stdout(Stdio::null())
+            .spawn()?;
+        // The file is there before the server listens.
+        let listens = || UnixStream::connect(path).is_ok();
+        wait_until(listens, || "nbdkit does not listen".to_owned());
+        Ok(child)
+    }
+
+    /// Kills it, and starts another one.
+    fn again(&mut self, options: &[&str]) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::fs::remove_file(&self.path).unwrap();
+        self.child = Nbdkit::serve(&self.path, options).unwrap();
     }
 }
 
@@ -295,6 +307,38 @@ fn writes_that_were_not_flushed_may_be_lost_so_everything_fails() {
     // Started again it serves again.
     let store = open(&server.path);
     store.read(0, &mut [0; 512]).unwrap();
+}
+
+#[test]
+fn a_server_of_ours_that_comes_back_with_other_bytes_fails_everything_until_it_is_opened_anew() {
+    let mut server = Again::new();
+    server.start();
+    let store = open(&server.path);
+    store.write(0, &[5; 4096], true).unwrap();
+    server.end();
+    server.store = Arc::new(Memory::new(16 * MIB, 16 * MIB));
+    server.start();
+    for _ in 0..2 {
+        assert_eq!(store.read(0, &mut [0; 512]).unwrap_err().raw_os_error(), Some(libc::EIO));
+        assert_eq!(store.write(0, &[6; 512], true).unwrap_err().raw_os_error(), Some(libc::EIO));
+    }
+    let trouble = store.trouble().unwrap();
+    assert!(trouble.contains("other bytes") && trouble.contains("volume umount"), "{trouble}");
+    open(&server.path).read(0, &mut [0; 512]).unwrap();
+}
+
+/// Servers of others do not tell whose bytes they have. Of those only the size is known.
+#[test]
+fn nbdkit_that_comes_back_goes_on_unless_it_has_shrunk() {
+    let Some(mut nbdkit) = Nbdkit::start(&["memory", "32M"]) else { return };
+    let store =
+        Nbd::open_with(address(&nbdkit.path, ""), 16 * MIB, 512, Duration::from_secs(20)).unwrap();
+    for (size, goes_on) in [("32M", true), ("64M", true), ("16M", false)] {
+        store.write(0, &[5; 512], true).unwrap();
+        nbdkit.again(&["memory", size]);
+        assert_eq!(store.read(0, &mut [0; 512]).is_ok(), goes_on, "{size}");
+    }
+    assert!(store.trouble().unwrap().contains("other bytes"), "{:?}", store.trouble());
 }
 
 #[test]

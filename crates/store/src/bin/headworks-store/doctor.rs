@@ -148,7 +148,9 @@ pub fn unit(config: &Path) -> Result<String> {
     let program = std::env::current_exe().context("this program has no path")?;
     let config = std::path::absolute(config)?;
     Ok(format!(
-        "[Unit]\nDescription=Headworks storage server\nAfter=network.target\n\n\
+        "# Its user, once: useradd --system --home-dir /var/lib/headworks-store --shell /usr/sbin/nologin headworks-store\n\
+         # Files and devices of volumes must be writable for that user: chown, or SupplementaryGroups=disk\n\
+         [Unit]\nDescription=Headworks storage server\nAfter=network.target\n\n\
          [Service]\nType=notify\nExecStart={} serve --config {}\nExecReload=/bin/kill -HUP $MAINPID\n\
          User=headworks-store\nRuntimeDirectory=headworks-store\nStateDirectory=headworks-store\n\
          Restart=on-failure\nLimitNOFILE=16384\nNoNewPrivileges=true\nProtectSystem=full\n\n\

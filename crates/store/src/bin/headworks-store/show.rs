@@ -84,15 +84,24 @@ pub fn screen(status: &Status) -> String {
 
 fn head(status: &Status) -> String {
     let mut text = format!(
-        "store {} on {}: {} connections, scheduler {}, depth {}",
+        "store {} on {}: {} of {} connections, scheduler {}, depth {}",
         status.pid,
         status.listen.join(", "),
         status.connections,
+        status.connections_max,
         status.scheduler,
         status.depth,
     );
     if status.best_effort_depth < status.depth {
         let _ = write!(text, " ({} for best effort)", status.best_effort_depth);
+    }
+    if !status.refused.is_empty() {
+        let all = status.refused.iter().map(|(reason, count)| format!("{count} {reason}"));
+        let _ = write!(text, "\nclients not served: {}", all.collect::<Vec<_>>().join(", "));
+    }
+    for failed in &status.failed {
+        let (volume, error, count) = (&failed.volume, &failed.error, failed.count);
+        let _ = write!(text, "\nvolume {volume}: {count} requests have failed with {error}");
     }
     if let Some(words) = &status.membership {
         let _ = write!(text, "\n{words}");

@@ -8,7 +8,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::time::Duration;
 
 const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -21,7 +20,9 @@ pub fn run(args: &cli::Tunnel) -> Result<()> {
     // The end of one client must not be that of all.
     // SAFETY: no other thread exists yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    let config = tls::client(&args.certificate, &args.key, &args.servers)?;
+    // Files that are wrong are said before a client comes.
+    let config = || tls::client(&args.certificate, &args.key, &args.servers);
+    config()?;
     let host = args.address.rsplit_once(':').map_or(args.address.as_str(), |(host, _)| host);
     let name = args.name.clone().unwrap_or_else(|| host.trim_matches(['[', ']']).to_owned());
     if UnixStream::connect(&args.socket).is_ok() {
@@ -32,7 +33,15 @@ pub fn run(args: &cli::Tunnel) -> Result<()> {
         .with_context(|| format!("cannot make {}", args.socket.display()))?;
     println!("{} leads to {}", args.socket.display(), args.address);
     for client in listener.incoming().flatten() {
-        let (config, name, address) = (Arc::clone(&config), name.clone(), args.address.clone());
+        // For each connection: a certificate is renewed in place before its end.
+        let config = match config() {
+            Ok(config) => config,
+            Err(error) => {
+                eprintln!("headworks-store: a client is hung up: {error}");
+                continue;
+            }
+        };
+        let (name, address) = (name.clone(), args.address.clone());
         std::thread::Builder::new().spawn(move || {
             let carried = reach(&address)
                 .and_then(|wire| Ok(tls::connect(&config, &name, wire)?))

@@ -3,20 +3,53 @@
 
 use super::connection::Connection;
 use super::{Address, NbdError};
+use crate::nbd::UNKNOWN;
 use crate::nbd::wire::transmission_flag as flag;
 use std::time::Duration;
 
-/// What a server of ours says of its export: the same as long as all that it answered is there.
-pub(super) fn incarnation(connection: &Connection) -> Option<&str> {
-    let words = connection.words.as_deref()?;
-    words.split(';').find_map(|pair| pair.strip_prefix("incarnation="))
+/// What is known of the bytes behind a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    /// All that was answered is there.
+    All,
+    /// All that was flushed is there.
+    Flushed,
+    /// Nothing is known: the server says nothing, as servers of others do.
+    Unknown,
+    /// They are others.
+    Others,
 }
 
-/// A name that no other client has.
-pub(super) fn session() -> String {
-    use std::hash::{BuildHasher, Hasher};
-    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
+fn said<'a>(connection: &'a Connection, key: &str) -> Option<&'a str> {
+    let words = connection.words.as_deref()?;
+    words.split(';').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// What the server says of its export: the same as long as all that it answered is there.
+pub(super) fn incarnation(connection: &Connection) -> Option<&str> {
+    said(connection, "incarnation")
+}
+
+/// Whose bytes they are, if the server says so.
+pub(super) fn identity(connection: &Connection) -> Option<&str> {
+    said(connection, "bytes").filter(|bytes| *bytes != UNKNOWN)
+}
+
+/// Compares what is behind two connections to one export.
+pub(super) fn compare(old: &Connection, fresh: &Connection) -> Bytes {
+    let same = |before: Option<&str>, now: Option<&str>| Some(before? == now?);
+    // No server makes an export smaller and keeps its bytes.
+    if fresh.terms.size_bytes < old.terms.size_bytes
+        || same(identity(old), identity(fresh)) == Some(false)
+        || identity(old).is_some() && identity(fresh).is_none()
+    {
+        return Bytes::Others;
+    }
+    match same(incarnation(old), incarnation(fresh)) {
+        Some(true) => Bytes::All,
+        _ if identity(old).is_some() && identity(fresh).is_some() => Bytes::Flushed,
+        _ => Bytes::Unknown,
+    }
 }
 
 pub(super) fn connect(
@@ -39,4 +72,27 @@ pub(super) fn connect(
         return Err(NbdError::Block { address: address(), least: terms.block_bytes_min });
     }
     Ok(connection)
+}
+
+/// What is said of a server that is back and tells nothing of its bytes.
+pub(super) const UNKNOWN_BYTES: &str = "; this server does not tell whether its bytes are the \
+                                        same: if it began again with others, unmount the volume now";
+
+/// What is said of one that has others.
+pub(super) fn others(address: &Address) -> String {
+    format!(
+        "{address} is back with other bytes than before: its memory began again, or its name leads \
+         to another file\n  every request fails, so that the two are not mixed; give it its bytes \
+         back, or take these; then: headworks volume umount and mount again (a store on it: restart \
+         the store)"
+    )
+}
+
+/// What is said of one that may have lost some.
+pub(super) fn may_be_lost(address: &Address, why: &std::io::Error, unflushed: u64) -> String {
+    format!(
+        "the connection to {address} broke ({why}) while {unflushed} writes were answered and not \
+         flushed: they may be lost, as in a power cut\n  when the server is back: headworks volume \
+         umount and mount again, the file system recovers"
+    )
 }
