@@ -255,6 +255,12 @@ mod tests {
                 .is_none_or(|push| push.weights.iter().all(|(name, _)| name == "carol"))
         );
         assert_eq!(desk.decide(), vec![]);
+        // Whom the node has forgotten meanwhile, it is told again.
+        desk.report(one, &[("alice".into(), 0.0, false)]);
+        desk.decide();
+        desk.report(one, &[("alice".into(), 0.5, true)]);
+        let pushes: BTreeMap<_, _> = desk.decide().into_iter().collect();
+        assert_eq!(pushes[&one].limits, limits);
         desk.set(Settings::new());
         let pushes: BTreeMap<_, _> = desk.decide().into_iter().collect();
         assert_eq!(pushes[&one].limits, [("alice".to_owned(), None)]);

@@ -235,6 +235,38 @@ pub fn node(page: &Page) -> (Node, Vec<Finding>) {
     (Node { figures, tables: tables(page) }, more)
 }
 
+/// Looks at masters. They read the same configuration, and need the plug-in's jar for it.
+pub fn masters(addresses: &BTreeSet<String>) -> Vec<Finding> {
+    if addresses.is_empty() {
+        let words = "neither hbase.masters nor the file backup-masters names one, so none was asked. \
+                     They read this hbase-site.xml, and do not start without the plug-in's jar";
+        return vec![finding(State::Ok, "masters", words)];
+    }
+    let one = |address: &String| {
+        let what = format!("master {address}");
+        let page = Page { address: address.clone(), region_server: true };
+        match figures::ask(&page) {
+            Ok(Some(figures)) if figures.version == VERSION => {
+                finding(State::Ok, what, "plug-in: administration is ordered by tenant, too")
+            }
+            Ok(Some(figures)) => {
+                let words = format!(
+                    "version {} of the plug-in, and this program expects {VERSION}\n  mend: copy the jar there, and restart it",
+                    figures.version
+                );
+                finding(State::Wrong, what, words)
+            }
+            Ok(None) => {
+                let words = "it has another configuration: no plug-in is loaded\n  mend: copy \
+                             jar and hbase-site.xml there, and restart it";
+                finding(State::Warning, what, words)
+            }
+            Err(error) => finding(State::Warning, what, format!("{error:#}")),
+        }
+    };
+    addresses.iter().map(one).collect()
+}
+
 fn tables(page: &Page) -> BTreeSet<String> {
     let regions = page.region_server.then(|| jmx::bean(&page.address, REGIONS));
     let Some(Ok(Some(regions))) = regions else { return BTreeSet::new() };
@@ -298,6 +330,15 @@ mod tests {
         let all: Vec<String> = found.iter().map(Finding::line).collect();
         let all = all.join("\n");
         assert!(all.contains("X for Y") && all.contains("settings cannot be read"), "{all}");
+        for (answer, state) in [
+            ("{\"beans\":[{\"Version\":4}]}", State::Ok),
+            ("{\"beans\":[{\"Version\":3}]}", State::Wrong),
+            ("{\"beans\":[]}", State::Warning),
+        ] {
+            let found = masters(&BTreeSet::from([self::page(answer).address]));
+            assert!(found[0].state == state && found[0].what.starts_with("master "), "{found:?}");
+        }
+        assert!(masters(&BTreeSet::new())[0].found.contains("none was asked"));
         let gone = Page { address: "127.0.0.1:1".into(), region_server: false };
         assert_eq!(node(&gone).1[0].state, State::Wrong);
     }

@@ -128,6 +128,20 @@ pub fn pages(conf: &Path, hadoop_conf: Option<&Path>) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
+/// Addresses of the masters' pages, as far as a list names them: `hbase.masters`, `backup-masters`.
+///
+/// # Errors
+/// A file of the configuration cannot be read.
+pub fn masters(conf: &Path) -> Result<BTreeSet<String>> {
+    let hbase = Site::load(&conf.join("hbase-site.xml"))?;
+    let port = hbase.number("hbase.master.info.port", 16_010.0);
+    let listed = hbase.get("hbase.masters").unwrap_or_default().split(',').map(str::trim);
+    let listed = listed.filter(|one| !one.is_empty());
+    let host = |one: &str| one.rsplit_once(':').map_or(one, |(host, _)| host).to_owned();
+    let all = listed.map(host).chain(hosts(&conf.join("backup-masters")));
+    Ok(all.map(|host| format!("{host}:{port}")).collect())
+}
+
 fn hosts(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
@@ -180,6 +194,13 @@ mod tests {
         let pages = pages(&dir, None).unwrap();
         let addresses: Vec<&str> = pages.iter().map(|page| &*page.address).collect();
         assert_eq!(addresses, ["a:16030", "c:16030"]);
+        assert!(masters(&dir).unwrap().is_empty());
+        std::fs::write(dir.join("backup-masters"), "b\n").unwrap();
+        let site = "<configuration><property><name>hbase.masters</name><value>a:16000, b:16000\
+                    </value></property></configuration>";
+        std::fs::write(dir.join("hbase-site.xml"), site).unwrap();
+        let all: Vec<String> = masters(&dir).unwrap().into_iter().collect();
+        assert_eq!(all, ["a:16010", "b:16010"]);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -179,7 +179,7 @@ impl Store {
         text(&command.args(words).output().unwrap())
     }
 
-    /// Leases end: whoever is killed no longer holds anything.
+    /// Leases end: a controller that was killed no longer holds anything.
     pub fn end_leases(&self) {
         for lease in self.ctl(&["lease", "list"]).lines().skip(1) {
             self.ctl(&["lease", "revoke", lease.trim()]);

@@ -297,6 +297,7 @@ fn examine(conf: &Conf) -> Result<ExitCode> {
     if let Some(hadoop) = &conf.hadoop_conf {
         findings.push(doctor::name_node(&Site::load(&hadoop.join("core-site.xml"))?));
     }
+    findings.extend(doctor::masters(&figures::masters(&conf.conf)?));
     for page in pages {
         let (node, found) = doctor::node(&page);
         findings.extend(found);

@@ -2,6 +2,7 @@ package headworks.hbase;
 
 import headworks.fair.Weights;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.ipc.RpcCall;
 import org.slf4j.Logger;
@@ -22,6 +23,10 @@ final class Settings {
     static final String CONTROLLER = "headworks.controller";
     static final String TOKEN_FILE = "headworks.controller.token.file";
     static final String TLS = "headworks.controller.tls";
+
+    private static final String OURS = "headworks.";
+    private static final Set<String> KNOWN = Set.of(ENABLED, Weights.SETTING, ATTRIBUTE, NETWORK, DISK, OUTSTANDING, UNREAD, KEPT, SPECULATE,
+        CONTROLLER, TOKEN_FILE, TLS);
 
     private static final Logger LOG = LoggerFactory.getLogger(Settings.class);
     /** HBase 2.5 has neither. */
@@ -55,7 +60,12 @@ final class Settings {
     final int queueLength;
 
     Settings(Configuration conf) {
-        enabled = conf.getBoolean(ENABLED, true);
+        for (Map.Entry<String, String> each : conf) {
+            if (each.getKey().startsWith(OURS) && !KNOWN.contains(each.getKey())) {
+                LOG.warn("{}: there is no such setting: it has no effect", each.getKey());
+            }
+        }
+        enabled = flag(conf, ENABLED, true);
         String key = conf.getTrimmed(ATTRIBUTE, conf.getTrimmed(HBASE_ATTRIBUTE, ""));
         attribute = key.isEmpty() || !HAS_ATTRIBUTES ? null : key;
         if (!key.isEmpty() && !HAS_ATTRIBUTES) {
@@ -71,10 +81,10 @@ final class Settings {
         }
         outstanding = enabled ? (int) Math.min(10_000, number(conf, OUTSTANDING, 0)) : 0;
         unreadBytes = enabled ? number(conf, UNREAD, 0) : 0;
-        speculate = enabled && conf.getBoolean(SPECULATE, false);
+        speculate = enabled && flag(conf, SPECULATE, false);
         controllers = conf.getTrimmed(CONTROLLER, "");
         tokenFile = conf.getTrimmed(TOKEN_FILE, "");
-        tls = conf.getBoolean(TLS, false);
+        tls = flag(conf, TLS, false);
         handlers = Math.max(1, conf.getInt("hbase.regionserver.handler.count", 30));
         queues = (int) Math.max(1, Math.round(handlers * real(conf, "hbase.ipc.server.callqueue.handler.factor", 0.1)));
         kept = real(conf, KEPT, 0.1);
@@ -96,6 +106,14 @@ final class Settings {
     static int mostHandlers(int handlers, double kept) {
         boolean enough = handlers >= FEW_HANDLERS && kept > 0;
         return enough ? Math.max(1, handlers - Math.max(1, (int) (handlers * Math.min(1, kept)))) : 0;
+    }
+
+    private static boolean flag(Configuration conf, String key, boolean usual) {
+        String value = conf.getTrimmed(key, "" + usual);
+        if (!value.equalsIgnoreCase("true") && !value.equalsIgnoreCase("false")) {
+            LOG.warn("{}: \"{}\" is neither true nor false: {} counts", key, value, usual);
+        }
+        return conf.getBoolean(key, usual);
     }
 
     private static double real(Configuration conf, String key, double usual) {
