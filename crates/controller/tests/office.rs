@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "/headworks/controller/main/settings";
 
@@ -63,6 +64,16 @@ fn what_cannot_be_read_is_never_replaced() {
     let mut node = Node::come(at, "-");
     node.say("use 0.500 w bob\nreport\n");
     node.hears("weight 4.000 bob");
+    // While etcd is silent, `status` does not wait for it, and nodes are told what is the matter.
+    etcd.stops();
+    until("office is given up", || {
+        let begun = Instant::now();
+        let status = text(&ask(&[at], &["status"]));
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        status.contains("not in office: etcd does not answer")
+    });
+    let refused = Node::come(at, "-").line();
+    assert!(refused.starts_with("error etcd does not answer"), "{refused}");
 }
 
 #[test]

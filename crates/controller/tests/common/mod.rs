@@ -164,6 +164,12 @@ impl Store {
         process
     }
 
+    /// It stands still.
+    pub fn stops(&self) {
+        let pid = self.process.0.id().to_string();
+        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    }
+
     /// It has lost everything.
     pub fn is_emptied(&mut self) {
         let _ = self.process.0.kill();
