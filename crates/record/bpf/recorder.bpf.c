@@ -481,18 +481,23 @@ static __always_inline void copy_stack(struct state *s, struct task_struct *task
     k->sp = r->sp;
     k->bp = r->bp;
     k->born = born;
-    /* Less near the stack's beginning, where the next page may be none. */
     u32 rest = (4096 - (u32)(r->sp & 4095)) & 4095;
-    if (!bpf_probe_read_user(k->data, STACK_BYTES, (void *)r->sp))
+    if (!bpf_probe_read_user(k->data, STACK_BYTES, (void *)r->sp)) {
         k->bytes = STACK_BYTES;
-    else if (!bpf_probe_read_user(k->data, STACK_BYTES / 2, (void *)r->sp))
-        k->bytes = STACK_BYTES / 2;
-    else if (!bpf_probe_read_user(k->data, 4096, (void *)r->sp))
-        k->bytes = 4096;
-    else if (!bpf_probe_read_user(k->data, rest, (void *)r->sp))
-        k->bytes = rest;
-    else
+    } else if (rest && bpf_probe_read_user(k->data, rest, (void *)r->sp)) {
         k->bytes = 0;
+    } else {
+        /* Page by page near the stack's beginning, where the next one may be none. */
+        u32 have = rest;
+#pragma unroll
+        for (int page = 0; page < 3; page++) {
+            if (bpf_probe_read_user(k->data + rest + page * 4096, 4096,
+                                    (void *)(r->sp + rest + page * 4096)))
+                break;
+            have += 4096;
+        }
+        k->bytes = have;
+    }
     bpf_ringbuf_submit(k, BPF_RB_NO_WAKEUP);
 }
 

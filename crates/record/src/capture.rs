@@ -4,6 +4,7 @@ mod activity;
 mod attach;
 mod budget;
 mod clients;
+mod hung;
 mod inject;
 mod java;
 mod jfr;

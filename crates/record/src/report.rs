@@ -357,6 +357,7 @@ fn by(by: By) -> &'static str {
         By::Birth => "births of threads",
         By::Probe => "counted calls",
         By::Answer => "answers",
+        By::Held => "a lock that it has",
         By::Nothing => "nothing",
     }
 }

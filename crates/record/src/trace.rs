@@ -17,7 +17,7 @@ pub use activity::Activity;
 pub use copied::{Copied, Maps};
 pub use error::TraceError;
 pub use monitor::Monitor;
-pub use probes::{Call, Handed, Injection};
+pub use probes::{Call, Handed, Held, Injection};
 pub use quota::Quota;
 pub use scheduled::Scheduled;
 
@@ -328,6 +328,7 @@ pub enum Record {
     Call(Call),
     Injection(Injection),
     Handed(Handed),
+    Held(Held),
     Monitor(Monitor),
     Scheduled(Scheduled),
     Loss(Loss),
@@ -362,6 +363,8 @@ pub struct Trace {
     pub injections: Vec<Injection>,
     /// Hand-overs that an agent counted.
     pub handed: Vec<Handed>,
+    /// Locks for which threads of a program wait that does nothing.
+    pub held: Vec<Held>,
     /// Waits that virtual machines' flight recorders tell.
     pub monitors: Vec<Monitor>,
     /// Stages that plug-ins schedule.
@@ -421,6 +424,7 @@ impl Trace {
             .chain(self.calls.iter().cloned().map(Record::Call))
             .chain(self.injections.iter().cloned().map(Record::Injection))
             .chain(self.handed.iter().cloned().map(Record::Handed))
+            .chain(self.held.iter().cloned().map(Record::Held))
             .chain(self.monitors.iter().cloned().map(Record::Monitor))
             .chain(self.scheduled.iter().cloned().map(Record::Scheduled))
             .chain(self.losses.iter().cloned().map(Record::Loss))
@@ -475,6 +479,7 @@ impl Trace {
                 Record::Call(call) => trace.calls.push(call),
                 Record::Injection(injection) => trace.injections.push(injection),
                 Record::Handed(handed) => trace.handed.push(handed),
+                Record::Held(held) => trace.held.push(held),
                 Record::Monitor(monitor) => trace.monitors.push(monitor),
                 Record::Scheduled(scheduled) => trace.scheduled.push(scheduled),
                 Record::Loss(loss) => trace.losses.push(loss),

@@ -2,6 +2,7 @@
 
 use crate::draw::{self, Drawn};
 use crate::infer::Architecture;
+use crate::infer::arrows::{By, End};
 use crate::infer::locks::Lock;
 use crate::limits::{self, Kind, Limit};
 use crate::trace::Trace;
@@ -17,6 +18,9 @@ const WAITING_MIN: f64 = 0.5;
 
 /// What limits it, whose that is, and by how much. It takes some short simulations.
 pub fn answer(trace: &Trace, found: &Architecture, drawn: &Drawn) -> String {
+    if let Some(knot) = hung(found) {
+        return knot;
+    }
     let Some(scenario) = drawn.trial() else {
         return match locks(trace, found).first() {
             Some(lock) => format!("no request of a client was seen; {lock}"),
@@ -29,6 +33,21 @@ pub fn answer(trace: &Trace, found: &Architecture, drawn: &Drawn) -> String {
         Some(limit) => first(trace, limit),
         None => "the clients limit: nothing gains 1 % if it is made twice as good".to_owned(),
     }
+}
+
+/// Who waits for whom in a program that does nothing.
+fn hung(found: &Architecture) -> Option<String> {
+    let name = |end: End| match end {
+        End::Stage(stage) => found.stages.stages[stage].name.as_str(),
+        End::Clients => "clients",
+    };
+    let waits: Vec<String> = found
+        .arrows
+        .iter()
+        .filter(|arrow| arrow.by == By::Held)
+        .map(|arrow| format!("{} waits for a lock that {} has", name(arrow.from), name(arrow.to)))
+        .collect();
+    (!waits.is_empty()).then(|| format!("no thread does anything: {}", waits.join(", ")))
 }
 
 fn first(trace: &Trace, limit: &Limit) -> String {

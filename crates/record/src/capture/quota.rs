@@ -106,7 +106,7 @@ fn mounts() -> Vec<Mount> {
         let mut left = left.split(' ').skip(3);
         let (root, at) = (left.next()?.to_owned(), PathBuf::from(left.next()?));
         let mut right = right.split(' ');
-        let (kind, options) = (right.next()?, right.last()?);
+        let (kind, options) = (right.next()?, right.next_back()?);
         let first = kind == "cgroup" && options.split(',').any(|option| option == "cpu");
         (first || kind == "cgroup2").then_some(Mount { root, at, second: kind == "cgroup2" })
     };

@@ -192,7 +192,7 @@ fn looked(registry: &Registry) -> BTreeMap<u32, Look> {
 
 /// Copies a sleeping thread's stack. If it wakes meanwhile, the copy is torn, and is cut where it
 /// makes no sense.
-fn copy(head: &StackHead, stacks: &mut Stacks) {
+pub(super) fn copy(head: &StackHead, stacks: &mut Stacks) {
     let mut bytes = vec![0; super::layout::STACK_BYTES];
     let read = procfs::memory(head.tgid, head.sp, &mut bytes);
     stacks.add(head, &bytes[..read]);

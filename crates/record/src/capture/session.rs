@@ -7,6 +7,7 @@ mod trial;
 use super::activity::{Look, Over};
 use super::budget::Budget;
 use super::clients::Clients;
+use super::hung;
 use super::java::Machines;
 use super::jfr::{self, Jfr};
 use super::kernel::{Cost, Kernel};
@@ -369,6 +370,11 @@ impl Session<'_> {
         self.missing.extend(self.machines.missing());
         let flights = std::mem::take(&mut self.flights);
         let mut trace = self.trace()?;
+        if hung::is(&trace) {
+            let mut stacks = Stacks::default();
+            hung::add(&self.registry, &mut trace, &mut stacks);
+            stacks.give(&mut trace);
+        }
         for flight in flights {
             let missing = jfr::end(&mut trace, &flight, false);
             trace.head.missing.extend(missing);

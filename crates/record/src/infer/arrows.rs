@@ -73,6 +73,8 @@ pub enum By {
     Probe,
     /// The stage answers clients, so requests come to it, although nothing was seen to wake it.
     Answer,
+    /// A lock that the other one has, in a program that does nothing.
+    Held,
     /// Nothing: it stands for what was not seen.
     Nothing,
 }

@@ -13,6 +13,7 @@ pub fn add(trace: &Trace, stages: &Stages, sockets: &Sockets, arrows: &mut Vec<A
     answering(stages, sockets, arrows);
     confirm(trace, stages, arrows);
     handed(trace, stages, arrows);
+    held(trace, stages, arrows);
 }
 
 /// A stage that answers and is never asleep: nothing wakes it, and requests come to it anyway.
@@ -137,6 +138,22 @@ fn handed(trace: &Trace, stages: &Stages, arrows: &mut Vec<Arrow>) {
                 ..socket_arrow(stages, from, to, Meaning::Data, handed.n)
             }),
         }
+    }
+}
+
+/// Locks for which threads wait of a program that does nothing. Who has each is written in it.
+fn held(trace: &Trace, stages: &Stages, arrows: &mut Vec<Arrow>) {
+    let mut waits: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for held in &trace.held {
+        if let (Some(&from), Some(&to)) = (stages.of.get(&held.unit), stages.of.get(&held.owner)) {
+            *waits.entry((from, to)).or_default() += 1;
+        }
+    }
+    for ((from, to), n) in waits {
+        let off_ns = (trace.head.counted_s * 1e9) as u64 * n;
+        let arrow = socket_arrow(stages, from, to, Meaning::Blocking, n);
+        let sure = stages.stages[from].sure.min(stages.stages[to].sure);
+        arrows.push(Arrow { by: By::Held, off_ns, sure, ..arrow });
     }
 }
 

@@ -168,6 +168,9 @@ pub fn site(frames: &[String]) -> Option<Site> {
     if interpreter(frames).is_some() || gate(frames).is_some() {
         return Some(Site::Lock);
     }
+    if is_musl(frames) {
+        return of_musl(frames);
+    }
     let mut found = None;
     for (at, frame) in frames.iter().enumerate().take(DEPTH) {
         if has(frame, &LOCKS) {
@@ -190,6 +193,39 @@ pub fn site(frames: &[String]) -> Option<Site> {
         }
     }
     found
+}
+
+/// musl's C library has no tables for unwinding: of the functions within it, only the outermost is
+/// sure, which the application called.
+fn of_musl(frames: &[String]) -> Option<Site> {
+    let kind = |frame: &String| {
+        let has = |known: &[&str]| known.iter().any(|word| frame.contains(word));
+        let kinds = [
+            (Site::Lock, &LOCKS[..]),
+            (Site::Condition, &CONDITIONS[..]),
+            (Site::Time, &TIMES[..]),
+        ];
+        kinds.into_iter().find(|(_, words)| has(words)).map(|(site, _)| site)
+    };
+    match frames.iter().take_while(|frame| in_musl(frame)).last() {
+        Some(called) => kind(called),
+        // A program that is linked statically has its functions in one file with them.
+        None => frames.iter().take(DEPTH).filter_map(kind).last(),
+    }
+}
+
+/// What musl waits in, where it is a part of the program.
+const MUSL: [&str; 3] = ["__syscall_cp_", "__timedwait", "__futexwait"];
+
+/// Whether a stack's innermost function is of musl's C library.
+pub(super) fn is_musl(frames: &[String]) -> bool {
+    frames
+        .first()
+        .is_some_and(|frame| in_musl(frame) || MUSL.iter().any(|known| frame.starts_with(known)))
+}
+
+fn in_musl(frame: &str) -> bool {
+    ["libc.so!", "ld-musl"].iter().any(|known| frame.starts_with(known))
 }
 
 /// Functions of a Java virtual machine for threads' beginnings and ends, and for its pauses; and of
@@ -230,7 +266,9 @@ fn gate(frames: &[String]) -> Option<&str> {
 }
 
 /// Functions between the application and the wait.
-const PLUMBING: [&str; 18] = [
+const PLUMBING: [&str; 20] = [
+    "__syscall_cp_",
+    "__timedwait",
     "java.lang.Object.wait",
     "std::sync::",
     "PlatformEvent",
@@ -317,6 +355,16 @@ mod tests {
             frames(&["runtime.futex", "runtime.notesleep", "runtime.stopm", "runtime.mcall"]);
         assert_eq!(site(&idle), Some(Site::Machine));
         assert_eq!(site(&frames(&["libc.so.6!1", "main"])), None);
+        // A word that an earlier call left on the stack is no function that waits.
+        let musl = ["ld-musl-x86_64.so.1!15", "ld-musl-x86_64.so.1!pthread_cond_timedwait"];
+        let locks = frames(&[musl[0], musl[1], "libc.so!pthread_mutex_timedlock", "work"]);
+        assert_eq!(site(&locks), Some(Site::Lock));
+        assert_eq!(site(&frames(&[musl[0], musl[1], "work"])), Some(Site::Condition));
+        let part =
+            ["__syscall_cp_c", "__timedwait_cp", "__pthread_cond_timedwait", "sem_timedwait"];
+        let locks = frames(&[&part[..3], &["__pthread_mutex_timedlock", "work"]].concat());
+        assert_eq!((site(&locks), waiting(&locks)), (Some(Site::Lock), Some("work")));
+        assert_eq!(site(&frames(&part)), Some(Site::Condition));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Sites {
     pub(super) park: BTreeSet<(u32, u64)>,
     pub(super) seen: BTreeSet<(u32, u64)>,
     own: BTreeSet<(u32, u64)>,
+    /// Processes with musl's C library.
+    musl: BTreeSet<u32>,
     /// Objects of Python's lock of its interpreter, by process.
     interpreter: BTreeSet<(u32, u64)>,
     /// Stacks by unit and how it sleeps: those of a virtual machine's own work, and all.
@@ -82,6 +84,9 @@ impl Sites {
     pub fn of(trace: &Trace) -> Sites {
         let mut sites = Sites { own: own_words(trace), ..Sites::default() };
         for stack in &trace.stacks {
+            if frames::is_musl(&stack.frames) {
+                sites.musl.insert(trace.pid_of(stack.unit));
+            }
             let Some(site) = site(&stack.frames) else { continue };
             sites.seen.insert((stack.unit, stack.object));
             let sum = sites.machine.entry((stack.unit, stack.sleep, stack.op)).or_default();
@@ -200,7 +205,9 @@ pub fn kind(trace: &Trace, sites: &Sites, wait: &Wait) -> Kind {
     match wait.how {
         How::Futex => {
             // glibc's mutexes: also inside pthread_cond_wait, whose functions are around them then.
-            let mutex = wait.sleep == FUTEX && wait.op == WAIT_PRIVATE;
+            // musl's conditions and semaphores wait as its mutexes do.
+            let musl = sites.musl.contains(&trace.pid_of(wait.wakee));
+            let mutex = wait.sleep == FUTEX && wait.op == WAIT_PRIVATE && !musl;
             let own = mutex && sites.own.contains(&(trace.pid_of(wait.wakee), wait.object));
             match (mutex && !own, wait.all, sites.site(trace, wait)) {
                 (true, false, Some(Site::Machine)) => Kind::Idle,

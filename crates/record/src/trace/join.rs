@@ -36,6 +36,7 @@ impl Trace {
         self.calls.extend(other.calls);
         self.injections.extend(other.injections);
         self.handed.extend(other.handed);
+        self.held.extend(other.held);
         self.monitors.extend(other.monitors);
         self.scheduled.extend(other.scheduled);
         self.losses.extend(other.losses);
@@ -122,6 +123,9 @@ impl Trace {
         }
         for monitor in &mut self.monitors {
             [&mut monitor.unit, &mut monitor.waker].into_iter().for_each(unit);
+        }
+        for held in &mut self.held {
+            [&mut held.unit, &mut held.owner].into_iter().for_each(unit);
         }
         self.handed.iter_mut().for_each(|handed| pid(&mut handed.pid));
         self.scheduled.iter_mut().for_each(|scheduled| pid(&mut scheduled.pid));

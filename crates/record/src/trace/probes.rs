@@ -44,3 +44,14 @@ pub struct Handed {
     /// Number.
     pub n: u64,
 }
+
+/// A thread of a program that does nothing waits for a lock that another one has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Unit that waits.
+    pub unit: u32,
+    /// Unit that has it.
+    pub owner: u32,
+    /// Address of the lock.
+    pub object: u64,
+}

@@ -306,18 +306,15 @@ fn read(path: &str, name: &str) -> Option<Image> {
         .zip(sections.eh_frame_hdr.as_deref())
         .map(|(range, table)| begins(range.start, table))
         .unwrap_or_default();
-    let (begins, entries): (Vec<u64>, Vec<u64>) = begins.into_iter().unzip();
-    let unsorted = begins.is_empty() && sections.eh_frame.is_some();
     let tables = sections.eh_frame.as_deref().zip(sections.eh_frame_svma.clone());
-    let tabled = tables.map(|(table, range)| {
-        let end = |from: u64, entry: u64| {
-            // Length, a reference, where the function begins, and its length.
-            let at = entry.checked_sub(range.start)? as usize + 12;
-            let bytes = table.get(at..at + 4)?.try_into().ok()?;
-            Some((from, from + u64::from(u32::from_le_bytes(bytes))))
-        };
-        begins.iter().zip(&entries).filter_map(|(from, entry)| end(*from, *entry)).collect()
-    });
+    let mut tabled: Vec<(u64, u64)> = match tables {
+        Some((table, range)) => tabled(range.start, table),
+        None => Vec::new(),
+    };
+    tabled.sort_unstable();
+    // A program that is linked statically may have no list of them.
+    let begins =
+        if begins.is_empty() { tabled.iter().map(|(from, _)| *from).collect() } else { begins };
     let mut functions = symbols(&elf, SymbolKind::Text);
     // Position-independent programs have the second name.
     let table = bytes(".gopclntab").or_else(|| bytes(".data.rel.ro.gopclntab"));
@@ -333,8 +330,8 @@ fn read(path: &str, name: &str) -> Option<Image> {
         functions,
         data: symbols(&elf, SymbolKind::Data),
         begins,
-        tabled: tabled.unwrap_or_default(),
-        otherwise: go || unsorted,
+        otherwise: go || tabled.is_empty() && sections.eh_frame.is_some(),
+        tabled,
         sections,
     })
 }
@@ -354,9 +351,31 @@ fn in_order(symbols: &mut Vec<(u64, u64, Arc<str>)>) {
     symbols.dedup_by_key(|symbol| symbol.0);
 }
 
-/// First addresses of functions, and of what the tables say of each: the sorted table of
-/// `.eh_frame_hdr` has pairs of offsets from its own begin.
-fn begins(at: u64, table: &[u8]) -> Vec<(u64, u64)> {
+/// First and last addresses of the functions of `.eh_frame`. Each entry has its length, a reference,
+/// where the function begins (from there) and its length; the first ones of each kind refer to none.
+fn tabled(at: u64, table: &[u8]) -> Vec<(u64, u64)> {
+    let word = |from: usize| {
+        let bytes = table.get(from..from + 4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    };
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let (Some(length), Some(reference)) = (word(from), word(from + 4)) {
+        if length == 0 || length == u32::MAX {
+            break;
+        }
+        if let (true, Some(begin), Some(size)) = (reference != 0, word(from + 8), word(from + 12)) {
+            let begin = (at + from as u64 + 8).wrapping_add(i64::from(begin as i32) as u64);
+            found.push((begin, begin.wrapping_add(u64::from(size))));
+        }
+        from += 4 + length as usize;
+    }
+    found
+}
+
+/// First addresses of functions: the sorted table of `.eh_frame_hdr` has pairs of offsets from its
+/// own begin.
+fn begins(at: u64, table: &[u8]) -> Vec<u64> {
     /// Signed four bytes, from the section's begin: what linkers write.
     const SORTED_PAIRS: u8 = 0x3b;
     if table.len() < 12 || table[3] != SORTED_PAIRS {
@@ -365,8 +384,7 @@ fn begins(at: u64, table: &[u8]) -> Vec<(u64, u64)> {
     let word = |bytes: &[u8]| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let count = word(&table[8..12]) as usize;
     let pairs = table[12..].chunks_exact(8).take(count);
-    let address = |bytes: &[u8]| at.wrapping_add(i64::from(word(bytes)) as u64);
-    pairs.map(|pair| (address(pair), address(&pair[4..]))).collect()
+    pairs.map(|pair| at.wrapping_add(i64::from(word(pair)) as u64)).collect()
 }
 
 #[cfg(test)]

@@ -115,3 +115,37 @@ fn a_control_group_is_recorded_with_those_below_it_and_no_other_process() {
     assert_eq!(programs, [true, true, false], "{diagram}");
     assert!(said.contains("stage-a") && said.contains("turns"), "{said}");
 }
+
+/// A tenth of a processor, which the program would use more of.
+#[test]
+fn a_quota_of_processor_time_is_said_and_drawn() {
+    if !can_record() {
+        return;
+    }
+    let name = format!("headworks-test-quota-{}", std::process::id());
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu"];
+    let bounds = [("cpu.max", "10000 100000"), ("cpu.cfs_quota_us", "10000")];
+    let bounded = roots.into_iter().find_map(|root| {
+        let group = Group::at(PathBuf::from(root).join(&name))?;
+        let set = |(file, text): (&str, &str)| std::fs::write(group.0.join(file), text).is_ok();
+        let exists = |(file, _): (&str, &str)| group.0.join(file).exists();
+        bounds.into_iter().any(|bound| exists(bound) && set(bound)).then_some(group)
+    });
+    let Some(group) = bounded else {
+        println!("skipped: no control group can be bounded here");
+        return;
+    };
+    let server = server::start(3, &["named"]);
+    let joined = group.join(server.pid());
+    let clients = Clients::start(server.port, 4, Duration::from_millis(1));
+    let file = scratch("quota.toml");
+    let output =
+        record(&["--pid", &server.pid().to_string(), "--for", "3s", "--budget", "50%"], &file);
+    clients.end();
+    drop((server, group));
+    joined.expect("it joins the group");
+    let said = said(&output);
+    assert!(output.status.success() && said.contains("quota stopped the program"), "{said}");
+    let diagram = std::fs::read_to_string(&file).expect("a diagram");
+    assert!(diagram.contains("cpu-quota"), "{diagram}");
+}

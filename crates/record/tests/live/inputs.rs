@@ -114,6 +114,31 @@ fn a_stripped_program_has_stages_without_functions_names() {
     assert!(said.contains("its loop fun"), "{said}");
 }
 
+/// An upgrade replaces a program's file while it runs.
+#[test]
+fn a_program_whose_file_is_gone_has_stages_by_their_functions() {
+    if !can_record() {
+        return;
+    }
+    let program = scratch("gone-server");
+    std::fs::copy(example("random_server"), &program).expect("a copy");
+    let server = server::start_program(&program, 3, &["loops"]);
+    std::fs::remove_file(&program).expect("it is there");
+    let clients = Clients::start(server.port, 2, Duration::from_millis(1));
+    let file = scratch("gone.toml");
+    let pid = server.pid().to_string();
+    let output = recorder()
+        .args(["record", "--pid", &pid, "--for", "2s", "--budget", "50%", "-o"])
+        .arg(&file)
+        .output()
+        .expect("the recorder");
+    clients.end();
+    let said = said(&output);
+    assert!(output.status.success() && said.contains("its loop fun"), "{said}");
+    let diagram = std::fs::read_to_string(&file).expect("a diagram");
+    assert!(!diagram.contains("unknown-threads") && !diagram.contains("gone-server!"), "{diagram}");
+}
+
 #[test]
 fn a_process_of_a_nested_namespace_is_recorded_from_the_machine_and_not_from_inside() {
     if !can_record() {

@@ -306,3 +306,23 @@ fn who_wakes_the_takers_of_a_queue_is_not_fed_by_them() {
     let all = arrows(&found(&trace));
     assert!(!all.contains(&"packer -> clock".to_owned()), "{all:?}");
 }
+
+/// Each of two threads has the lock that the other one waits for: nothing happens, and all is seen.
+#[test]
+fn a_program_that_hangs_is_drawn_with_who_has_what_others_wait_for() {
+    use headworks_record::trace::Held;
+    let mut trace = named(&["taker", "giver"]);
+    for unit in [2, 3] {
+        trace.units.get_mut(&unit).expect("it is there").run_ns = 0;
+        trace.held.push(Held { unit, owner: 5 - unit, object: 0x1000 * u64::from(unit) });
+    }
+    let found = found(&trace);
+    assert_eq!(arrows(&found), ["giver waits for taker", "taker waits for giver"]);
+    let drawn = draw::draw(&trace, &found, "made");
+    assert_eq!(drawn.tad.stages.len(), 2);
+    let answer = verdict::answer(&trace, &found, &drawn);
+    assert!(answer.contains("taker waits for a lock that giver has"), "{answer}");
+    let mut file = Vec::new();
+    trace.write(&mut file, u64::MAX).expect("a file");
+    assert_eq!(Trace::read(&file[..]).expect("a recording").held, trace.held);
+}
