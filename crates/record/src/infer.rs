@@ -151,7 +151,8 @@ impl Architecture {
                     && arrow.by != By::Birth
                     && (arrow.by != By::Socket || arrow.to == End::Clients)
             }
-            Meaning::Blocking => arrow.to == End::Stage(stage),
+            // A lock that it has is no answer.
+            Meaning::Blocking => arrow.to == End::Stage(stage) && arrow.by != By::Held,
         });
         let times: u64 = works.map(|arrow| arrow.n).sum();
         !fed && times > 2 * self.facts[stage].sleeps_of(Kind::Timer)

@@ -232,7 +232,10 @@ fn request(
         .collect();
     let answered_by = answered_by(found, &kind.parents, &step_of);
     let answers = |stage| step_of(stage).is_some_and(|step| answered_by.contains(&step));
-    let waited_for: BTreeSet<usize> = blocked.iter().map(|(_, on)| *on).collect();
+    // An answer goes to who asked: not to a stage further down.
+    let asked = |&(waiter, on): &(usize, usize)| !descends(&kind.parents, waiter, on);
+    let waited_for: BTreeSet<usize> =
+        blocked.iter().filter(|pair| asked(pair)).map(|(_, on)| *on).collect();
     // A stage that has nothing to answer does not wait for an answer of one that answers clients,
     // but for room in its queue. What is before a queue is not held up in the simulator.
     blocked.retain(|(waiter, on)| !answers(*on) || answers(*waiter) || waited_for.contains(waiter));

@@ -210,7 +210,7 @@ fn of_musl(frames: &[String]) -> Option<Site> {
     match frames.iter().take_while(|frame| in_musl(frame)).last() {
         Some(called) => kind(called),
         // A program that is linked statically has its functions in one file with them.
-        None => frames.iter().take(DEPTH).filter_map(kind).last(),
+        None => frames.iter().take(DEPTH).filter_map(kind).next_back(),
     }
 }
 

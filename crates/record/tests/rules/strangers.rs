@@ -326,3 +326,37 @@ fn a_program_that_hangs_is_drawn_with_who_has_what_others_wait_for() {
     trace.write(&mut file, u64::MAX).expect("a file");
     assert_eq!(Trace::read(&file[..]).expect("a recording").held, trace.held);
 }
+
+/// A listener and its workers wait for one another's locks now and then. Nobody waits for an answer
+/// of the listener, so it does not wait until a worker has answered.
+#[test]
+fn a_listener_is_not_held_up_by_what_its_workers_do() {
+    let mut trace = named(&["listener", "worker-1", "worker-2", "worker-3", "worker-4"]);
+    connections(&mut trace, &[3, 4, 5, 6], 8, 50);
+    polls(&mut trace, 2, 300);
+    for worker in 3..7 {
+        wakes(&mut trace, 2, worker, 0x100, 90);
+        wakes(&mut trace, worker, 2, 0x3000, 40);
+        wakes(&mut trace, 2, worker, 0x4000, 10);
+        // Each request takes 8 ms, which a worker sleeps.
+        let (n, off_ns) = (100, 800_000_000);
+        trace.waits.push(Wait {
+            wakee: worker,
+            sleep: 230,
+            how: How::Timer,
+            n,
+            off_ns,
+            ..Wait::default()
+        });
+    }
+    for socket in &mut trace.sockets {
+        socket.after = 50;
+        socket.after_ns = 50 * if socket.sends { 8_000_000 } else { 12_000_000 };
+    }
+    let found = found(&trace);
+    assert!(arrows(&found).contains(&"worker waits for listener".to_owned()));
+    let mut drawn = draw::draw(&trace, &found, "made");
+    drawn.calibrate();
+    let (per_s, _) = drawn.loads[0].simulated.expect("a simulation");
+    assert!((per_s / 400.0 - 1.0).abs() < 0.3, "{:?}", drawn.loads);
+}
