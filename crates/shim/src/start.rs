@@ -211,12 +211,12 @@ fn attach_files(asking: Option<Asking>) {
             }
             files::attach(mapping.region());
         }
+        // A script may read what it starts. `io top` tells of such programs.
+        Err(_) if asking.is_some_and(|asking| !asking.is_first) => {}
         Err(RegionError::Layout { .. } | RegionError::Size { .. }) => tell(
             b"headworks: the region named by HEADWORKS_IO was made by another version of Headworks; \
               files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
         ),
-        // A script may read what it starts. `io top` tells of such programs.
-        Err(_) if asking.is_some_and(|asking| !asking.is_first) => {}
         Err(_) => {
             tell(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")

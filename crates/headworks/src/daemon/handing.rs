@@ -258,3 +258,53 @@ fn send(client: &OwnedFd, file: Option<&File>) {
         libc::sendmsg(client.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_of_a_thread_that_must_not_truncate_cannot() {
+        let path = Path::new("/dev/shm").join(format!("headworks-whole-{}", std::process::id()));
+        std::fs::write(&path, "12345678").unwrap();
+        let of_thread = path.clone();
+        let opened = std::thread::spawn(move || (forbid_truncation(), open(&of_thread).unwrap()));
+        let (stays_whole, file) = opened.join().unwrap();
+        if stays_whole {
+            assert!(file.set_len(0).is_err() && file.set_len(16).is_err());
+        } else {
+            println!("skipped: no Landlock that knows of truncation (Linux 6.2)");
+        }
+        // Only that thread's.
+        open(&path).unwrap().set_len(4).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_gate_is_for_one_user_and_first_for_servers_that_a_profile_knows() {
+        let path = format!("/dev/shm/headworks-hands-{}", std::process::id());
+        let region = Mapping::create(&std::ffi::CString::new(path.clone()).unwrap(), None).unwrap();
+        let gate = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut hands = Hands {
+            token: [b'0'; TOKEN],
+            region,
+            gate,
+            io: None,
+            stays_whole: false,
+            owner: 7,
+            holder: None,
+        };
+        let own = std::process::id();
+        assert!(hands.is_granted(Wanted::Gate, own, 7) && hands.is_granted(Wanted::Io, own, 7));
+        assert!(hands.holder.is_none() && !hands.is_granted(Wanted::Io, own, 1_001));
+        assert!(!hands.is_granted(Wanted::GateAtStart, own, 1_001), "no profile knows it");
+        assert!(hands.is_granted(Wanted::Gate, own, 1_001));
+        assert!(!hands.is_granted(Wanted::Gate, own, 1_002), "the first one lives");
+        assert!(hands.becomes_holder(own, 1_002, true), "a server comes first");
+        assert!(!hands.becomes_holder(own, 1_001, true));
+        hands.holder =
+            Some(Holder { uid: 1_002, pid: u32::MAX - 1, started: Some(1), known: true });
+        assert!(hands.is_granted(Wanted::Gate, own, 1_001), "the last one has ended");
+    }
+}
