@@ -18,6 +18,7 @@ use crate::infer::names::word;
 use crate::infer::waits::Kind;
 use crate::trace::{Head, OUTSIDE, Trace, Unit};
 use fit::Fit;
+use headworks_console::{duration, rate};
 use headworks_tad::model::{
     self, Confidence, Device, Discipline, Flow, FlowKind, NodeKind, Process, Queue, Resource,
     ResourceKind, Tad, Threads, UNLIMITED, Use,
@@ -120,6 +121,7 @@ pub fn draw(trace: &Trace, found: &Architecture, name: &str) -> Drawn {
     stages((trace, found), &fit, &kept, &mut tad, &mut ids);
     held(&fit, &mut tad, &mut ids);
     flows(found, &mut tad, &ids);
+    figures(trace, found, &mut tad, &ids);
     let drawn = Drawn {
         tad,
         scenario: None,
@@ -503,6 +505,32 @@ fn flows(found: &Architecture, tad: &mut Tad, ids: &Ids) {
                 confidence: Confidence::Guess,
             });
         }
+    }
+}
+
+/// Says at each line how often a second something went along it, or how long a wait took.
+fn figures(trace: &Trace, found: &Architecture, tad: &mut Tad, ids: &Ids) {
+    let end = |end: End| match end {
+        End::Clients => Some(model::End::Clients),
+        End::Stage(stage) => ids.stage.get(&stage).map(|stage| model::End::Stage(*stage)),
+    };
+    for flow in &mut tad.flows {
+        let kind = |meaning| match meaning {
+            Meaning::Data => FlowKind::Data,
+            Meaning::Blocking => FlowKind::Blocking,
+        };
+        let own = found.arrows.iter().filter(|arrow| {
+            let ends = (end(arrow.from), end(arrow.to));
+            ends == (Some(flow.from), Some(flow.to)) && kind(arrow.meaning) == flow.kind
+        });
+        let (n, off_ns) = own.fold((0, 0), |sum, arrow| (sum.0 + arrow.n, sum.1 + arrow.off_ns));
+        flow.label = match flow.kind {
+            FlowKind::Data if n > 0 => {
+                format!("{}/s", rate(n as f64 / trace.head.counted_s.max(1e-9)))
+            }
+            FlowKind::Blocking if off_ns > 0 => duration(off_ns as f64 / 1e6 / n.max(1) as f64),
+            _ => String::new(),
+        };
     }
 }
 

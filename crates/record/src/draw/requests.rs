@@ -408,15 +408,16 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
         asynchronous: false,
         confidence: Confidence::Guess,
     });
-    let flow = |from, to| Flow {
+    let flow = |from, to, confidence| Flow {
         from,
         to,
         kind: FlowKind::Data,
         label: String::new(),
         remote: false,
-        confidence: Confidence::Guess,
+        confidence,
     };
-    tad.flows.push(flow(model::End::Clients, model::End::Stage(stage)));
+    let clients = (model::End::Clients, model::End::Stage(stage));
+    tad.flows.push(flow(clients.0, clients.1, Confidence::Guess));
     for request in &mut tad.requests {
         let first = request.first;
         request.first = request.steps.len();
@@ -433,8 +434,13 @@ fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
             then: vec![first],
         });
         let entry = model::End::Stage(request.steps[first].stage);
-        if !tad.flows.iter().any(|f| (f.from, f.to) == (model::End::Stage(stage), entry)) {
-            tad.flows.push(flow(model::End::Stage(stage), entry));
+        // No request comes by another way.
+        let direct = |f: &mut Flow| (f.from, f.to) == (model::End::Clients, entry);
+        let direct = tad.flows.extract_if(.., direct).next();
+        if let Some(direct) = direct {
+            tad.flows.push(flow(model::End::Stage(stage), entry, direct.confidence));
+        } else if !tad.flows.iter().any(|f| (f.from, f.to) == (model::End::Stage(stage), entry)) {
+            tad.flows.push(flow(model::End::Stage(stage), entry, Confidence::Guess));
         }
     }
     cpu_ns

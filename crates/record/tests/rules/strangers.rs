@@ -360,3 +360,29 @@ fn a_listener_is_not_held_up_by_what_its_workers_do() {
     let (per_s, _) = drawn.loads[0].simulated.expect("a simulation");
     assert!((per_s / 400.0 - 1.0).abs() < 0.3, "{:?}", drawn.loads);
 }
+
+/// Clients of this machine are a stage of their own, by which each of their requests comes.
+#[test]
+fn the_diagram_has_no_arrow_that_no_request_takes() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    trace.head.clients_cpu = 0.5;
+    let drawn = draw::draw(&trace, &found(&trace), "made");
+    let text = headworks_tad::file::write_tad(&drawn.tad);
+    let read = headworks_tad::file::read_tad("made", &text).unwrap_or_else(|e| panic!("{e}"));
+    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+}
+
+#[test]
+fn lines_of_the_picture_say_how_often_and_how_long() {
+    let mut trace = named(&["reader", "worker"]);
+    requests(&mut trace, 2, 500);
+    wakes(&mut trace, 2, 3, 0x1000, 400);
+    wakes(&mut trace, 3, 2, 0x3000, 300);
+    let drawn = draw::draw(&trace, &found(&trace), "made");
+    let labels: Vec<&str> = drawn.tad.flows.iter().map(|flow| &*flow.label).collect();
+    for label in ["500/s", "400/s", "100 µs"] {
+        assert!(labels.contains(&label), "{labels:?}");
+    }
+}
