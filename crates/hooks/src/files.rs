@@ -61,6 +61,11 @@ pub fn disable() {
     if let Some(region) = region() {
         region.control.panics.fetch_add(1, Relaxed);
     }
+    stand_aside();
+}
+
+/// The same, for a process that is not to be governed.
+fn stand_aside() {
     REGION.store(core::ptr::null_mut(), Release);
 }
 

@@ -1,5 +1,6 @@
 // Writes 8 MiB by a descriptor whose number the C library has had for something else, which it closed by
-// itself. The second argument says for what. At its end it runs AT_END.
+// itself. The second argument says for what; with "fuse", for nothing, but it serves a file system. At its
+// end it runs AT_END.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,6 +28,12 @@ int main(int count, char **args) {
         FILE *device = fopen("/dev/null", "r+");
         number = fileno(device);
         if (write(number, "x", 1) != 1 || !freopen("file", "w", device)) return 1;
+    }
+    if (!strcmp(args[1], "fuse")) {
+        // Not mounted, so that it refuses what is written.
+        int device = open("/dev/fuse", O_RDWR);
+        if (device < 0) return 77;
+        if (write(device, "x", 1) >= 0) return 1;
     }
     // One of these has the number, unless the stream of the device has it.
     for (int at = 0; at < 8; at++) {

@@ -180,6 +180,12 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static Word) -> Option
         word.set(Known::NOTHING);
         return None;
     };
+    if file.is_fuse() {
+        // The calls of its clients wait where they are made. If those that it makes for them waited
+        // too, it would be held behind its own clients.
+        super::stand_aside();
+        return None;
+    }
     // A block device's node lies in memory, and what is written to it does not.
     let has_storage = file.is_block_device() || kernel::has_storage(fd)?;
     if !(file.is_regular() || file.is_block_device()) || !has_storage {

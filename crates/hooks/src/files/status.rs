@@ -16,11 +16,18 @@ pub(super) struct Status {
     pub size: u64,
     /// Its names.
     pub links: u32,
+    /// Which device a node stands for.
+    pub node: u64,
 }
 
 impl Status {
     pub fn is_regular(&self) -> bool {
         self.kind == libc::S_IFREG
+    }
+
+    /// The device by which a process serves a file system (`/dev/fuse`).
+    pub fn is_fuse(&self) -> bool {
+        self.kind == libc::S_IFCHR && self.node == libc::makedev(10, 229)
     }
 
     pub fn is_block_device(&self) -> bool {
@@ -56,6 +63,7 @@ pub(super) unsafe fn at(dir: c_int, path: *const c_char, flags: c_int) -> Option
                 kind,
                 size: if kind == libc::S_IFBLK { u64::MAX } else { found.stx_size },
                 links: found.stx_nlink,
+                node: libc::makedev(found.stx_rdev_major, found.stx_rdev_minor),
             }
         })
     }

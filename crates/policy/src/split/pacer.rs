@@ -34,8 +34,8 @@
 //! * **Commits by the clock.** A commit that begins late ([`commits`]) halves the batch: its caller
 //!   would fall further behind with each of them.
 //! * **Order.** The task whose deadline is first goes first. Beyond its deadline, its batches
-//!   double with each further period, up to what commits by the clock leave of the device. Few pieces
-//!   go before many, and direct writes and all others
+//!   double with each further period, up to what commits by the clock leave of the device. Few
+//!   pieces go before many, and direct writes and all others
 //!   have batches in turn.
 //!
 //! # Invariants
@@ -229,8 +229,10 @@ impl Pacer {
         if self.in_flight > 0 || (patient && waits) {
             return 0;
         }
-        let grown = self.grown(now, account, overdue) << self.benefit.shift();
-        let batch = grown.min(most).max(self.least());
+        let (shift, least) = (self.benefit.shift(), self.least());
+        let batch = self.grown(now, account, overdue).max(least) << shift;
+        // A trial of batches that are as large as before would show nothing.
+        let batch = batch.min(most.max(least << shift));
         let backlog = self.backlog(now) / QUARTERS;
         if backlog <= batch / 2 || !patient { batch - backlog.min(batch - 1) } else { 0 }
     }
@@ -249,8 +251,9 @@ impl Pacer {
 
     /// Pieces of a batch on a busy machine.
     fn least(&self) -> u32 {
-        let piece = if self.piece > Nanos(0) { self.piece } else { self.settings.piece };
-        self.lag.least(piece).min(4 * self.settings.window_max)
+        // What was learned is too short: pieces wait for their thread while commits pass them.
+        let piece = Nanos(self.settings.piece.0 / 2);
+        self.lag.least(piece).min(2 * self.settings.window_max)
     }
 
     /// See [`Scheduler::woke_late`](super::Scheduler::woke_late).

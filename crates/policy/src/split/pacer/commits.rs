@@ -170,8 +170,8 @@ impl Commits {
         self.others(now, account).any(|caller| caller.runs(now))
     }
 
-    /// What commits of other accounts leave of the time between them, with a quarter of it to spare.
-    /// `None` if none of them has an interval.
+    /// What commits of other accounts leave of the time between them, with a quarter of it to
+    /// spare. `None` if none of them has an interval.
     pub(super) fn leave(&self, now: Nanos, account: Account) -> Option<Nanos> {
         let left = |caller: &Caller| {
             let interval = caller.interval(now)?;

@@ -6,13 +6,14 @@
 //! for a piece. Then the price of holding is many times what the device asks for.
 //!
 //! # The primitive
-//! Threads report by how much they woke late. A batch has at least as many pieces as keep the device
-//! busy for [`WAKE_UPS`] times the average: so holding takes less than twice as long as the device.
+//! Threads report by how much they woke late. A batch has at least as many pieces as keep the
+//! device busy for [`WAKE_UPS`] times the average. So holding takes less than twice as long as the
+//! device.
 
 use crate::Nanos;
 
-/// Those of a batch, and one to spare.
-const WAKE_UPS: u64 = 3;
+/// Those of a batch.
+const WAKE_UPS: u64 = 2;
 
 /// All zero bytes: no thread was late.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,7 +15,7 @@ pub struct Settings {
     /// Dirty pieces of a file with a long deadline, beyond which writes to it are held while others
     /// commit. Default 32 for a disk, 256 for flash.
     pub pieces_max: u32,
-    /// Device time of a piece if only commits come that do not tell. Default 4 ms for a disk, 1 ms for flash.
+    /// Device time of a piece where commits do not tell. Default 4 ms for a disk, 1 ms for flash.
     pub piece: Nanos,
 }
 
