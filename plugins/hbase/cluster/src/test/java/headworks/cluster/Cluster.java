@@ -26,6 +26,8 @@ import java.util.stream.Stream;
  */
 final class Cluster implements AutoCloseable {
     private static final String MASTER = "org.apache.hadoop.hbase.master.HMaster";
+    /** Alone on two processors a cluster needs half a minute. Where builds go on beside it, it needed more than two. */
+    private static final int PATIENCE_MINUTES = 5;
     private static final Path JAVA = Path.of(System.getProperty("java.home"), "bin", "java");
     private static final List<String> QUICK_TO_START = List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto");
     /** HBase reads and changes fields of the JDK. */
@@ -371,7 +373,7 @@ final class Cluster implements AutoCloseable {
     }
 
     private void awaitPort(int port) throws IOException {
-        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(PATIENCE_MINUTES);
         while (true) {
             try {
                 new Socket("127.0.0.1", port).close();
@@ -395,7 +397,7 @@ final class Cluster implements AutoCloseable {
     private void check(String what, long end) throws IOException {
         runs();
         if (System.nanoTime() > end) {
-            throw new IOException("not after two minutes: " + what);
+            throw new IOException("not after " + PATIENCE_MINUTES + " minutes: " + what);
         }
         try {
             Thread.sleep(100);
@@ -404,14 +406,14 @@ final class Cluster implements AutoCloseable {
         }
     }
 
-    /** Waits until a server says something. Two minutes: on two busy processors a cluster needs half a minute. */
+    /** Waits until a server says something. */
     void await(String name, String text) throws IOException {
         await(name, text, text);
     }
 
     /** The same for a line that has both. */
     void await(String name, String text, String also) throws IOException {
-        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(PATIENCE_MINUTES);
         while (!says(name, text, also)) {
             check(name + " with the words \"" + text + "\" and \"" + also + "\"", end);
         }
