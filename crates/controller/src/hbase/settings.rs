@@ -68,7 +68,9 @@ pub fn check(name: &str, value: &str) -> Result<(), String> {
             let is = value.parse::<f64>().is_ok_and(|part| (0.0..=1.0).contains(&part));
             good(is, "write a number from 0 to 1")
         }
-        Kind::Text => good(!value.is_empty(), "write a name"),
+        // Without a value it is not set.
+        Kind::Text => Ok(()),
+        Kind::Path | Kind::Controllers if value.is_empty() => Ok(()),
         Kind::Path => {
             // It is an argument of DataNodes, in a shell's file.
             let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-@+:".contains(letter);
@@ -147,15 +149,16 @@ mod tests {
                 &["alice=4, batch=0.5", "a=b=1", ""],
                 &["alice=three", "bob=-1", "bob=0", "=1", "alice", "a=nan", "a=inf", "a=1e300"],
             ),
+            ("headworks.tenant.attribute", &["", "tenant"], &[]),
             ("headworks.log.outstanding", &["0", "30"], &["many", "-1", "1.5", "nan", "99999"]),
             ("headworks.network.bytes-per-second", &["125000000"], &["64m", "1e9", "-5"]),
             ("headworks.handlers.kept", &["0", "0.1", "1"], &["nan", "inf", "-0.1", "1.5"]),
             (
                 CONTROLLER,
-                &["a:7700", "a:1,b:2", "a:1, b:2", "[::1]:7700"],
-                &["", "a", "a:0", "a:x", "a:99999", "a;b:1", "$(x):1"],
+                &["", "a:7700", "a:1,b:2", "a:1, b:2", "[::1]:7700"],
+                &[",", "a", "a:0", "a:x", "a:99999", "a;b:1", "$(x):1"],
             ),
-            (TOKEN_FILE, &["/etc/headworks/token"], &["token", "/a b", "/$x", ""]),
+            (TOKEN_FILE, &["/etc/headworks/token"], &["token", "/a b", "/$x"]),
         ] {
             for value in good {
                 assert_eq!(check(name, value), Ok(()), "{name}={value}");
