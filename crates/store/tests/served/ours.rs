@@ -98,9 +98,9 @@ fn a_volume_whose_bytes_are_others_is_no_pause() {
 #[test]
 fn a_name_that_leads_to_another_file_after_a_reload_is_no_pause() {
     let volume = |file| format!("[[volume]]\nname = \"v\"\npath = \"DIR/{file}\"\n");
-    let rig = Rig::new(&volume("a"));
-    (rig.file("a", MIB), rig.file("b", MIB));
-    let mut rig = rig;
+    let mut rig = Rig::new(&volume("a"));
+    rig.file("a", MIB);
+    rig.file("b", MIB);
     rig.serve();
     let store = open(&rig, "v", MIB);
     store.write(0, &[1; 4096], true).unwrap();
