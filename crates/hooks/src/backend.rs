@@ -178,7 +178,7 @@ pub fn serves(fd: i32) -> bool {
 }
 
 /// Whether this process is a backend.
-pub(crate) fn has_client() -> bool {
+pub fn has_client() -> bool {
     CLIENT.load(Ordering::Relaxed) != NONE
 }
 

@@ -460,7 +460,6 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);
-                    return;
                 }
             }
         }

@@ -231,11 +231,10 @@ impl Region {
                 _ if !counts_working => {}
                 Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(session, pause)),
                 Pause::Asleep => {}
-                _ if slot.is_paused() => {
-                    if at_once || paused > long.lasts {
-                        self.lend(session, pause);
-                    }
+                _ if slot.is_paused() && (at_once || paused > long.lasts) => {
+                    self.lend(session, pause);
                 }
+                _ if slot.is_paused() => {}
                 _ if long.is_watched(lasts) => {
                     let used = used(session, slot).unwrap_or(lasts);
                     let same = slot.admitted_ns.load(Ordering::Relaxed) == admitted;

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, files, lifecycle, threads};
+use headworks_hooks::{backend, eventloop, files, lifecycle, threads};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -75,13 +75,18 @@ pub unsafe extern "C-unwind" fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
+    if backend::serves(fd) {
+        // A backend has but one client: the tables of connections would only be cold memory.
+        // SAFETY: the arguments are the caller's.
+        return unsafe { processes::recv(fd, buffer, len, flags) };
+    }
     let Some(conn) = conn::find(fd) else {
         if let Some(connection) = eventloop::client(fd) {
             // SAFETY: the arguments are the caller's.
             return unsafe { streams::recv(connection, fd, buffer, len, flags) };
         }
         // SAFETY: the arguments are the caller's.
-        return unsafe { processes::recv(fd, buffer, len, flags) };
+        return unsafe { real::recv(fd, buffer, len, flags) };
     };
     let mut early = None;
     if conn.work() != Work::None {
@@ -152,14 +157,16 @@ pub unsafe extern "C-unwind" fn send(
     if count <= 0 {
         return count;
     }
+    if backend::serves(fd) {
+        // SAFETY: the kernel has read `count` bytes from `buffer`.
+        unsafe { processes::sent(buffer, (count as usize).min(len)) };
+        return count;
+    }
     let Some(conn) = conn::find(fd) else {
         if let Some(connection) = eventloop::client(fd) {
             // SAFETY: the kernel has read `count` bytes from `buffer`.
             unsafe { streams::sent(connection, buffer, (count as usize).min(len)) };
-            return count;
         }
-        // SAFETY: the kernel has read `count` bytes from `buffer`.
-        unsafe { processes::sent(fd, buffer, (count as usize).min(len)) };
         return count;
     };
     if conn.is_followed() {

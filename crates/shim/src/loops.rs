@@ -74,6 +74,10 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     timeout_ms: c_int,
 ) -> c_int {
+    if backend::has_client() {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { processes::epoll_wait(set, events, count, timeout_ms) };
+    }
     if eventloop::has_clients(set) && count > 0 && !events.is_null() {
         let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
         // SAFETY: the array is the caller's.
@@ -81,7 +85,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
-    let ready = unsafe { processes::epoll_wait(set, events, count, timeout_ms) };
+    let ready = unsafe { real::epoll_wait(set, events, count, timeout_ms) };
     if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }

@@ -11,12 +11,12 @@ use headworks_hooks::early::EarlyReads;
 use headworks_policy::Nanos;
 use libc::{c_int, epoll_event, size_t, ssize_t};
 
-/// `recv` from a descriptor that may be the client's.
+/// `recv` from the client of a backend.
 ///
 /// # Safety
 /// As the C library's function; so for all below.
 pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    if !backend::serves(fd) || flags & NOT_THE_STREAM != 0 || backend::in_tls() {
+    if flags & NOT_THE_STREAM != 0 || backend::in_tls() {
         // SAFETY: the arguments are the caller's.
         return unsafe { real::recv(fd, buffer, len, flags) };
     }
@@ -85,12 +85,12 @@ pub(crate) fn interrupted() -> ssize_t {
     -1
 }
 
-/// `send` took `count` bytes for a descriptor that may be the client's.
+/// `send` took `count` bytes for the client of a backend.
 ///
 /// # Safety
 /// `buffer` holds `count` bytes.
-pub(crate) unsafe fn sent(fd: c_int, buffer: *const c_void, count: usize) {
-    if backend::serves(fd) && !backend::in_tls() {
+pub(crate) unsafe fn sent(buffer: *const c_void, count: usize) {
+    if !backend::in_tls() {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
         guarded(Of::Process, || backend::sent(bytes));
@@ -104,7 +104,7 @@ pub(crate) fn closing(fd: c_int) {
     }
 }
 
-/// `epoll_wait` in a process that may serve one client.
+/// `epoll_wait` in a process that serves one client.
 ///
 /// # Safety
 /// As the C library's function.
