@@ -20,11 +20,11 @@ pub fn run(args: &ExplainGate) -> Result<()> {
     let (select, output, json) = match &args.what {
         Some(ExplainWhat::Parallelism { select, output, json }) => (select, output, json),
         Some(ExplainWhat::Waits(args)) => return crate::io::waits::run(args),
-        None => {
-            let target = args.target.as_deref();
-            let target = target.context("say what to explain: a user or a request")?;
-            return user::run(&args.select, target, args.json);
-        }
+        None => match args.target.as_deref().context("say what to explain: a user or a request")? {
+            // An option stood before it.
+            "parallelism" => (&args.select, &None, &args.json),
+            target => return user::run(&args.select, target, args.json),
+        },
     };
     let instance = Instance::find(select.name.as_deref())?;
     let report = match control::ask(&instance, &Request::Tuning)? {

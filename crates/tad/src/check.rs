@@ -6,6 +6,7 @@
 //! logic turns a finding into a mitigated one.
 
 mod advice;
+mod as_it_is;
 mod blocking;
 mod held_threads;
 mod hidden_contention;
@@ -108,6 +109,9 @@ pub struct Report {
     pub unsure: String,
     /// All findings.
     pub findings: Vec<Finding>,
+    /// Why clients do not share in the system as it is, with the policies that it has. A finding
+    /// says more: that no policy would help.
+    pub as_it_is: Vec<String>,
 }
 
 /// All findings of the checks, in the order of [`Problem::ALL`].
@@ -146,6 +150,7 @@ pub fn report(tad: &Tad) -> Report {
         mitigated,
         unsure,
         findings,
+        as_it_is: as_it_is::notes(tad),
     }
 }
 

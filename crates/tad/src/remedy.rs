@@ -226,6 +226,13 @@ pub enum Remedy {
         /// Threads.
         threads: u32,
     },
+    /// Another bound on the requests that are served as one.
+    SetBatch {
+        /// Stage.
+        stage: String,
+        /// Most requests of a batch; one for none.
+        most: u32,
+    },
     /// Another policy in a pluggable queue.
     SetPolicy {
         /// Stage.

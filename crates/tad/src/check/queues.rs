@@ -37,9 +37,11 @@ impl Source<'_> {
 
     /// Requests of it that may be in service at a resource, or wait there, at a time.
     pub fn bound(&self, tad: &Tad, resource: ResourceId) -> u32 {
-        let users = self.stages.iter().filter(|&&id| uses(tad, id, resource));
-        let threads = users.map(|&id| threads(tad, id)).fold(0, u32::saturating_add);
-        threads.min(self.shared.map_or(u32::MAX, |queue| queue.concurrency))
+        let users = || self.stages.iter().copied().filter(|&id| uses(tad, id, resource));
+        let of = |id| threads(tad, id).saturating_mul(as_one(tad, id, resource));
+        let most = users().map(|id| as_one(tad, id, resource)).max().unwrap_or(1);
+        let all = users().map(of).fold(0, u32::saturating_add);
+        all.min(self.shared.map_or(u32::MAX, |queue| queue.concurrency.saturating_mul(most)))
     }
 
     /// Those of its stages that use more than one resource.
@@ -61,6 +63,13 @@ pub(super) fn limited(tad: &Tad, stage: StageId) -> Vec<ResourceId> {
         tad.resources[id].kind != ResourceKind::Delay && tad.resources[id].limited()
     };
     uses.filter(|&id| waits(id)).collect()
+}
+
+/// Requests for which a thread of a stage uses a resource at a time: those of a batch, unless that
+/// costs as much as one.
+pub(super) fn as_one(tad: &Tad, stage: StageId, resource: ResourceId) -> u32 {
+    let batch = tad.stages[stage].batch.as_ref();
+    batch.filter(|batch| !batch.once.contains(&resource)).map_or(1, |batch| batch.most.max(1))
 }
 
 /// Whether a stage uses a resource.

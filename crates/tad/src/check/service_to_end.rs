@@ -48,7 +48,9 @@ fn judge(tad: &Tad, source: &Source) -> Vec<Finding> {
         let lengths = lengths(tad, id);
         let differ = lengths.longest_ns as f64 > shortest_ns as f64 * LENGTHS_MAX;
         let turn_ns = turn_ns(tad, &stage.name);
-        let in_turns = turn_ns.is_some_and(|ns| ns as f64 <= shortest_ns as f64 * TURN_MAX);
+        // A batch is served as one, to its end.
+        let in_turns = stage.batch.is_none()
+            && turn_ns.is_some_and(|ns| ns as f64 <= shortest_ns as f64 * TURN_MAX);
         let found = !in_turns && (differ || !lengths.vary().is_empty());
         found.then(|| describe(tad, id, &lengths, shortest_ns))
     };
@@ -106,6 +108,10 @@ fn describe(tad: &Tad, id: StageId, lengths: &Lengths, shortest_ns: u64) -> Find
         turn_ns: quarter_ns - quarter_ns % TURN_NS_MIN,
     };
     let resources = stage.uses.iter().map(|u| tad.resources[u.resource].name.clone()).collect();
-    let remedies = vec![Advice::direct(PROBLEM, &[turn])];
+    let mut direct = vec![turn];
+    if stage.batch.is_some() {
+        direct.insert(0, Remedy::SetBatch { stage: stage.name.clone(), most: 1 });
+    }
+    let remedies = vec![Advice::direct(PROBLEM, &direct)];
     finding(tad, PROBLEM, &[id], resources, reason, remedies, Vec::new())
 }

@@ -1,12 +1,13 @@
 //! More threads than servers: a stage lets more requests through to a resource than that serves at
 //! a time. The rest waits in the resource's own order, where no policy holds. A client with one
-//! request under way stands behind all of them, however fair the queue before is.
+//! request under way stands behind all of them, however fair the queue before is. A thread that
+//! serves a batch lets all of it through.
 //!
 //! Found by the search of `complete`. Section 4.3.4 says in passing that "more threads lead to less
 //! scheduling control".
 
 use super::advice::Advice;
-use super::queues::{Source, holds, limited, sources, threads, uses};
+use super::queues::{Source, as_one, holds, limited, sources, threads, uses};
 use super::{Finding, finding, join};
 use crate::model::{ResourceId, StageId, Tad};
 use crate::remedy::{Problem, Remedy};
@@ -60,6 +61,13 @@ fn judge(tad: &Tad, source: &Source) -> Option<Finding> {
 
 fn remedies(tad: &Tad, source: &Source) -> Vec<Advice> {
     let resources = source.resources(tad);
+    // Few threads are no help while each lets many requests through as one.
+    let batches = |id: &&StageId| resources.iter().any(|&used| as_one(tad, **id, used) > 1);
+    let few = |id: &StageId| Remedy::SetBatch { stage: tad.stages[*id].name.clone(), most: 1 };
+    let single: Vec<Remedy> = source.stages.iter().filter(batches).map(few).collect();
+    if !single.is_empty() {
+        return vec![Advice::direct(PROBLEM, &single)];
+    }
     if let [one] = resources.as_slice() {
         return vec![Advice::direct(PROBLEM, &bounded(tad, source, servers(tad, *one)))];
     }

@@ -23,8 +23,8 @@ pub enum Cause {
     /// the same path, so by definition it is not a blocking problem; but their waits differ in
     /// length.
     HeldThreads,
-    /// A resource has more threads in front of it than servers. Requests that they took from the
-    /// fair queue wait in the resource's own queue, first come first served.
+    /// A resource has more threads in front of it than servers, or batches. Requests that they took
+    /// from the fair queue wait in the resource's own queue, first come first served.
     Crowd,
     /// A thread or a resource serves a request to its end, however large it is. The same amount of
     /// work in smaller requests does no harm.
@@ -139,6 +139,7 @@ fn thin(case: &mut Case) {
         if waits(&case.tad, id) {
             continue;
         }
+        case.tad.stages[id].batch = None;
         let few = servers(&case.tad, id);
         if let (Threads::Bounded(threads), Some(few)) = (&mut case.tad.stages[id].threads, few) {
             *threads = few.min(*threads);

@@ -3,9 +3,9 @@
 
 use super::Case;
 use crate::model::{
-    Confidence, Consumption, Device, Discipline, NodeKind, Parameter, Place, Policy, Process,
-    Quantity, Queue, RequestType, Resource, ResourceKind, SharedQueue, Stage, Step, Tad, Threads,
-    Use,
+    Batch, Confidence, Consumption, Device, Discipline, NodeKind, Parameter, Place, Policy,
+    Process, Quantity, Queue, RequestType, Resource, ResourceKind, SharedQueue, Stage, Step, Tad,
+    Threads, Use,
 };
 use crate::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Rng;
@@ -62,6 +62,7 @@ pub fn random(seed: u64) -> Case {
         tad.requests.push(request);
     }
     share(&mut dice, &mut tad);
+    batches(&mut dice, &mut tad);
     let base = scenario(&mut dice, &tad);
     let growth = dice.one(&[Growth::Threads, Growth::Amounts]);
     let mut case = Case { tad, base, growth };
@@ -249,6 +250,24 @@ fn share(dice: &mut Dice, tad: &mut Tad) {
             concurrency,
             policy: Policy::Drf,
         });
+    }
+}
+
+/// Some stages serve what waits as one. A file allows it where steps are alike and do not wait.
+fn batches(dice: &mut Dice, tad: &mut Tad) {
+    for id in 0..tad.stages.len() {
+        let mut steps = tad.requests.iter().flat_map(|r| &r.steps).filter(|s| s.stage == id);
+        let uses = |step: &Step| step.uses.iter().map(|each| each.resource).collect::<Vec<_>>();
+        let first = steps.next().map(|step| (uses(step), step.waits.is_empty()));
+        let Some((used, true)) = first else { continue };
+        let alike = steps.all(|step| step.waits.is_empty() && uses(step) == used);
+        if !alike || used.is_empty() || tad.stages[id].threads == Threads::OnDemand {
+            continue;
+        }
+        if dice.chance(0.2) {
+            let once = used.into_iter().filter(|_| dice.chance(0.5)).collect();
+            tad.stages[id].batch = Some(Batch { most: dice.one(&[2, 4, 16, 64]), once });
+        }
     }
 }
 

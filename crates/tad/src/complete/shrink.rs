@@ -56,6 +56,7 @@ fn cuts(case: &Case) -> Vec<Cut> {
     }
     for stage in 0..case.tad.stages.len() {
         cuts.push(edit(move |tad| tad.stages[stage].asynchronous = false));
+        cuts.push(edit(move |tad| tad.stages[stage].batch = None));
         for fewer in [|_| 1, |threads: u32| (threads / 2).max(1)] {
             cuts.push(edit(move |tad| {
                 if let Threads::Bounded(threads) = &mut tad.stages[stage].threads {
@@ -213,6 +214,10 @@ fn compact_system(tad: &mut Tad) {
     }
     for stage in &mut tad.stages {
         stage.uses.iter_mut().for_each(|each| each.resource = resources[each.resource]);
+        if let Some(batch) = &mut stage.batch {
+            batch.once.iter_mut().for_each(|each| *each = resources[*each]);
+            batch.once.retain(|once| stage.uses.iter().any(|each| each.resource == *once));
+        }
     }
     for step in tad.requests.iter_mut().flat_map(|kind| &mut kind.steps) {
         for each in step.uses.iter_mut().chain(&mut step.uses_after) {

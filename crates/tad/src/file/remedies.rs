@@ -205,6 +205,11 @@ fn read_remedy(
             let threads = keys.count("threads");
             Some(Remedy::SetThreads { stage: stage?, threads: threads? })
         }
+        "set-batch" => {
+            let stage = keys.stage("stage");
+            let most = keys.count("most");
+            Some(Remedy::SetBatch { stage: stage?, most: most? })
+        }
         "set-policy" => {
             let stage = keys.stage("stage");
             let policy = keys.policy();

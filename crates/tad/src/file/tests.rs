@@ -101,6 +101,7 @@ fn every_remedy_is_read_as_it_is_written() {
         Remedy::BoundDownstream { stage: stage(), downstream: "respond".into(), limit: 3 },
         Remedy::ServeInTurns { stage: stage(), turn_ns: 50_001 },
         Remedy::SetThreads { stage: stage(), threads: 3 },
+        Remedy::SetBatch { stage: stage(), most: 3 },
         Remedy::SetPolicy { stage: stage(), policy: Policy::Drr },
     ];
     let mut names: Vec<&str> = all.iter().map(Remedy::name).collect();

@@ -44,7 +44,10 @@ impl Costs {
 
     /// Points of one remedy.
     pub fn of(&self, tad: &Tad, remedy: &Remedy) -> u32 {
-        let setting = matches!(remedy, Remedy::SetThreads { .. } | Remedy::SetPolicy { .. });
+        let setting = matches!(
+            remedy,
+            Remedy::SetThreads { .. } | Remedy::SetBatch { .. } | Remedy::SetPolicy { .. }
+        );
         // Work that is divided into turns is another program, although the diagram stays the same.
         let divides = matches!(remedy, Remedy::ServeInTurns { .. });
         let light = setting || remedy.is_control() && !divides;
@@ -70,6 +73,7 @@ pub(crate) fn stages(remedy: &Remedy) -> Vec<&str> {
         | Remedy::SeparateStreams { stage }
         | Remedy::ServeInTurns { stage, .. }
         | Remedy::SetThreads { stage, .. }
+        | Remedy::SetBatch { stage, .. }
         | Remedy::SetPolicy { stage, .. } => vec![stage],
         Remedy::Split { stage, into, .. } => vec![stage, into],
         Remedy::CongestionFeedback { stage, downstream, .. }

@@ -86,6 +86,19 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             tad.stages[stage].threads = Threads::Bounded((*threads).max(1));
             tad.stages[stage].threads_label = None;
         }
+        Remedy::SetBatch { stage, most } => {
+            let stage = bounded(tad, stage)?;
+            let Some(batch) = &mut tad.stages[stage].batch else {
+                return Err(RemedyError::Misfit {
+                    stage: tad.stages[stage].name.clone(),
+                    why: "serves no batches",
+                });
+            };
+            batch.most = (*most).max(1);
+            if batch.most == 1 {
+                tad.stages[stage].batch = None;
+            }
+        }
         Remedy::SetPolicy { stage, policy } => {
             let stage = bounded(tad, stage)?;
             if !tad.stages[stage].queue.pluggable {
@@ -274,6 +287,9 @@ fn settle_uses(tad: &mut Tad, from: StageId, target: StageId, moved: ResourceId)
     // What came after the moved resource in every step is not used here either.
     let left = used_at(tad, from);
     tad.stages[from].uses.retain(|each| each.resource != moved && left.contains(&each.resource));
+    if let Some(batch) = &mut tad.stages[from].batch {
+        batch.once.retain(|once| *once != moved && left.contains(once));
+    }
     for resource in used_at(tad, target) {
         if tad.stages[target].uses.iter().all(|each| each.resource != resource) {
             tad.stages[target].uses.push(Use { resource, may: false });

@@ -13,7 +13,7 @@ enum Value<'a> {
 
 impl Remedy {
     /// Valid values of `do`.
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         "add-scheduling-point",
         "make-pluggable",
         "rate-limit",
@@ -29,6 +29,7 @@ impl Remedy {
         "bound-downstream",
         "serve-in-turns",
         "set-threads",
+        "set-batch",
         "set-policy",
     ];
 
@@ -50,6 +51,7 @@ impl Remedy {
             Remedy::BoundDownstream { .. } => "bound-downstream",
             Remedy::ServeInTurns { .. } => "serve-in-turns",
             Remedy::SetThreads { .. } => "set-threads",
+            Remedy::SetBatch { .. } => "set-batch",
             Remedy::SetPolicy { .. } => "set-policy",
         }
     }
@@ -119,6 +121,9 @@ impl Remedy {
             ],
             Remedy::ServeInTurns { stage, turn_ns } => {
                 vec![("stage", Text(stage)), ("turn", Time(*turn_ns))]
+            }
+            Remedy::SetBatch { stage, most } => {
+                vec![("stage", Text(stage)), ("most", Number(*most))]
             }
             Remedy::SetPolicy { stage, policy } => {
                 vec![("stage", Text(stage)), ("policy", Text(policy.name()))]

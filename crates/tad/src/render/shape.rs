@@ -304,6 +304,9 @@ pub(super) fn note(control: &Remedy) -> Note {
             ("Keeps the order only within a client".to_owned(), vec![], one(stage))
         }
         Remedy::SetThreads { stage, threads } => (format!("{threads} threads"), vec![], one(stage)),
+        Remedy::SetBatch { stage, most } => {
+            (format!("Batches of at most {most}"), vec![], one(stage))
+        }
         Remedy::SetPolicy { stage, policy } => {
             (format!("Policy {}", policy.name()), vec![], one(stage))
         }

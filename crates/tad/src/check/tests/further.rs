@@ -103,3 +103,51 @@ fn what_the_checks_advise_ends_what_they_found() {
         assert_eq!(report(&tad).problems, "", "gap {number}");
     }
 }
+
+/// A system in which nothing is found: one thread for the processor, a fair queue, short turns.
+fn clean() -> Tad {
+    let mut tad = gap("22");
+    stage(&mut tad, "s6").threads = Threads::Bounded(1);
+    apply(&mut tad, &Remedy::ServeInTurns { stage: "s6".into(), turn_ns: 1_000 }).unwrap();
+    assert_eq!(report(&tad).problems, "");
+    tad
+}
+
+#[test]
+fn a_queue_whose_policy_does_not_share_is_told_also_without_a_finding() {
+    let told = |policy, pluggable| {
+        let mut tad = clean();
+        stage(&mut tad, "s6").queue.policy = policy;
+        stage(&mut tad, "s6").queue.pluggable = pluggable;
+        let report = report(&tad);
+        assert_eq!(report.problems, "");
+        report.as_it_is.join("\n")
+    };
+    for policy in [Policy::Drf, Policy::Drr] {
+        assert_eq!(told(policy, true), "");
+    }
+    for (policy, part) in [
+        (Policy::Fifo, "the queue of s6 serves in order of arrival"),
+        (Policy::Priority, "can leave nothing for the others"),
+        (Policy::Stride, "a client with larger ones gets more"),
+    ] {
+        assert!(told(policy, true).contains(part), "{}", told(policy, true));
+    }
+    assert!(!told(Policy::Fifo, true).contains("make-pluggable"));
+    assert!(told(Policy::Fifo, false).contains("s6 takes no other policy before make-pluggable"));
+}
+
+#[test]
+fn a_batch_is_as_many_threads_unless_it_costs_as_much_as_one_request() {
+    let mut tad = clean();
+    let cpu = tad.stages[0].uses[0].resource;
+    let batch = |once| Some(crate::model::Batch { most: 64, once });
+    tad.stages[0].batch = batch(vec![cpu]);
+    assert_eq!(places(&tad, Problem::SurplusThreads), [""; 0]);
+    tad.stages[0].batch = batch(vec![]);
+    let found = &of(&tad, Problem::SurplusThreads)[0];
+    assert!(found.reason.contains("up to 64 at cpu, which serves 1 at a time"), "{}", found.reason);
+    assert_eq!(found.remedies[0].remedies, ["{ do = \"set-batch\", stage = \"s6\", most = 1 }"]);
+    assert_eq!(places(&tad, Problem::ServiceToEnd), ["s6: cpu"], "turns do not divide a batch");
+    assert!(crate::complete::mend(&mut tad) && tad.stages[0].batch.is_none());
+}
