@@ -246,4 +246,10 @@ pub trait BlockScheduler: Send {
         let _ = (depth, best_effort);
         false
     }
+
+    /// Requests are charged these prices from now on. Returns whether this scheduler charges any.
+    fn set_prices(&mut self, prices: &cost::Prices) -> bool {
+        let _ = prices;
+        false
+    }
 }

@@ -26,6 +26,8 @@
 //! asks the store for it, which decides by `allocate`), `log_pi` (each level for itself), and
 //! `rivals` (what other systems do). All see the same and set the same, so they can be compared.
 //!
+//! What a share is of, a `device` learns.
+//!
 //! # Invariants
 //! Fractions of one level are never negative and their sum is at most one. A controller that hears
 //! nothing of an application leaves its fractions as they are. It never divides by what may be
@@ -35,6 +37,7 @@
 
 pub mod allocate;
 pub mod automaton;
+pub mod device;
 pub mod log_pi;
 pub mod need;
 pub mod rivals;

@@ -77,6 +77,18 @@ impl Key {
     }
 }
 
+impl From<Key> for Number {
+    fn from(key: Key) -> Number {
+        match key {
+            Key::Target => Number::Target,
+            Key::LatencyMs => Number::LatencyMs,
+            Key::Share => Number::Share,
+            Key::Weight => Number::Weight,
+            Key::Limit => Number::Limit,
+        }
+    }
+}
+
 /// What is known of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {

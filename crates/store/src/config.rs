@@ -229,16 +229,21 @@ fn connections() -> usize {
     1_024
 }
 
+/// A configuration with every key, where it is installed.
+pub const EXAMPLE: &str = "/usr/local/share/doc/headworks/store.toml";
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error(
+        "cannot read {path}: {why}\n  name the store's configuration: --config FILE; an example: {EXAMPLE}"
+    )]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// A mistake in it.
     #[error(transparent)]
@@ -251,7 +256,7 @@ pub enum ConfigError {
 /// The first mistake.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        .map_err(|why| ConfigError::Read { path: path.to_owned(), why })?;
     parse(&text, path)
 }
 

@@ -103,6 +103,13 @@ pub struct Status {
     pub best_effort_depth: u32,
     /// How often shares have changed.
     pub epoch: u64,
+    /// What the device can do.
+    #[serde(default)]
+    pub device: DeviceStatus,
+    /// Processors are short where the store runs: how many times as long as they run its threads
+    /// wait for one.
+    #[serde(default)]
+    pub processors_short: Option<f64>,
     /// Another store decides, or etcd cannot be reached.
     #[serde(default)]
     pub membership: Option<String>,
@@ -112,6 +119,17 @@ pub struct Status {
     pub applications: Vec<AppStatus>,
     /// What was said lately.
     pub said: Vec<String>,
+}
+
+/// The device, as it was learned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Part of the last second in which it was busy.
+    pub busy: f64,
+    /// Time of it that a request of 16 KiB takes, in microseconds: a read, a write, a flush.
+    pub price_us: [f64; 3],
+    /// Whether each was learned while it was full.
+    pub learned: [bool; 3],
 }
 
 /// A volume.

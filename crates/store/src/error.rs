@@ -21,17 +21,23 @@ pub enum StoreError {
         problem: String,
     },
     /// A place cannot be listened on.
-    #[error("cannot listen on {place}: {source}")]
+    #[error("cannot listen on {place}: {why}")]
     Listen {
         /// The place.
         place: String,
         /// Why.
-        source: io::Error,
+        why: io::Error,
     },
     /// What a reload cannot change.
     #[error("{0} cannot change while the store runs: systemctl restart headworks-store")]
     Fixed(&'static str),
     /// Threads or files are lacking.
     #[error("the store cannot start: {0}")]
-    Start(#[from] io::Error),
+    Start(String),
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> StoreError {
+        StoreError::Start(error.to_string())
+    }
 }

@@ -12,88 +12,31 @@ use crate::rival::Rival;
 pub use crate::window::Window;
 use headworks_policy::Nanos;
 use headworks_policy::block::Share;
+use headworks_policy::block::cost::Prices;
 use headworks_policy::learn::allocate::{self, Allocator};
-use headworks_policy::learn::need::{Owner, Settings, Verdict};
+use headworks_policy::learn::device::{Device, KINDS, ORDINARY, Price};
+use headworks_policy::learn::need::{Owner, Settings};
 use headworks_policy::learn::{Application, Observation, WINDOW};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 mod at_once;
+mod fares;
+
+pub use fares::Fares;
 
 /// Windows that are kept: those that a late dft may belong to, and the picture's.
 pub const HISTORY: usize = 600;
+
+/// Prices that differ by less are the same.
+const STEP: f64 = 1.2;
 
 /// Part of what was asked of an application from which on it has served all.
 const SERVED: f64 = 0.97;
 
 /// A weight of one.
 const WEIGHT: f64 = 1e6;
-
-/// How a target fares, in words for status, metrics and the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "is")]
-pub enum Fares {
-    /// It has no target.
-    BestEffort,
-    /// Nothing was posted, or not for long enough.
-    Unknown,
-    /// Within 5 %, or above.
-    Met,
-    /// Behind, and on its way.
-    Behind {
-        /// Part of the target that is missing.
-        shortfall: f64,
-    },
-    /// The store has not the room.
-    NoRoom {
-        /// Part of the target that is missing.
-        shortfall: f64,
-        /// Share that it would need.
-        need: f64,
-    },
-    /// It waits for something else than storage.
-    NotStorage {
-        /// Part of the target that is missing.
-        shortfall: f64,
-    },
-    /// All that is asked of it is served, and that is less than its target.
-    Sated {
-        /// Part of the target that nobody asks for.
-        shortfall: f64,
-    },
-    /// It works, and nothing is posted, or no longer.
-    Silent,
-}
-
-impl From<Verdict> for Fares {
-    fn from(verdict: Verdict) -> Fares {
-        match verdict {
-            Verdict::Unknown => Fares::Unknown,
-            Verdict::Met => Fares::Met,
-            Verdict::Behind { shortfall } => Fares::Behind { shortfall },
-            Verdict::NoRoom { shortfall, need } => Fares::NoRoom { shortfall, need },
-            Verdict::NotStorage { shortfall } => Fares::NotStorage { shortfall },
-            Verdict::Sated { shortfall } => Fares::Sated { shortfall },
-        }
-    }
-}
-
-impl Fares {
-    /// The state in a word, without its numbers.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Fares::BestEffort => "best effort",
-            Fares::Unknown => "no dft",
-            Fares::Met => "met",
-            Fares::Behind { .. } => "behind",
-            Fares::NoRoom { .. } => "NO ROOM",
-            Fares::NotStorage { .. } => "NOT STORAGE",
-            Fares::Sated { .. } => "no demand for more",
-            Fares::Silent => "NO POSTS",
-        }
-    }
-}
 
 /// What is believed of an application.
 #[derive(Clone, Debug)]
@@ -113,6 +56,25 @@ pub struct Belief {
     asked: Option<(f64, Nanos)>,
     /// Windows with demand since something was posted that it achieved.
     quiet: u32,
+}
+
+impl Belief {
+    fn fares(&self, now: Nanos, settings: &Settings, limit: f64) -> Fares {
+        // What is posted may come a little late, and a newcomer's program begins later.
+        let patience = if self.owner.ask(settings).is_some() { 10 } else { 30 };
+        let verdict = || Fares::from(self.owner.verdict(now, limit));
+        if self.quiet >= patience { Fares::Silent } else { verdict() }
+    }
+}
+
+/// By what is posted, all that was asked was served, and that was less than the target.
+fn is_sated(goal: Goal, post: &Post) -> bool {
+    match (goal, post.achieved, post.offered) {
+        (Goal::Rate(target), Some(achieved), Some(offered)) => {
+            offered < target && achieved >= SERVED * offered
+        }
+        _ => false,
+    }
 }
 
 /// What is to be set in the queue.
@@ -156,14 +118,20 @@ pub struct Governor {
     /// What is in force, by application.
     shares: BTreeMap<u32, f64>,
     page: Page,
+    /// What the device can do, and for which part of the last window it was busy.
+    device: Device,
+    busy: f64,
+    /// The prices that requests are charged.
+    charged: Option<[Price; KINDS]>,
+    starved: bool,
     best_effort: f64,
     /// Windows since the start.
     pub windows: u64,
 }
 
 impl Governor {
-    /// Of a device with this depth.
-    pub fn new(depth: u32, learner: &Learner) -> Governor {
+    /// Of a device with this depth, and what is guessed of it.
+    pub fn new(depth: u32, learner: &Learner, device: Device) -> Governor {
         let own = learner.need(false, false);
         let rival = own.is_none().then(|| Rival::new(learner.clone()));
         let settings = own.unwrap_or_default();
@@ -176,6 +144,10 @@ impl Governor {
             rival,
             shares: BTreeMap::new(),
             page: Page::default(),
+            device,
+            busy: 0.0,
+            charged: None,
+            starved: false,
             best_effort: 1.0,
             windows: 0,
         }
@@ -189,6 +161,46 @@ impl Governor {
     /// The share that is in force.
     pub fn share(&self, cause: u32) -> f64 {
         self.shares.get(&cause).copied().unwrap_or(0.0)
+    }
+
+    /// Processors are short where the store runs, or no longer.
+    pub fn starve(&mut self, short: bool) {
+        self.starved = short;
+        self.beliefs.values_mut().for_each(|belief| belief.owner.starve(short));
+    }
+
+    /// Whether processors are short where the store runs.
+    pub fn are_processors_short(&self) -> bool {
+        self.starved
+    }
+
+    /// What the device can do.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// For which part of the last window the device was busy.
+    pub fn busy(&self) -> f64 {
+        self.busy
+    }
+
+    /// What requests are to be charged, if that is another than before.
+    pub fn prices(&mut self) -> Option<Prices> {
+        let now = self.device.prices();
+        let far = |(new, old): (&Price, &Price)| {
+            (new.of(ORDINARY) / old.of(ORDINARY)).ln().abs() > STEP.ln()
+                || (new.of(8.0 * ORDINARY) / old.of(8.0 * ORDINARY)).ln().abs() > STEP.ln()
+        };
+        let learned = self.device.is_learned().contains(&true);
+        let same = self.charged.is_some_and(|old| !now.iter().zip(&old).any(far));
+        if !learned || same {
+            return None;
+        }
+        self.charged = Some(now);
+        // Prices are far below a century.
+        let nanos = |price: &Price| (Nanos(price.request_ns as u64), Nanos(price.sector_ns as u64));
+        let [read, write, flush] = now.each_ref().map(nanos);
+        Some(Prices { read, write, flush: flush.0 })
     }
 
     /// How often shares have changed.
@@ -318,9 +330,9 @@ impl Governor {
             .iter()
             .map(|(cause, _)| self.page.of(*cause).cost_ns - before.of(*cause).cost_ns)
             .sum();
-        // How much of the device's room was filled.
-        let filled = (self.page.filled_ns - before.filled_ns) as f64 / 1e9 / seconds;
-        let busy = (filled / f64::from(self.depth.max(1))).min(1.0);
+        let work = self.page.device.window(&before.device, seconds, self.depth);
+        self.busy = self.device.window(&work);
+        let busy = self.busy;
         let mut seen = Vec::with_capacity(abouts.len());
         for (at, (cause, about)) in abouts.iter().enumerate() {
             let tally = self.page.of(*cause).since(&before.of(*cause));
@@ -388,12 +400,7 @@ impl Governor {
         let born = belief.windows.len().checked_sub(1 + back);
         let achieved = post.achieved;
         belief.quiet = if achieved.is_some() { 0 } else { belief.quiet + u32::from(window.demand) };
-        let sated = match (about.goal, achieved, post.offered) {
-            (Goal::Rate(target), Some(achieved), Some(offered)) => {
-                offered < target && achieved >= SERVED * offered
-            }
-            _ => false,
-        };
+        let sated = is_sated(about.goal, &post);
         let mut observed = None;
         if let (Some(born), Some(achieved)) = (born, achieved)
             && let Some(dft) = about.goal.dft(achieved)
@@ -421,15 +428,10 @@ impl Governor {
         }
         let ask = belief.asked.map(|(ask, _)| ask).or_else(|| belief.owner.ask(&settings));
         belief.ask = ask.unwrap_or(0.0).min(about.limit);
-        let fares = match belief.quiet {
-            // What is posted may come a little late, and a newcomer's program begins later.
-            quiet if quiet >= if belief.owner.ask(&settings).is_some() { 10 } else { 30 } => {
-                Fares::Silent
-            }
-            _ => Fares::from(belief.owner.verdict(now, about.limit)),
-        };
+        let fares = belief.fares(now, &settings, about.limit);
         if fares.word() != belief.fares.word() {
-            said.extend(words(&about.name, &fares, belief.promise, about.limit));
+            let starved = self.starved;
+            said.extend(fares::words(&about.name, &fares, belief.promise, about.limit, starved));
         }
         belief.fares = fares;
         observed
@@ -479,44 +481,6 @@ impl Governor {
         // At most the depth.
         Orders { shares, best_effort: most as u32, grants, said }
     }
-}
-
-/// What is said when a target begins to fare otherwise.
-fn words(name: &str, fares: &Fares, promise: f64, limit: f64) -> Option<String> {
-    Some(match fares {
-        Fares::Met => format!("{name}: its target is met"),
-        Fares::Silent => format!(
-            "{name}: it works, and nothing is posted that it achieves: it keeps its share for {} s, \
-             then it has a fair part\n  post each second: headworks store post {name} --achieved \
-             NUMBER; or headworks store follow {name}",
-            allocate::Settings::default().lease.0 / 1_000_000_000,
-        ),
-        Fares::NoRoom { shortfall, need } if *need > 1.0 => format!(
-            "{name}: its target cannot be met: {:.0} % are missing, and the whole store would not be \
-             enough\n  see whether its target, and what is posted, are right: headworks store explain \
-             {name}",
-            100.0 * shortfall,
-        ),
-        Fares::NoRoom { shortfall, need } => format!(
-            "{name}: its target cannot be met: {:.0} % are missing. It would need {:.0} % of the store, and \
-             may have {:.0} %\n  see who has the rest: headworks store explain",
-            100.0 * shortfall,
-            100.0 * need,
-            100.0 * need.min(limit) * promise,
-        ),
-        Fares::NotStorage { shortfall } if *shortfall > 0.99 => format!(
-            "{name}: it is served, and nothing of its target is achieved, by what is posted\n  look at \
-             what is posted, and in which unit: headworks store explain {name}",
-        ),
-        Fares::NotStorage { shortfall } => format!(
-            "{name}: {:.0} % of its target are missing, and storage is not the reason: neither a larger share \
-             nor fewer requests of others help\n  look at its processors, its locks and its clients",
-            100.0 * shortfall,
-        ),
-        Fares::BestEffort | Fares::Unknown | Fares::Behind { .. } | Fares::Sated { .. } => {
-            return None;
-        }
-    })
 }
 
 /// What shares a set of asks would get.

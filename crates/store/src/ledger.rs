@@ -5,10 +5,11 @@
 //! [`Ledger`]. Figures only grow; those of a window are differences.
 
 use headworks_policy::Nanos;
-use headworks_policy::block::cost::SeekCost;
+use headworks_policy::block::cost::{Prices, SeekCost};
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request, SECTOR_BYTES, Share,
 };
+use headworks_policy::learn::device::{self, KINDS, Served};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -90,6 +91,32 @@ pub struct Slow {
     pub others_ns: u64,
 }
 
+/// What the device did since the start: see `policy::learn::device`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Reads, writes, flushes.
+    pub kinds: [Served; KINDS],
+    /// Virtual time: ∫ dt/n, in nanoseconds.
+    virtual_ns: f64,
+    /// Time in which requests waited for it, in nanoseconds.
+    pub waited_ns: u64,
+    /// Requests with it × time, in nanoseconds.
+    pub filled_ns: u64,
+}
+
+impl Work {
+    /// What it did since `before`, in so many seconds, of a device with this depth.
+    pub fn window(&self, before: &Work, seconds: f64, depth: u32) -> device::Window {
+        let part = |ns: u64| (ns as f64 / 1e9 / seconds).min(1.0);
+        device::Window {
+            kinds: std::array::from_fn(|at| self.kinds[at].since(&before.kinds[at])),
+            seconds,
+            waited: part(self.waited_ns - before.waited_ns),
+            filled: part((self.filled_ns - before.filled_ns) / u64::from(depth.max(1))),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Books {
     tallies: Vec<Tally>,
@@ -99,14 +126,10 @@ struct Books {
     /// Applications with requests that wait.
     flows: u32,
     inflight: u32,
-    /// Their cost.
-    inflight_ns: u64,
-    /// The cost that fills the device as one of its requests does; zero if only their number
-    /// counts.
-    place_ns: u64,
-    /// Places of the device that are filled × time.
-    filled_ns: u64,
+    device: Work,
     changed: Nanos,
+    /// What requests are charged from now on.
+    prices: Option<Prices>,
     slow: VecDeque<Slow>,
 }
 
@@ -120,10 +143,13 @@ impl Books {
     }
 
     fn pass(&mut self, now: Nanos) {
-        // A few large requests fill it, too.
-        let by_cost = self.inflight_ns.checked_div(self.place_ns).unwrap_or(0);
-        self.filled_ns += now.since(self.changed).0 * by_cost.max(self.inflight.into());
+        let passed = now.since(self.changed).0;
         self.changed = now;
+        if self.inflight > 0 {
+            self.device.virtual_ns += passed as f64 / f64::from(self.inflight);
+            self.device.filled_ns += passed * u64::from(self.inflight);
+            self.device.waited_ns += if self.flows > 0 { passed } else { 0 };
+        }
     }
 
     fn mostly_behind(&self, cause: u32) -> Option<(u32, f64)> {
@@ -147,8 +173,8 @@ pub struct Ledger(Mutex<Books>);
 pub struct Page {
     /// Of each application, by its number.
     pub tallies: Vec<Tally>,
-    /// Places of the device that are filled × nanoseconds.
-    pub filled_ns: u64,
+    /// What the device did.
+    pub device: Work,
     /// When it was taken.
     pub at: Nanos,
 }
@@ -170,7 +196,12 @@ impl Ledger {
         let mut books = self.lock();
         let now = now.max(books.changed);
         books.pass(now);
-        Page { tallies: books.tallies.clone(), filled_ns: books.filled_ns, at: now }
+        Page { tallies: books.tallies.clone(), device: books.device, at: now }
+    }
+
+    /// Requests are charged these prices from now on, by schedulers that charge any.
+    pub fn set_prices(&self, prices: Prices) {
+        self.lock().prices = Some(prices);
     }
 
     /// A window begins.
@@ -193,6 +224,8 @@ struct Note {
     cost_ns: u64,
     /// The cost that all had been charged when it came.
     all_ns: u64,
+    /// The device's virtual time at which it went there.
+    virtual_ns: f64,
 }
 
 /// See the module.
@@ -201,27 +234,33 @@ pub struct Watched {
     ledger: Arc<Ledger>,
     notes: Vec<Option<Note>>,
     cost: SeekCost,
+    /// Those that are charged.
+    prices: Option<Prices>,
 }
 
 impl Watched {
-    /// Around `inner`; requests count as `cost` says. What costs `place` fills the device as one
-    /// request does, if it is smaller.
-    pub fn filling(
-        inner: Box<dyn BlockScheduler>,
-        ledger: Arc<Ledger>,
-        cost: SeekCost,
-        place: Nanos,
-    ) -> Watched {
-        ledger.lock().place_ns = place.0;
-        Watched::new(inner, ledger, cost)
-    }
-
     /// Around `inner`; requests count as `cost` says.
     pub fn new(inner: Box<dyn BlockScheduler>, ledger: Arc<Ledger>, cost: SeekCost) -> Watched {
-        Watched { inner, ledger, notes: vec![None; REQUESTS], cost }
+        Watched { inner, ledger, notes: vec![None; REQUESTS], cost, prices: None }
+    }
+
+    /// Charges what was learned in the last window.
+    fn heed(&mut self, prices: Option<Prices>) {
+        if prices == self.prices {
+            return;
+        }
+        self.prices = prices;
+        if let Some(prices) = &prices
+            && self.inner.set_prices(prices)
+        {
+            self.cost.set_prices(prices);
+        }
     }
 
     fn cost_ns(&self, request: &Request) -> u64 {
+        if let (Operation::Flush, Some(prices)) = (request.operation, self.prices) {
+            return prices.flush.0.max(1);
+        }
         self.cost.of(request).0.max(1)
     }
 }
@@ -235,7 +274,8 @@ impl BlockScheduler for Watched {
         let added = self.inner.add(now, index, request);
         let cost_ns = self.cost_ns(request);
         let mut books = self.ledger.lock();
-        let all_ns = books.cost_ns;
+        books.pass(now);
+        let (all_ns, prices) = (books.cost_ns, books.prices);
         let tally = books.of(request.cause);
         tally.came += 1;
         match added {
@@ -243,7 +283,7 @@ impl BlockScheduler for Watched {
                 tally.waiting += 1;
                 let first = tally.waiting == 1;
                 books.flows += u32::from(first);
-                let note = Note { request: *request, added: now, cost_ns, all_ns };
+                let note = Note { request: *request, added: now, cost_ns, all_ns, virtual_ns: 0.0 };
                 self.notes[usize::from(index)] = Some(note);
             }
             Added::MergedBack(into) | Added::MergedFront(into) => {
@@ -253,6 +293,8 @@ impl BlockScheduler for Watched {
                 }
             }
         }
+        drop(books);
+        self.heed(prices);
         added
     }
 
@@ -268,7 +310,9 @@ impl BlockScheduler for Watched {
         let mut books = self.ledger.lock();
         books.pass(now);
         books.inflight += 1;
-        books.inflight_ns += note.cost_ns;
+        if let Some(note) = &mut self.notes[usize::from(index)] {
+            note.virtual_ns = books.device.virtual_ns;
+        }
         books.cost_ns += note.cost_ns;
         let others_ns = books.cost_ns - note.all_ns - note.cost_ns;
         let alone = {
@@ -312,7 +356,16 @@ impl BlockScheduler for Watched {
         let mut books = self.ledger.lock();
         books.pass(now);
         books.inflight -= 1;
-        books.inflight_ns -= note.cost_ns;
+        let kind = match note.request.operation {
+            Operation::Read => Some(0),
+            Operation::Write => Some(1),
+            Operation::Flush => Some(2),
+            Operation::Discard | Operation::WriteZeroes => None,
+        };
+        if let Some(kind) = kind {
+            let price_ns = books.device.virtual_ns - note.virtual_ns;
+            books.device.kinds[kind].add(note.request.sectors.into(), price_ns);
+        }
         let tally = books.of(note.request.cause);
         tally.inflight -= 1;
         tally.service_ns += service.0;
@@ -358,25 +411,34 @@ impl BlockScheduler for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headworks_policy::block::Sfq;
+    use headworks_policy::block::{Sfq, sfq};
 
     #[test]
-    fn a_large_request_fills_the_device_as_several_small_ones() {
+    fn the_time_of_a_device_is_that_of_its_requests_in_equal_parts() {
         let ledger = Arc::new(Ledger::default());
-        let cost = SeekCost::by_size(Nanos(0), Nanos(1_000));
-        let inner = Box::<Sfq>::default();
-        let mut watched = Watched::filling(inner, Arc::clone(&ledger), cost, Nanos(8_000));
+        let inner = Box::new(Sfq::new(sfq::Settings::flash()));
+        let mut watched = Watched::new(inner, Arc::clone(&ledger), SeekCost::default());
         let at = Nanos::from_millis;
-        for (index, sectors) in [(0_u16, 64), (1, 1)] {
-            let request = Request::new(Operation::Write, u64::from(index) * 1_000, sectors);
-            let (begin, end) = (at(10 * u64::from(index)), at(10 * u64::from(index) + 10));
-            watched.add(begin, index, &request);
-            assert_eq!(watched.dispatch(begin), Dispatch::Request(index));
-            watched.activated(begin, index);
-            watched.completed(end, index, at(10));
+        let of = |kind, sector| Request::new(kind, sector, 32);
+        watched.add(at(0), 0, &of(Operation::Read, 0));
+        watched.add(at(0), 1, &of(Operation::Write, 1_000));
+        for (index, when) in [(0, 0), (1, 4)] {
+            assert_eq!(watched.dispatch(at(when)), Dispatch::Request(index));
+            watched.activated(at(when), index);
         }
-        // Eight places for 10 ms, then one.
-        assert_eq!(ledger.page(at(20)).filled_ns, 90_000_000);
+        watched.completed(at(10), 0, at(10));
+        watched.completed(at(12), 1, at(8));
+        // Alone for 4 ms, two for 6 ms, alone for 2 ms; one waited for 4 ms.
+        let seen = ledger.page(at(20)).device.window(&Work::default(), 0.02, 2);
+        let price = |kind: usize| seen.kinds[kind].price_ns / 1e6;
+        assert_eq!((price(0), price(1)), (7.0, 5.0));
+        assert!((seen.waited - 0.2).abs() < 1e-9 && (seen.filled - 0.45).abs() < 1e-9, "{seen:?}");
+        // What was learned is charged from the next request on.
+        let nanos = |request| (Nanos(request), Nanos(0));
+        ledger.set_prices(Prices { read: nanos(5_000), write: nanos(70_000), flush: Nanos(9) });
+        watched.add(at(30), 0, &of(Operation::Read, 0));
+        watched.add(at(30), 1, &of(Operation::Write, 1_000));
+        assert_eq!(watched.cost_ns(&of(Operation::Write, 0)), 70_000);
     }
 
     #[test]
@@ -401,7 +463,7 @@ mod tests {
         assert_eq!((one.taken, one.lent, two.taken, two.lent), (1, 0, 1, 1));
         assert_eq!((one.waited_ns, two.waited_ns), (1_000_000, 31_000_000));
         assert_eq!((two.bytes, two.waiting, two.inflight, two.ios), (4_096, 0, 0, [1, 0, 0, 0]));
-        assert_eq!(page.filled_ns, 50_000_000, "one for 30 ms, two for 10 ms");
+        assert_eq!(page.device.filled_ns, 50_000_000, "one for 30 ms, two for 10 ms");
         let slow = ledger.slow();
         assert_eq!((slow.len(), slow[0].cause), (1, 2));
         assert_eq!((slow[0].behind, slow[0].others_ns), (Some((1, 0.5)), 1_000));

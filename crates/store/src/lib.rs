@@ -32,6 +32,7 @@ pub mod note;
 pub mod notices;
 pub mod number;
 pub mod pool;
+pub mod processors;
 pub mod rival;
 pub mod running;
 pub mod server;

@@ -4,21 +4,20 @@
 //! Each has bounds, and every way in asks here. What is not finite ends in a share that no one can
 //! compute with, and in an answer that no command can read.
 
-use crate::apps::Key;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// See [`Key::Target`].
+    /// See [`crate::apps::Key::Target`].
     Target,
-    /// See [`Key::LatencyMs`].
+    /// See [`crate::apps::Key::LatencyMs`].
     LatencyMs,
-    /// See [`Key::Share`].
+    /// See [`crate::apps::Key::Share`].
     Share,
-    /// See [`Key::Weight`].
+    /// See [`crate::apps::Key::Weight`].
     Weight,
-    /// See [`Key::Limit`].
+    /// See [`crate::apps::Key::Limit`].
     Limit,
     /// What an application achieved in a second, or what was asked of it.
     Achieved,
@@ -32,18 +31,6 @@ pub enum Number {
     AgeMs,
     /// Seconds between two looks.
     DelayS,
-}
-
-impl From<Key> for Number {
-    fn from(key: Key) -> Number {
-        match key {
-            Key::Target => Number::Target,
-            Key::LatencyMs => Number::LatencyMs,
-            Key::Share => Number::Share,
-            Key::Weight => Number::Weight,
-            Key::Limit => Number::Limit,
-        }
-    }
 }
 
 impl Number {

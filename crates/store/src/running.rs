@@ -2,17 +2,21 @@
 
 use crate::apps::{App, Goal, Key};
 use crate::config::{self, Config};
-use crate::control::{AppStatus, Request, Response, SlowRequest, Status, VolumeStatus};
+use crate::control::{
+    AppStatus, DeviceStatus, Request, Response, SlowRequest, Status, VolumeStatus,
+};
 use crate::error::StoreError;
 use crate::front::{Front, Offer, Opened};
 use crate::governor::{Fares, Governor, Orders};
 use crate::ledger::{Ledger, Slow};
 use crate::membership::{self, Membership, Seen};
 use crate::note::Post;
+use crate::processors::Processors;
 use crate::tls;
 use crate::volumes::{Volumes, Wanted};
 use crate::who;
 use headworks_policy::learn::WINDOW;
+use headworks_policy::learn::device::ORDINARY;
 use headworks_volume::clock;
 use headworks_volume::nbd::Stop;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +41,7 @@ pub struct Running {
     pub(crate) standing: Mutex<Option<String>>,
     /// Targets that etcd has, as of the last look.
     pub(crate) decreed: Mutex<BTreeMap<String, f64>>,
+    pub(crate) processors: Mutex<Processors>,
     pub(crate) said: Mutex<VecDeque<String>>,
     /// One reload at a time.
     pub(crate) changing: Mutex<()>,
@@ -99,6 +104,10 @@ impl Running {
             depth: self.depth,
             best_effort_depth: (f64::from(self.depth) * governor.best_effort()).round() as u32,
             epoch: governor.epoch(),
+            device: device_status(&governor),
+            processors_short: governor
+                .are_processors_short()
+                .then(|| lock(&self.processors).times()),
             membership: lock(&self.standing).clone(),
             volumes: volumes
                 .iter()
@@ -334,7 +343,16 @@ impl Running {
         let page = self.ledger.page(now);
         self.ledger.mark();
         let posts = self.front.desk.take();
-        self.govern(|governor, apps| governor.window(now, page, apps, posts));
+        let seconds = WINDOW.0 as f64 / 1e9;
+        let short = lock(&self.processors).are_short(seconds);
+        self.govern(|governor, apps| {
+            governor.starve(short);
+            let orders = governor.window(now, page, apps, posts);
+            if let Some(prices) = governor.prices() {
+                self.ledger.set_prices(prices);
+            }
+            orders
+        });
     }
 
     /// What is set by hand counts from now on.
@@ -443,6 +461,15 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
 fn other_cache(old: &Config, volume: &config::Volume) -> bool {
     let is = |other: &&config::Volume| other.name == volume.name && other.path == volume.path;
     old.volumes.iter().find(is).is_some_and(|other| other.cache != volume.cache)
+}
+
+fn device_status(governor: &Governor) -> DeviceStatus {
+    let device = governor.device();
+    DeviceStatus {
+        busy: governor.busy(),
+        price_us: device.prices().map(|price| price.of(ORDINARY) / 1e3),
+        learned: device.is_learned(),
+    }
 }
 
 fn goal_text(goal: Goal) -> String {

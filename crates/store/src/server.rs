@@ -20,6 +20,7 @@ use headworks_policy::block::cost::SeekCost;
 use headworks_policy::block::{
     BlockScheduler, Buckets, Operation, Request, SchedulerKind, Sfq, bucket, sfq,
 };
+use headworks_policy::learn::{self, device::Price};
 use headworks_volume::clock;
 use headworks_volume::engine::{Engine, EngineConfig};
 use headworks_volume::nbd::{self, Limits, Listener, Stop};
@@ -53,19 +54,35 @@ pub fn depth(device: &Device) -> u32 {
     device.depth.unwrap_or(usual).clamp(1, 256)
 }
 
-/// The scheduler of a device, how it charges requests, and what one of ordinary size costs.
-fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost, Nanos) {
-    let (request, transfer) = match device.kind {
+/// What a request, and a sector, costs a device by its kind, before it is learned.
+const fn usual_cost(kind: Kind) -> (Nanos, Nanos) {
+    match kind {
         Kind::Disk => (Nanos::from_millis(8), Nanos::from_micros(4)),
         Kind::Flash => (Nanos::from_micros(20), Nanos::from_micros(1)),
         Kind::Array => (Nanos(6_222_000), Nanos(55_556)),
+    }
+}
+
+/// The same for who learns it.
+fn guess(kind: Kind) -> learn::device::Device {
+    let (request, transfer) = usual_cost(kind);
+    let price = |request: Nanos, sector: Nanos| Price {
+        request_ns: request.0 as f64,
+        sector_ns: sector.0 as f64,
     };
+    let usual = price(request, transfer);
+    learn::device::Device::new([usual, usual, price(sfq::Settings::default().flush, Nanos(0))])
+}
+
+/// The scheduler of a device, and how it charges requests.
+fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost) {
+    let (request, transfer) = usual_cost(device.kind);
     let cost = SeekCost::by_size(request, transfer);
     let ordinary = cost.of(&Request::new(Operation::Read, 0, ORDINARY_SECTORS));
     if device.scheduler == "bucket" {
         // Rates are far below 2^63.
         let bytes_per_s = (device.mib_per_s * f64::from(1 << 20)) as u64;
-        return (Box::new(Buckets::new(bucket::Settings::new(bytes_per_s))), cost, Nanos(0));
+        return (Box::new(Buckets::new(bucket::Settings::new(bytes_per_s))), cost);
     }
     // The name was checked with the configuration.
     let kind = device.scheduler.parse().unwrap_or(SchedulerKind::Sfq);
@@ -82,15 +99,15 @@ fn scheduler(device: &Device) -> (Box<dyn BlockScheduler>, SeekCost, Nanos) {
             Box::new(Sfq::new(sfq::Settings { depth, room, ..settings }))
         }
         // The others have no bound by cost.
-        other => return (other.build_for(device.kind == Kind::Disk), cost, Nanos(0)),
+        other => return (other.build_for(device.kind == Kind::Disk), cost),
     };
-    (scheduler, cost, ordinary)
+    (scheduler, cost)
 }
 
 /// The queue before all volumes.
 fn engine(device: &Device, pool: &Arc<Pool>, ledger: &Arc<Ledger>) -> io::Result<Engine> {
-    let (inner, cost, place) = scheduler(device);
-    let mut watched = Watched::filling(inner, Arc::clone(ledger), cost, place);
+    let (inner, cost) = scheduler(device);
+    let mut watched = Watched::new(inner, Arc::clone(ledger), cost);
     watched.set_depth(depth(device), depth(device));
     let model = match device.model.as_deref() {
         Some("disks") => Some(array::Kind::Disks.model(1)),
@@ -148,10 +165,11 @@ impl Server {
             front,
             volumes: Volumes::new(pool),
             ledger,
-            governor: Mutex::new(Governor::new(depth, &learner)),
+            governor: Mutex::new(Governor::new(depth, &learner, guess(device.kind))),
             said: Mutex::default(),
             standing: Mutex::default(),
             decreed: Mutex::default(),
+            processors: Mutex::default(),
             changing: Mutex::default(),
             path: path.to_owned(),
             stop,
@@ -187,7 +205,7 @@ impl Server {
     }
 
     fn listen(&mut self, place: &str, connections: usize) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Listen { place: place.to_owned(), source };
+        let failed = |why| StoreError::Listen { place: place.to_owned(), why };
         let listener = match place.split_once(':') {
             Some(("unix", path)) => Listener::unix(path),
             Some((_, address)) => Listener::tcp(address),

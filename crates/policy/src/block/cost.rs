@@ -15,7 +15,7 @@
 //! sector 0, a read of [500,000, 500,008) costs 5 ms and 16 µs. The read of [500,008, 500,016)
 //! after it needs no seek and costs 16 µs.
 
-use super::Request;
+use super::{Operation, Request};
 use crate::Nanos;
 
 /// See the module.
@@ -29,24 +29,50 @@ pub struct SeekCost {
     pub transfer: Nanos,
     /// Time of a request, however small.
     pub request: Nanos,
+    /// Of writes, if that is another: of a request, and of a sector.
+    pub writes: Option<(Nanos, Nanos)>,
     head: u64,
+}
+
+/// What requests take of a device without seeks, as it was learned (`learn::device`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// Of a read, and of each of its sectors.
+    pub read: (Nanos, Nanos),
+    /// Of a write, and of each of its sectors.
+    pub write: (Nanos, Nanos),
+    /// Of a flush.
+    pub flush: Nanos,
 }
 
 impl SeekCost {
     /// A device with its head at sector 0.
     pub const fn new(seek: Nanos, span_sectors: u64, transfer: Nanos) -> Self {
-        SeekCost { seek, span_sectors, transfer, request: Nanos(0), head: 0 }
+        SeekCost { seek, span_sectors, transfer, request: Nanos(0), writes: None, head: 0 }
     }
 
     /// A device that is charged by requests and bytes, wherever they are.
     pub const fn by_size(request: Nanos, transfer: Nanos) -> Self {
-        SeekCost { seek: Nanos(0), span_sectors: 0, transfer, request, head: 0 }
+        SeekCost { seek: Nanos(0), span_sectors: 0, transfer, request, writes: None, head: 0 }
+    }
+
+    /// Charges what was learned. Says whether it does: not where seeks are charged.
+    pub fn set_prices(&mut self, prices: &Prices) -> bool {
+        if self.span_sectors > 0 {
+            return false;
+        }
+        (self.request, self.transfer) = prices.read;
+        self.writes = Some(prices.write);
+        true
     }
 
     /// What `request` would cost if it were next.
     pub fn of(&self, request: &Request) -> Nanos {
-        let transfer = self.transfer.0.saturating_mul(u64::from(request.sectors));
-        let transfer = Nanos(self.request.0.saturating_add(transfer));
+        let read = (self.request, self.transfer);
+        let writes = self.writes.filter(|_| request.operation == Operation::Write);
+        let (begin, sector) = writes.unwrap_or(read);
+        let transfer = sector.0.saturating_mul(u64::from(request.sectors));
+        let transfer = Nanos(begin.0.saturating_add(transfer));
         if self.span_sectors == 0 {
             return transfer;
         }
@@ -82,6 +108,17 @@ mod tests {
     fn flash_has_no_seeks() {
         let mut cost = SeekCost::new(Nanos::from_millis(10), 0, Nanos(2_000));
         assert_eq!(cost.charge(&read(500_000, 8)), Nanos(16_000));
+    }
+
+    #[test]
+    fn what_was_learned_is_charged_where_there_are_no_seeks() {
+        let nanos = |request, sector| (Nanos(request), Nanos(sector));
+        let prices = Prices { read: nanos(100, 1), write: nanos(500, 10), flush: Nanos(9) };
+        let mut cost = SeekCost::by_size(Nanos(1_000), Nanos(2));
+        assert!(cost.set_prices(&prices));
+        assert_eq!(cost.of(&read(0, 8)), Nanos(108));
+        assert_eq!(cost.of(&Request::new(Operation::Write, 0, 8)), Nanos(580));
+        assert!(!SeekCost::new(Nanos(1), 10, Nanos(1)).set_prices(&prices));
     }
 
     #[test]

@@ -55,7 +55,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::cost::SeekCost;
+use super::cost::{Prices, SeekCost};
 use super::fifo::{Links, List};
 use super::owners::{self, Owners};
 use super::share::{Share, Shares};
@@ -134,6 +134,9 @@ const SCALE: u32 = 20;
 
 /// When to ask again if a completion is to come before: that asks, too.
 const LATER: Nanos = Nanos::from_millis(100);
+
+/// A request as databases make them: of 16 KiB.
+const ORDINARY_SECTORS: u32 = 32;
 
 /// How long an application counts as one that asks after its last request.
 const CONTENDED: Nanos = Nanos::from_millis(200);
@@ -435,6 +438,26 @@ impl BlockScheduler for Sfq {
             }
         }
         set
+    }
+
+    fn set_prices(&mut self, prices: &Prices) -> bool {
+        // The dearer of a read and a write: neither has fewer places than before.
+        let ordinary = |cost: &SeekCost| {
+            let of = |operation| cost.of(&Request::new(operation, 0, ORDINARY_SECTORS)).0.max(1);
+            of(Operation::Read).max(of(Operation::Write))
+        };
+        let before = ordinary(&self.cost);
+        if !self.cost.set_prices(prices) {
+            return false;
+        }
+        self.settings.flush = prices.flush;
+        if self.settings.room != Nanos(u64::MAX) {
+            // As many requests of ordinary size as before.
+            let room = u128::from(self.settings.room.0) * u128::from(ordinary(&self.cost));
+            let room = (room / u128::from(before)).max(1);
+            self.settings.room = Nanos(u64::try_from(room).unwrap_or(u64::MAX - 1));
+        }
+        true
     }
 
     fn set_depth(&mut self, depth: u32, best_effort: u32) -> bool {

@@ -291,11 +291,11 @@ impl Owner {
             Verdict::Sated { shortfall }
         } else if seen < VERDICT_WINDOWS {
             Verdict::Behind { shortfall }
-        } else if shortfall > 1.0 - NOTHING && self.used > NOTHING || self.starved {
+        } else if shortfall > 1.0 - NOTHING && self.used > NOTHING {
             Verdict::NotStorage { shortfall }
         } else if need > limit || self.unheld < 0.5 && self.promise < 0.98 {
             Verdict::NoRoom { shortfall, need }
-        } else if self.unheld > 0.5 && self.depth.gave_up(now) {
+        } else if self.starved || self.unheld > 0.5 && self.depth.gave_up(now) {
             Verdict::NotStorage { shortfall }
         } else {
             Verdict::Behind { shortfall }

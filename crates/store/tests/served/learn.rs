@@ -92,6 +92,35 @@ fn a_target_that_cannot_be_met_is_said_within_a_minute() {
 }
 
 #[test]
+fn a_load_that_is_served_is_not_behind_and_missing_posts_are_said() {
+    let rig = store("target = 300");
+    let orders = client(&rig, "db", 4);
+    for _ in 0..9 {
+        rig.ok(&["post", "orders", "--achieved", "150", "--offered", "152"]);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let status = rig.ok(&["status"]);
+    assert!(status.contains("no demand for more") && status.contains("device"), "{status}");
+    assert!(rig.ok(&["explain", "orders"]).contains("all that is asked of it is served"));
+    until("missing posts are said", || rig.ok(&["status"]).contains("NO POSTS"));
+    assert!(rig.status()["said"].to_string().contains("nothing is posted"));
+    drop(orders);
+}
+
+/// A full device is busy, and what it does is learned.
+#[test]
+fn a_full_device_is_busy_and_is_learned() {
+    let rig = store("share = 0.3");
+    let _loads = ["db", "batch1", "batch2"].map(|name| client(&rig, name, 64));
+    let device = || rig.status()["device"].clone();
+    until("it is learned", || device()["learned"][0] == true);
+    until("it is busy", || device()["busy"].as_f64() > Some(0.9));
+    // Fifteen disks do some hundreds to three thousand reads a second.
+    let price_us = device()["price_us"][0].as_f64().unwrap();
+    assert!((200.0..5_000.0).contains(&price_us), "{price_us}");
+}
+
+#[test]
 fn an_idle_share_is_lent_and_given_back() {
     let rig = store("share = 0.8");
     let batch = client(&rig, "batch1", 32);

@@ -1,7 +1,7 @@
 //! Checks a configuration, its files and this machine; and the unit that starts a store.
 
 use anyhow::{Context, Result};
-use headworks_store::config::{self, Config};
+use headworks_store::config::{self, Config, ConfigError};
 use headworks_store::control;
 use headworks_store::tls;
 use std::fs::OpenOptions;
@@ -52,8 +52,12 @@ pub fn run(path: &Path) -> Result<ExitCode> {
             examine(&config, path, &mut findings);
         }
         Err(error) => {
-            let mend = format!("see an example: {}", EXAMPLE);
-            findings.push(Finding::missing("configuration", error.to_string(), mend));
+            let mend = format!("see an example: {}", config::EXAMPLE);
+            let found = match &error {
+                ConfigError::Read { path, why } => format!("cannot read {}: {why}", path.display()),
+                ConfigError::Wrong(_) => error.to_string(),
+            };
+            findings.push(Finding::missing("configuration", found, mend));
         }
     }
     let mut bad = false;
@@ -71,8 +75,6 @@ pub fn run(path: &Path) -> Result<ExitCode> {
     }
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
-
-const EXAMPLE: &str = "/usr/local/share/doc/headworks/store.toml";
 
 fn examine(config: &Config, path: &Path, findings: &mut Vec<Finding>) {
     let running = control::ask(&config.control(), &control::Request::Status).is_ok();

@@ -3,6 +3,7 @@
 use crate::show;
 use anyhow::{Result, bail};
 use headworks_store::control::{AppStatus, SlowRequest, Status};
+use headworks_store::governor::Fares;
 use std::fmt::Write as _;
 
 /// `explain`.
@@ -37,24 +38,7 @@ fn one(text: &mut String, status: &Status, app: &AppStatus) {
     let _ =
         writeln!(text, "{} on volume {}: {}, {}", app.name, app.volume, app.goal, show::fares(app));
     if app.need > 0.0 {
-        // A share from dft alone is within ± this with 90 % confidence.
-        let bound = 1.645 * app.need_error;
-        let _ = writeln!(
-            text,
-            "  needs {:.1} % ± {:.1} of the store, learned from {} windows, {} changes seen",
-            100.0 * app.need,
-            100.0 * app.need * bound,
-            app.need_windows,
-            app.changes
-        );
-        // The error falls by the root of the windows; σ of 5 s windows is its long-run deviation.
-        let sigma5 = app.need_error * (app.need_windows.max(1) as f64 / 5.0).sqrt();
-        let _ = writeln!(
-            text,
-            "  σ of 5 s is {:.0} %: a need is known to ± 5 % after about {:.0} s",
-            100.0 * sigma5,
-            37.0 * (sigma5 / 0.05).powi(2)
-        );
+        needs(text, app);
     }
     let _ = writeln!(
         text,
@@ -64,8 +48,12 @@ fn one(text: &mut String, status: &Status, app: &AppStatus) {
         100.0 * app.limit,
         100.0 * last.used
     );
+    let sated = matches!(app.fares, Fares::Sated { .. });
     let held = match (last.demand, last.lent, last.held) {
         (false, ..) => "it asks for nothing",
+        _ if sated => {
+            "all that is asked of it is served: it is answered as fast as when its target was met"
+        }
         (_, true, _) => "most of that was lent: no other waited",
         (_, _, true) => "it waits mostly for its share",
         _ => {
@@ -84,6 +72,43 @@ fn one(text: &mut String, status: &Status, app: &AppStatus) {
         let rest: Vec<String> = rest.collect();
         let _ = writeln!(text, "  the store has not more: {}", rest.join(", "));
     }
+}
+
+/// The need, as exactly as it is known.
+fn needs(text: &mut String, app: &AppStatus) {
+    // A share from dft alone is within ± this with 90 % confidence.
+    let bound = 1.645 * app.need_error;
+    // The error falls by the root of the windows; σ of 5 s windows is its long-run deviation.
+    let sigma5 = app.need_error * (app.need_windows.max(1) as f64 / 5.0).sqrt();
+    let need = match app.need {
+        need if need > 1.0 => "more than the whole store".to_owned(),
+        need if bound > 0.5 => format!("about {:.0} % of the store, roughly", 100.0 * need),
+        need => format!("{:.1} % ± {:.1} of the store", 100.0 * need, 100.0 * need * bound),
+    };
+    let _ = writeln!(
+        text,
+        "  needs {need}, learned from {} windows, {} changes seen",
+        app.need_windows, app.changes
+    );
+    let _ = if app.need > 1.0 {
+        writeln!(
+            text,
+            "  is its target right, and what is posted? It has that little for what it gets"
+        )
+    } else if sigma5 > 0.3 {
+        writeln!(
+            text,
+            "  what it achieves changes by {:.0} % from 5 s to 5 s: too much to know a need well",
+            100.0 * sigma5.min(9.99)
+        )
+    } else {
+        writeln!(
+            text,
+            "  σ of 5 s is {:.0} %: a need is known to ± 5 % after about {:.0} s",
+            100.0 * sigma5,
+            (37.0 * (sigma5 / 0.05).powi(2)).max(3.0)
+        )
+    };
 }
 
 fn behind(text: &mut String, app: &AppStatus, slow: &[SlowRequest]) {

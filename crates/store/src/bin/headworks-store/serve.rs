@@ -1,6 +1,7 @@
 //! The process of a store: signals, the control socket, metrics.
 
 use anyhow::{Context, Result, bail};
+use headworks_store::config::{Size, Volume};
 use headworks_store::control;
 use headworks_store::metrics::{self, Metrics};
 use headworks_store::running::Running;
@@ -14,6 +15,9 @@ use std::time::Duration;
 /// Serves until it is told to stop.
 pub fn serve(config: &Path) -> Result<()> {
     let signals = Signals::block();
+    for volume in headworks_store::config::load(config)?.volumes {
+        look_for(&volume)?;
+    }
     let server = Server::start(config)?;
     let running = Arc::clone(&server.running);
     let loaded = headworks_store::config::load(config)?;
@@ -50,6 +54,23 @@ pub fn serve(config: &Path) -> Result<()> {
     // Another store may have taken its place.
     let _ = std::fs::remove_file(&path);
     Ok(())
+}
+
+/// Says which file of a volume is missing, and how to make it.
+fn look_for(volume: &Volume) -> Result<()> {
+    let path = Path::new(&volume.path);
+    if volume.path == "memory" || volume.path.contains("://") || path.exists() {
+        return Ok(());
+    }
+    let size = volume.size.as_ref().and_then(Size::bytes).unwrap_or(10 << 30);
+    let dir = path.parent().filter(|dir| !dir.is_dir());
+    let make = dir.map_or_else(String::new, |dir| format!("mkdir -p {}; ", dir.display()));
+    bail!(
+        "volume `{}`: there is no {}\n  make it: {make}truncate -s {size} {}; or write another `path`",
+        volume.name,
+        path.display(),
+        path.display()
+    )
 }
 
 fn serve_metrics(address: std::net::SocketAddr, running: &Arc<Running>) -> Result<Metrics> {
