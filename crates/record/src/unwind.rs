@@ -117,8 +117,9 @@ impl Unwind {
         found
     }
 
-    /// The caller of a function without tables, as in musl's C library: the next word of the stack to
-    /// which a function may return. A word that is left from an earlier call may be taken for it.
+    /// The caller of a function without tables, as in musl's C library: the next word of the stack
+    /// to which a function may return. A word that is left from an earlier call may be taken for
+    /// it.
     fn on_the_stack(&self, registers: &mut UnwindRegsX86_64, sp: u64, stack: &[u8]) -> Option<u64> {
         let from = registers.sp().checked_sub(sp)? as usize;
         let words = stack.get(from..)?.chunks_exact(8).take(WORDS_MAX);

@@ -12,8 +12,8 @@
 //!
 //! [`server`] has the threads, and [`running`] what they share. [`front`] says what a client may
 //! open and whose its requests are ([`apps`]). [`admission`] bounds what is read of them.
-//! [`number`] bounds what comes from outside. [`governor`] sets the shares, by need and lag or by a [`rival`]. [`sim`] has the same policies
-//! in simulated time.
+//! [`number`] bounds what comes from outside. [`governor`] sets the shares, by need and lag or by a
+//! [`rival`]. [`sim`] has the same policies in simulated time.
 #![forbid(unsafe_code)]
 
 pub mod admission;

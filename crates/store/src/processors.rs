@@ -22,7 +22,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Looks again after so many seconds, and says whether they are short: by the last ten or so.
+    /// So many seconds have passed since the last call. Says whether processors are short: by the
+    /// last ten seconds or so.
     pub fn are_short(&mut self, seconds: f64) -> bool {
         let now = threads();
         let part = |now: u64, before: u64| now.saturating_sub(before) as f64 / 1e9 / seconds;

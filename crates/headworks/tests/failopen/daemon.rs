@@ -171,7 +171,10 @@ fn a_directory_that_somebody_removed_is_said_to_be_gone() {
         }
     }
     let others = RunDir::new();
-    assert!(others.refused(["status"]).contains("no database runs"), "of another run directory");
+    assert!(
+        others.refused(["status"]).contains("nothing runs by headworks"),
+        "of another run directory"
+    );
     let said = std::io::BufReader::new(server.stderr.take().unwrap());
     let mut said = std::io::BufRead::lines(said).map_while(Result::ok);
     assert!(said.any(|line| line.contains("was removed: the gate goes on")), "it never said so");

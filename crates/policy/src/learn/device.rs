@@ -21,7 +21,7 @@
 //! * Requests of one size do not tell a and b apart: then both are scaled.
 //!
 //! The device is *busy* for the time that its requests are worth, and for the time that others
-//! waited for it: whatever the reason, there was no more to be had.
+//! waited for it: whatever the reason, it had no more to give.
 //!
 //! # Invariants
 //! Prices are finite, and never below a nanosecond. A window without requests changes nothing.
@@ -168,8 +168,8 @@ impl Device {
         Device { guess: prices, prices, sums: [Served::default(); KINDS], full: none, seen: none }
     }
 
-    /// The prices of reads, writes and flushes. Of what was not seen, the first guess, as far off as
-    /// those of the others were.
+    /// The prices of reads, writes and flushes. Of what was not seen, the first guess, as far off
+    /// as those of the others were.
     pub fn prices(&self) -> [Price; KINDS] {
         let off =
             |kind: &usize| (self.prices[*kind].of(ORDINARY) / self.guess[*kind].of(ORDINARY)).ln();
@@ -381,8 +381,8 @@ mod tests {
         mix.extend(clients(2, 2, 0.0, 20.0));
         run(&mut fake, &mut device, &mix, 32, 30, &mut random);
         let [read, write, flush] = device.prices().map(|price| price.of(32.0));
-        // In one queue all wait for all: a read is charged for the writes before it. What is left is
-        // the order.
+        // In one queue all wait for all: a read is charged for the writes before it. What is left
+        // is the order.
         assert!(
             read <= write && write < 2e6 && read > 0.3e6 && flush > 0.3e6,
             "{read} {write} {flush}"
@@ -398,8 +398,10 @@ mod tests {
             database.extend(clients(1, 2, 0.0, 5.0));
             let seconds = run(&mut fake, &mut device, &database, 32, 20, &mut random);
             let alone = seconds[10..].iter().map(|second| second.0).sum::<f64>() / 10.0;
-            // Nothing is known of what it could do beside that.
-            let most = if name == "fast flash" { 0.3 } else { 1.0 };
+            // Nothing is known of what it could do beside that. Fast flash reads for 0.83 ms of
+            // 5.83 and flushes for 3 of 8: it has something for 1 − (5/5.83)³ · 5/8 = 0.61 of the
+            // time.
+            let most = if name == "fast flash" { 0.66 } else { 1.0 };
             assert!(alone > 0.02 && alone <= most, "{name}: {alone}");
             let many = clients(100, 0, 32.0, 0.0);
             run(&mut fake, &mut device, &many, 32, 10, &mut random);

@@ -33,11 +33,11 @@
 //! *not storage* if neither share nor depth holds the application, or it posts nothing although it
 //! is served.
 //!
-//! # A target that nobody asks for
-//! A database at night does half of its target, and no share changes that. It is *sated*: its
-//! program says so ([`Observation::sated`]), or it shows. It does not wait for its share. And it has
-//! less than one request under way for half of the time, or these take no longer than when the
-//! target was met: longer would be needed to explain at least half of what is missing.
+//! # A target above the demand A database at night does half of its target, and no share changes
+//! that. It is *sated*: its program says so ([`Observation::sated`]), or it shows. It does not wait
+//! for its share. And it has less than one request under way for half of the time, or these take no
+//! longer than when the target was met: longer would be needed to explain at least half of what is
+//! missing.
 //!
 //! # Invariants
 //! Nothing is tried out. Without samples the ask stays. Without demand there is no dft, no ask, and
@@ -151,7 +151,7 @@ pub enum Verdict {
     },
     /// All that is asked of it is served, and that is less than its target.
     Sated {
-        /// Part of the target that nobody asks for.
+        /// Part of the target for which there is no demand.
         shortfall: f64,
     },
 }

@@ -69,7 +69,7 @@ impl Networks {
         ports.iter().filter_map(|port| open?.get(port)).sum()
     }
 
-    /// Those of them that nobody has accepted yet.
+    /// Those of them that are not accepted yet.
     pub fn waiting(&mut self, pid: u32, ports: &[u16]) -> usize {
         let waiting = self.of(pid).map(|network| &network.waiting);
         ports.iter().filter_map(|port| waiting?.get(port)).sum()

@@ -1,5 +1,6 @@
 //! A recording by eBPF: learn the threads, then count in windows.
 
+mod crowds;
 mod head;
 mod machines;
 mod trial;
@@ -18,8 +19,6 @@ use super::stacks::Stacks;
 use super::sums::{Splits, add_cut_runs, add_unit, add_wait, socket_of, wait_of};
 use super::timeline::TimeLine;
 use super::{Options, Progress, hidden, idle, own_cpu, processors, procfs, wanted};
-use crate::infer;
-use crate::infer::stages::Basis;
 use crate::trace::{Call, Handed, Injection, Scheduled, Trace, Unit, Wait};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -31,8 +30,6 @@ use std::time::{Duration, Instant};
 const STACKS: u32 = 6;
 /// Counted time after which threads that do the same share a unit.
 const LEARN: Duration = Duration::from_millis(1_000);
-/// A stage of more threads is counted as one unit: pairs of threads would fill the tables.
-const CROWD: usize = 8;
 /// How often the copied stacks are taken, so that their ring does not fill.
 const DRAIN: Duration = Duration::from_millis(10);
 /// A look at all threads takes at most this part of the time.
@@ -321,39 +318,6 @@ impl Session<'_> {
     fn taken(&self) -> f64 {
         let ns = self.kernel.cost().ns - self.before.ns;
         ns as f64 / 1e9 / f64::from(processors()) / self.begun.elapsed().as_secs_f64().max(1e-9)
-    }
-
-    /// Threads that were found to do the same share a unit from here.
-    fn join_crowds(&mut self) -> Result<()> {
-        // Names that change do not tell stages: so they are looked at again.
-        self.look()?;
-        let trace = self.trace()?;
-        let hints = &self.options.hints;
-        let stages = infer::stages::find(&trace, hints);
-        let mut changed = false;
-        for stage in &stages.stages {
-            if !matches!(stage.basis, Basis::Name | Basis::Runtime | Basis::Loop | Basis::Hint)
-                || hints.splits(&stage.title)
-                || stage.threads.len() <= CROWD
-                || stage.units.len() <= 1
-            {
-                continue;
-            }
-            let Some(common) = self.registry.common_unit() else { break };
-            for &tid in &stage.threads {
-                let Some(seen) = self.registry.threads.get_mut(&tid) else { continue };
-                self.joined.insert(seen.thread.unit, common);
-                seen.thread.unit = common;
-                // A thread that has ended meanwhile leaves an entry that its number's next owner
-                // overwrites.
-                self.kernel.put(tid, common)?;
-                changed = true;
-            }
-        }
-        if changed {
-            self.kernel.regroup()?;
-        }
-        Ok(())
     }
 
     fn finish(mut self) -> Result<Trace> {

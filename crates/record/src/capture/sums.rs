@@ -77,10 +77,11 @@ pub fn add_unit(units: &mut BTreeMap<u32, Unit>, unit: Unit) {
     }
 }
 
-/// Gives units the time that their threads ran or slept across the borders of windows. The kernel's side
-/// adds a run when it ends, so it misses those that a window's begin or end cuts: all of a thread
-/// that never waits; and a sleep when that ends. What threads used in the whole recording, times the part of it that was
-/// counted, is the least that they ran, if they did not sleep or wait for a processor meanwhile.
+/// Gives units the time that their threads ran or slept across the borders of windows. The kernel's
+/// side adds a run when it ends, so it misses those that a window's begin or end cuts: all of a
+/// thread that never waits; and a sleep when that ends. What threads used in the whole recording,
+/// times the part of it that was counted, is the least that they ran, if they did not sleep or wait
+/// for a processor meanwhile.
 pub fn add_cut_runs<'a>(
     units: &mut BTreeMap<u32, Unit>,
     threads: impl Iterator<Item = &'a Thread>,

@@ -7,16 +7,17 @@
 //! Where only some requests need the disk, or go a certain way, there are two kinds: with and
 //! without.
 
+mod clients;
+
 use super::calibrate::Match;
 use super::fit::{Fit, Totals};
 use super::pace::{idle_wake_ns, pace, several, think_ns};
-use super::{CLIENTS_SHARE, Drawn, Ids, QUOTA, Wakes};
+use super::{Drawn, Ids, Wakes};
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::{Architecture, Pace};
 use crate::trace::Trace;
 use headworks_tad::model::{
-    self, Confidence, Consumption, Flow, FlowKind, Place, Process, Quantity, Queue, RequestType,
-    ResourceKind, Stage, Step, Tad, Threads, Use,
+    Confidence, Consumption, Place, Quantity, RequestType, ResourceKind, Step, Tad, Use,
 };
 use headworks_tad::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,78 +375,6 @@ fn uses(
     uses
 }
 
-/// Clients' programs on this machine take processors, too: a stage of their own, at which each
-/// request begins. Returns their processor time for a request.
-fn clients_here(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
-    let used = trace.head.clients_cpu;
-    let (node, Some(&cpu)) = (0, ids.cpu.get(&0)) else { return 0 };
-    if used < CLIENTS_SHARE * f64::from(trace.head.processors.max(1)) || per_s <= 0.0 {
-        return 0;
-    }
-    let cpu = if tad.resources[cpu].name == QUOTA {
-        // Clients are not of the group: they have the machine's processors.
-        let kind = ("cpu", ResourceKind::Cpu);
-        super::resource(tad, node, kind, 1e9, trace.head.processors);
-        tad.resources.len() - 1
-    } else {
-        cpu
-    };
-    let cpu_ns = (used / per_s * 1e9) as u64;
-    let process = tad.processes.len();
-    let title = "clients on this machine".to_owned();
-    tad.processes.push(Process { name: "clients-here".to_owned(), title, node });
-    let stage = tad.stages.len();
-    tad.stages.push(Stage {
-        name: "clients-here".to_owned(),
-        title: "clients on this machine".to_owned(),
-        process,
-        threads: Threads::OnDemand,
-        threads_label: None,
-        queue: Queue::IMPLICIT,
-        uses: vec![Use { resource: cpu, may: false }],
-        batch: None,
-        instances: 1,
-        asynchronous: false,
-        confidence: Confidence::Guess,
-    });
-    let flow = |from, to, confidence| Flow {
-        from,
-        to,
-        kind: FlowKind::Data,
-        label: String::new(),
-        remote: false,
-        confidence,
-    };
-    let clients = (model::End::Clients, model::End::Stage(stage));
-    tad.flows.push(flow(clients.0, clients.1, Confidence::Guess));
-    for request in &mut tad.requests {
-        let first = request.first;
-        request.first = request.steps.len();
-        request.steps.push(Step {
-            name: "clients-here".to_owned(),
-            stage,
-            place: Place::Same,
-            uses: vec![Consumption { resource: cpu, amount: Quantity::Fixed(cpu_ns.max(1)) }],
-            cache: None,
-            submits: Vec::new(),
-            waits: Vec::new(),
-            enough: None,
-            uses_after: Vec::new(),
-            then: vec![first],
-        });
-        let entry = model::End::Stage(request.steps[first].stage);
-        // No request comes by another way.
-        let direct = |f: &mut Flow| (f.from, f.to) == (model::End::Clients, entry);
-        let direct = tad.flows.extract_if(.., direct).next();
-        if let Some(direct) = direct {
-            tad.flows.push(flow(model::End::Stage(stage), entry, direct.confidence));
-        } else if !tad.flows.iter().any(|f| (f.from, f.to) == (model::End::Stage(stage), entry)) {
-            tad.flows.push(flow(model::End::Stage(stage), entry, Confidence::Guess));
-        }
-    }
-    cpu_ns
-}
-
 fn scenario(
     trace: &Trace,
     found: &Architecture,
@@ -455,7 +384,7 @@ fn scenario(
 ) {
     let counted_s = trace.head.counted_s.max(1e-9);
     let all_per_s = kinds.iter().map(|kind| kind.n).sum::<f64>() / counted_s;
-    let client_ns = clients_here(trace, all_per_s, ids, &mut drawn.tad);
+    let client_ns = clients::add(trace, all_per_s, ids, &mut drawn.tad);
     let mut clients: Vec<Client> = Vec::new();
     let entries: BTreeSet<usize> = kinds.iter().map(|kind| kind.entry).collect();
     for entry in entries {

@@ -120,7 +120,7 @@ const WAITS_MIN: u64 = 10;
 /// Rare waits matter if they take this part of one thread's time.
 const TIME_MIN: f64 = 0.005;
 
-/// Part of one thread's time from which on a mutex near a queue is a resource of its own.
+/// Part of one thread's time from which on a mutex near a queue is a resource beside it.
 const NEAR_MIN: f64 = 0.02;
 
 /// Finds locks, the one with the longest waits first.

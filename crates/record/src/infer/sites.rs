@@ -107,8 +107,8 @@ impl Sites {
         sites
     }
 
-    /// Whether an object is a part of Python's lock. It has two conditions side by side: for the lock,
-    /// and for the thread that had it to see that another one has it now.
+    /// Whether an object is a part of Python's lock. It has two conditions side by side: for the
+    /// lock, and for the thread that had it to see that another one has it now.
     fn of_interpreter(&self, pid: u32, object: u64) -> bool {
         /// Bytes of the lock.
         const NEAR: u64 = 256;

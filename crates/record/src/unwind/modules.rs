@@ -203,8 +203,8 @@ fn readable(name: &str) -> String {
 /// What the kernel adds to the path of a file that was removed or replaced.
 const DELETED: &str = " (deleted)";
 
-/// Where a mapped file is read. One that was removed, or replaced by an upgrade, is still there below
-/// `/proc`. `root` is empty if the process is gone.
+/// Where a mapped file is read. One that was removed, or replaced by an upgrade, is still there
+/// below `/proc`. `root` is empty if the process is gone.
 fn file_of(path: &str, root: &str, (low, maps): (u64, &str)) -> Option<String> {
     if !path.ends_with(DELETED) {
         return Some(format!("{root}{path}"));
@@ -351,8 +351,9 @@ fn in_order(symbols: &mut Vec<(u64, u64, Arc<str>)>) {
     symbols.dedup_by_key(|symbol| symbol.0);
 }
 
-/// First and last addresses of the functions of `.eh_frame`. Each entry has its length, a reference,
-/// where the function begins (from there) and its length; the first ones of each kind refer to none.
+/// First and last addresses of the functions of `.eh_frame`. Each entry has its length, a
+/// reference, where the function begins (from there) and its length; the first ones of each kind
+/// refer to none.
 fn tabled(at: u64, table: &[u8]) -> Vec<(u64, u64)> {
     let word = |from: usize| {
         let bytes = table.get(from..from + 4)?;

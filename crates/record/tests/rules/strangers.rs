@@ -71,7 +71,7 @@ fn who_waits_for_clients_is_the_entry_and_who_reads_has_a_queue() {
     // It is no thread for each connection, although there may be as many.
     let drawn = draw::draw(&trace, &found, "made");
     assert!(drawn.tad.stages.iter().all(|stage| matches!(stage.threads, Threads::Bounded(_))));
-    // Those that wait for clients themselves are the entry, whoever wakes them.
+    // Those that wait for clients themselves are the entry, whichever thread wakes them.
     polls(&mut trace, 3, 600);
     polls(&mut trace, 4, 600);
     assert!(arrows(&crate::made::found(&trace)).contains(&"clients -> worker".to_owned()));
@@ -136,7 +136,7 @@ fn a_mutex_beside_a_queue_is_a_lock_if_threads_wait_long_for_it() {
     assert_eq!(locks(140_000_000), 1);
 }
 
-/// Clients that are connected and that nobody has accepted yet do not think.
+/// Clients that are connected and not accepted yet do not think.
 #[test]
 fn who_waits_to_be_accepted_waits_for_an_answer() {
     let mut trace = named(&["worker"; 3]);
@@ -327,8 +327,8 @@ fn a_program_that_hangs_is_drawn_with_who_has_what_others_wait_for() {
     assert_eq!(Trace::read(&file[..]).expect("a recording").held, trace.held);
 }
 
-/// A listener and its workers wait for one another's locks now and then. Nobody waits for an answer
-/// of the listener, so it does not wait until a worker has answered.
+/// A listener and its workers wait for one another's locks now and then. No thread waits for an
+/// answer of the listener, so it does not wait until a worker has answered.
 #[test]
 fn a_listener_is_not_held_up_by_what_its_workers_do() {
     let mut trace = named(&["listener", "worker-1", "worker-2", "worker-3", "worker-4"]);

@@ -33,7 +33,7 @@ pub enum Fares {
     },
     /// All that is asked of it is served, and that is less than its target.
     Sated {
-        /// Part of the target that nobody asks for.
+        /// Part of the target for which there is no demand.
         shortfall: f64,
     },
     /// It works, and nothing is posted, or no longer.

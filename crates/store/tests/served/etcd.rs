@@ -115,9 +115,9 @@ fn what_etcd_has_is_checked_and_what_is_ignored_is_said() {
         assert_eq!(rig.app("orders")["goal"], "100/s", "{number}");
         rig.ok(&["explain"]);
     }
-    put("nobody", "5");
+    put("stranger", "5");
     put("b", "5");
-    until("nobody is not there", || said("`nobody`, which is no application"));
+    until("the stranger is not there", || said("`stranger`, which is no application"));
     until("b has no target here", || said("for `b`, which has none here"));
     put("orders", "200");
     until("the target is known", || rig.app("orders")["goal"] == "200/s");

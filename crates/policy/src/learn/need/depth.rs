@@ -5,16 +5,15 @@
 //! fair queueing no share helps it. What helps is to have fewer requests of others in the device
 //! before it.
 //!
-//! # The primitive
-//! Best effort may have D·e^−v requests in the device. While the application is not held by its
-//! share, v follows the dft: behind target it grows. While it is held, depth is not what holds it,
-//! and v is given back slowly. An application may be behind for other reasons than storage, a
-//! processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved in its last
-//! part, against its first. Until one has gained, v moves slowly. So each part has several windows,
-//! and what was achieved before a neighbour came is in neither. Once one has gained, v moves twice
-//! as fast. More that comes with more requests under way is no gain: by Little's law, fewer requests
-//! of others make the own faster, and not more. So a load that returns is not taken for a gain.
-//! While there is no demand for more, v is given back.
+//! # The primitive Best effort may have D·e^−v requests in the device. While the application is not
+//! held by its share, v follows the dft: behind target it grows. While it is held, depth is not
+//! what holds it, and v is given back slowly. An application may be behind for other reasons than
+//! storage, a processor or its clients. So each halving (v + 0.7) must gain 3 %: what is achieved
+//! in its last part, against its first. Until one has gained, v moves slowly. So each part has
+//! several windows, and what was achieved before a neighbour came is in neither. Once one has
+//! gained, v moves twice as fast. More that comes with more requests under way is no gain: by
+//! Little's law, fewer requests of others make the own faster, and not more. So a load that returns
+//! is not taken for a gain. While there is no demand for more, v is given back.
 //!
 //! If a halving did not gain, half of v is given back, and the next try is after a pause of 60 s,
 //! then of 120 s, up to an hour. If the halving before it did gain, chance may have hidden the gain

@@ -178,7 +178,7 @@ fn a_liar_gets_its_limit_and_no_more() {
 }
 
 /// Two targets beside best effort: the first says that it achieves `lie` of its target, whatever it
-/// gets. What the second has of its own in the last windows.
+/// gets. What the second has of its target in the last windows.
 fn beside_a_liar(lie: impl Fn(f64) -> f64, need: f64) -> (f64, Verdict) {
     let with_target = Application { limit: 0.9, ..Application::with_target(0) };
     let applications = [with_target, with_target, Application::best_effort(1)];
@@ -239,7 +239,7 @@ fn who_had_lent_room_has_its_target_when_best_effort_comes_back() {
     }
 }
 
-/// A load at half of its target that waits for nobody.
+/// A load at half of its target that does not wait for others.
 fn at_night(second: u64, latency_s: f64) -> Observation {
     let (latency_s, outstanding) = (latency_s, 1_000.0 * latency_s);
     let chance = 0.02 * f64::from(u8::from(second.is_multiple_of(2)));

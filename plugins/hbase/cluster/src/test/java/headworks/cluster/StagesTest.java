@@ -179,7 +179,8 @@ class StagesTest {
         }
         System.err.println("writes of weight 4 and of weight 1: " + Arrays.toString(written));
         double ratio = (double) written[0] / written[1];
-        assertTrue(ratio > 2.5 && ratio < 5, "writes of weight 4 and of weight 1: " + Arrays.toString(written));
+        // On a busy machine, not all clients of the small one wait all the time.
+        assertTrue(ratio > 2.5 && ratio < 8, "writes of weight 4 and of weight 1: " + Arrays.toString(written));
     }
 
     private static void putAnywhere(Table table) throws IOException {
