@@ -147,7 +147,7 @@ impl Kernel {
         Ok(program.try_into()?)
     }
 
-    /// Opens a window: events count from the time that it returns. `stacks` are copied for each
+    /// Opens a window: events count from the time that is returned. `stacks` are copied for each
     /// unit and object.
     pub fn open(&mut self, stacks: u32) -> Result<Instant> {
         self.change(|control| {
@@ -164,22 +164,26 @@ impl Kernel {
             self.attaching += self.attach_took;
         }
         self.switches_before = self.cost().switches;
+        // This thread may lose its processor here: the kernel's side counts from the same time.
+        let mut opened = begun;
         self.change(|control| {
-            control.opened = monotonic_ns();
+            (control.opened, opened) = (monotonic_ns(), Instant::now());
             control.counted = control.counted.max(1);
             control.on = 1;
         })?;
-        Ok(Instant::now())
+        Ok(opened)
     }
 
-    /// Closes the window at the time that it returns.
+    /// Closes the window at the time that is returned.
     pub fn close(&mut self) -> Result<Instant> {
+        // No event is counted any more when the time is taken.
+        self.change(|control| control.on = 0)?;
+        let mut closed = Instant::now();
         self.change(|control| {
-            control.on = 0;
             // By this clock a sleep goes on in the next window.
             control.counted += monotonic_ns().saturating_sub(control.opened);
+            closed = Instant::now();
         })?;
-        let closed = Instant::now();
         self.switches += self.cost().switches.saturating_sub(self.switches_before);
         Ok(closed)
     }
