@@ -169,7 +169,8 @@ impl Desk {
             .collect()
     }
 
-    /// For operators. Who is not in office knows of no one: what it knew of an earlier time is old.
+    /// For operators. A controller that is not in office names no node and no tenant: what it knows
+    /// is of an earlier time.
     pub fn status(&self, office: &Office) -> Status {
         let fence = office.fence();
         let trouble = office.serves().err().map(str::to_owned);

@@ -7,8 +7,8 @@
 //!
 //! An etcd that was restored counts revisions from an earlier number, and a directory that was lost
 //! from one. Nodes remember a larger fence then. They say so, and the controller that holds the
-//! place *by the word of etcd at this moment* goes beyond it ([`Keeper::raise`]). What was raised
-//! is kept beside the settings.
+//! place *by the word of etcd at this moment* goes beyond it ([`Keeper::raise`]). How far
+//! the fence was raised is kept beside the settings.
 //!
 //! What cannot be read is never replaced: without its settings a controller changes nothing.
 

@@ -41,7 +41,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// Time between beats: some may be late.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// What is known without asking etcd. Nothing waits under its lock.
+/// State that is known without asking etcd. A thread that has its lock waits for nothing.
 struct Inside {
     desk: Desk,
     office: Office,

@@ -104,7 +104,7 @@ pub fn name_is_one(name: &str) -> Result<()> {
 /// Reads a number of a command.
 ///
 /// # Errors
-/// It is none, or out of range.
+/// The text is no number, or the number is out of range.
 pub fn number(text: &str, range: &RangeInclusive<f64>) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok().filter(|number| range.contains(number));
     number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))

@@ -1,4 +1,5 @@
-//! What is enforced for each stage, table and tenant, over all nodes.
+//! The part of `doctor` that says for each stage, table and tenant whether its order is enforced on
+//! all nodes, and why it is not.
 
 use crate::hbase::doctor::Node;
 use crate::hbase::figures::Page;
@@ -41,7 +42,7 @@ struct Tenant<'a> {
     stages: Reasons<'a>,
 }
 
-/// What is enforced for each table, tenant and stage.
+/// Says for each table, tenant and stage whether the plug-in enforces its order.
 pub fn enforced(nodes: &[(Page, Node)]) -> String {
     let mut stages: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     let mut tables: BTreeMap<&str, Reasons<'_>> = BTreeMap::new();

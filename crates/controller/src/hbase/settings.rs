@@ -47,7 +47,7 @@ const KNOWN: &[(&str, Kind)] = &[
 /// Checks a setting of ours.
 ///
 /// # Errors
-/// There is none of this name, or it does not take this value.
+/// The plug-in has no setting of this name, or the setting does not take this value.
 pub fn check(name: &str, value: &str) -> Result<(), String> {
     let Some((_, kind)) = KNOWN.iter().find(|(known, _)| *known == name) else {
         let near = did_you_mean(name, KNOWN.iter().map(|(known, _)| *known), '`');
@@ -106,7 +106,7 @@ fn is_address(text: &str) -> bool {
 /// The weights of a value.
 ///
 /// # Errors
-/// What is wrong.
+/// A part of the value is no `TENANT=WEIGHT`, or a weight is out of range. The text says which.
 pub fn weights(value: &str) -> Result<Vec<(&str, f64)>, String> {
     let one = |part: &'_ str| -> Result<_, String> {
         let wrong =

@@ -1,5 +1,5 @@
 //! What tests of the program share: controllers, nodes, an etcd.
-#![allow(dead_code)]
+#![allow(dead_code)] // each test program uses a part of it
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -122,7 +122,7 @@ fn the_server_that_listens_gives_the_settings() {
         return;
     }
     let run = RunDir::new();
-    let extra = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let extra = headworks_rig::free_port().unwrap();
     let script = "\"$0\" --no-defaults --version >/dev/null; exec \"$0\" \"$@\"";
     let server = Server::builder()
         .prefix([program().to_str().unwrap(), "run", "--name", NAME, "--", "sh", "-c", script])

@@ -1,4 +1,4 @@
-//! How targets fare, and what is said of it.
+//! The verdict on each target, in the words of status, metrics and the log.
 
 use headworks_policy::learn::allocate;
 use headworks_policy::learn::need::Verdict;

@@ -118,7 +118,7 @@ fn clients_that_are_not_served_and_requests_that_fail_are_said_and_counted() {
     garbage.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let _ = garbage.read_to_end(&mut Vec::new());
     assert!(Raw::try_open(&rig.socket(), "nothing").is_err());
-    // A port scan is none of these.
+    // A connection that closes without a byte, as of a port scan, is not counted.
     drop(UnixStream::connect(rig.socket()).unwrap());
     let mut raw = Raw::open(&rig.socket(), "f");
     std::fs::File::options().write(true).open(&file).unwrap().set_len(0).unwrap();

@@ -74,11 +74,11 @@ pub(super) fn connect(
     Ok(connection)
 }
 
-/// What is said of a server that is back and tells nothing of its bytes.
+/// For the log: the server is back, and does not tell whose bytes it has.
 pub(super) const UNKNOWN_BYTES: &str = "; this server does not tell whether its bytes are the \
                                         same: if it began again with others, unmount the volume now";
 
-/// What is said of one that has others.
+/// For the log: the server is back with other bytes.
 pub(super) fn others(address: &Address) -> String {
     format!(
         "{address} is back with other bytes than before: its memory began again, or its name leads \
@@ -88,7 +88,7 @@ pub(super) fn others(address: &Address) -> String {
     )
 }
 
-/// What is said of one that may have lost some.
+/// For the log: the server may have lost writes that it had answered.
 pub(super) fn may_be_lost(address: &Address, why: &std::io::Error, unflushed: u64) -> String {
     format!(
         "the connection to {address} broke ({why}) while {unflushed} writes were answered and not \
