@@ -1,6 +1,7 @@
 //! What can be held by looking at the sources.
 
 mod circles;
+mod documents;
 mod functions;
 mod ratchet;
 
@@ -16,22 +17,32 @@ fn sources(below: &Path) -> Vec<(PathBuf, String)> {
     texts(below, "rs")
 }
 
-/// The files with this extension below a folder, in the order of their paths.
+/// The files with this extension below a folder, with their texts, in the order of their paths.
 fn texts(below: &Path, ending: &str) -> Vec<(PathBuf, String)> {
+    let found = named(below, ending);
+    assert!(!found.is_empty());
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a source");
+        (path, text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// The paths of the files with this extension below a folder, in their order.
+fn named(below: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![below.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
             let path = entry.path();
-            if path.is_dir() && entry.file_name() != "target" {
+            let fetched = ["target", "node_modules"].iter().any(|name| entry.file_name() == *name);
+            if path.is_dir() && !fetched {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == ending) {
-                let text = std::fs::read_to_string(&path).expect("a source");
-                found.push((path, text));
+                found.push(path);
             }
         }
     }
-    assert!(!found.is_empty());
     found.sort();
     found
 }
