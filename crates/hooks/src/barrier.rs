@@ -9,7 +9,7 @@
 
 use crate::conn::Conn;
 use crate::eventloop::{self, LoopConnection};
-use crate::{backend, files, process, threads};
+use crate::{alternate_stack, backend, files, process, threads};
 use core::panic::AssertUnwindSafe;
 use headworks_region::clock;
 use headworks_region::thread::keeping_errno;
@@ -47,9 +47,17 @@ pub fn guarded_keeping_errno(of: Of, operation: impl FnOnce()) {
     }
 }
 
-/// The same for an operation on files or locks, for a process under `--io`.
+/// The same for an operation on files or locks, for a process under `--io`. A call from an
+/// alternate stack passes, as the operation could overflow it.
+#[inline]
 pub fn guarded_under_io(operation: impl FnOnce()) {
-    keeping_errno(|| guarded(Of::Files, operation));
+    keeping_errno(|| {
+        guarded(Of::Files, || {
+            if !alternate_stack::is_used() {
+                operation();
+            }
+        });
+    });
 }
 
 #[cold]

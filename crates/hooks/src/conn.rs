@@ -376,6 +376,7 @@ impl Use<'_> {
     }
 
     /// Begins a new connection.
+    #[inline(never)] // what it copies is gone from the stack when it returns
     pub fn begin(&mut self, session_id: u32) {
         **self = Inner::new();
         self.session_id = Some(session_id);
@@ -442,9 +443,11 @@ pub fn find(fd: i32) -> Option<&'static Conn> {
 /// The entry of a descriptor; makes its chunk if needed. `None` if the descriptor is beyond the
 /// table or the kernel has no memory.
 pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
-    if let Some(conn) = find(fd) {
-        return Some(conn);
-    }
+    find(fd).or_else(|| make(fd))
+}
+
+#[cold]
+fn make(fd: i32) -> Option<&'static Conn> {
     let place = CHUNKS.get(usize::try_from(fd).ok()? / CHUNK)?;
     let bytes = size_of::<Chunk>();
     // SAFETY: asks for fresh private memory.

@@ -25,7 +25,6 @@ pub mod file_names;
 mod kernel;
 pub mod mapped;
 mod places;
-mod room;
 mod status;
 mod streams;
 mod thread_names;

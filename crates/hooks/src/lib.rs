@@ -9,6 +9,7 @@
 //! blocks on a lock of ours for long, or panics on purpose. If one panics all the same, the
 //! [`barrier`] catches it, and the connection bypasses the gate from then on.
 
+mod alternate_stack;
 pub mod backend;
 pub mod barrier;
 mod biased_lock;
@@ -31,6 +32,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy_header;
 pub mod redis;
+mod room;
 pub mod served;
 pub mod server;
 pub mod server_waits;

@@ -9,6 +9,7 @@
 //! server is older than its helper, and takes the claim over with its first connection.
 
 use crate::process;
+use crate::room::Room;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::clock;
@@ -37,9 +38,9 @@ pub fn starts(region: &Region) {
     if !known.expected() {
         return;
     }
-    let mut path = [0u8; 4096];
+    let Some(mut path) = Room::<[u8; libc::PATH_MAX as usize]>::make() else { return };
     // A link may have the server's name, or lead to it.
-    let names = [called_as(), own_program(&mut path)];
+    let names = [called_as(), own_program(&mut *path)];
     let Some(place) = names.into_iter().flatten().find_map(|name| known.find(name)) else {
         return;
     };
@@ -131,6 +132,7 @@ fn own_program(path: &mut [u8]) -> Option<&[u8]> {
 static JUDGED: AtomicU32 = AtomicU32::new(0);
 
 /// This process has accepted a connection.
+#[inline(never)] // what it copies is gone from the stack when it returns
 pub(crate) fn accepts(region: &Region) {
     if !LISTENS.load(Ordering::Relaxed) {
         // By a socket that it inherited.
@@ -171,7 +173,7 @@ impl Process {
         use core::fmt::Write;
         let mut path = Text { bytes: [0; 32], length: 0 };
         write!(path, "/proc/{pid}/stat\0").ok()?;
-        let mut text = [0u8; 1024];
+        let mut text = [0u8; 512];
         let count = keeping_errno(|| read_file(&path.bytes, &mut text))?;
         Process::parse(text.get(..count)?)
     }

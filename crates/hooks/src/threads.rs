@@ -69,6 +69,7 @@ impl Followed {
 }
 
 /// `accept` returned a connection ([`crate::lifecycle::accepted`]).
+#[inline(never)] // what it copies is gone from the stack when it returns
 pub(crate) fn accepted(region: &Region, fd: i32) {
     let Some(conn) = conn::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);

@@ -191,9 +191,10 @@ impl RuleTable {
     pub fn classify(&self, identity: &Identity) -> (Verdict, u32) {
         let epoch = self.epoch();
         let len = (self.len.load(Ordering::Relaxed) as usize).min(RULES);
-        let verdict = self.rules[..len]
-            .iter()
-            .map(|shared| Rule {
+        let mut verdict = Verdict::default();
+        // One copy of one rule at a time: the caller's stack may be small.
+        for shared in &self.rules[..len] {
+            let rule = Rule {
                 account: shared.account.get(),
                 database: shared.database.get(),
                 application: shared.application.get(),
@@ -203,9 +204,12 @@ impl RuleTable {
                     class: shared.class.load(Ordering::Relaxed),
                     bypass: shared.bypass.load(Ordering::Relaxed) != 0,
                 },
-            })
-            .find(|rule| rule.fits(identity))
-            .map_or(Verdict::default(), |rule| rule.verdict);
+            };
+            if rule.fits(identity) {
+                verdict = rule.verdict;
+                break;
+            }
+        }
         core::sync::atomic::fence(Ordering::Acquire);
         let same = epoch.is_multiple_of(2) && self.epoch.load(Ordering::Relaxed) == epoch;
         (verdict, if same { epoch } else { epoch.wrapping_sub(2) })

@@ -33,6 +33,8 @@ pub struct Words {
     pub session: Cell<u32>,
     /// Bytes that it has put into streams of the C library since a file was last asked for them.
     pub streamed: Cell<u32>,
+    /// Page of a stack on which it was last seen, which is no alternate stack.
+    pub stack_page: Cell<usize>,
 }
 
 /// In [`Words::role`]: the program said (`headworks_foreground`) that clients wait for it.
@@ -54,13 +56,13 @@ mod place {
         ".globl headworks_thread_words",
         ".hidden headworks_thread_words",
         ".type headworks_thread_words, @object",
-        ".size headworks_thread_words, 32",
+        ".size headworks_thread_words, 40",
         "headworks_thread_words:",
-        ".zero 32",
+        ".zero 40",
         ".popsection",
     );
 
-    const _: () = assert!(size_of::<Words>() <= 32 && align_of::<Words>() <= 8);
+    const _: () = assert!(size_of::<Words>() <= 40 && align_of::<Words>() <= 8);
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
@@ -74,7 +76,7 @@ mod place {
                 options(pure, readonly, nostack),
             );
         }
-        // SAFETY: 32 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // SAFETY: 40 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
         // The reference does not outlive the call, so it stays in the thread.
         work(unsafe { &*place })
     }
@@ -99,6 +101,7 @@ mod place {
                 blocks_read: Cell::new(0),
                 session: Cell::new(0),
                 streamed: Cell::new(0),
+                stack_page: Cell::new(0),
             }
         };
     }

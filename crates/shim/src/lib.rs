@@ -19,4 +19,6 @@ mod receiving;
 mod start;
 mod streams;
 mod tls;
+#[cfg(target_arch = "x86_64")]
+mod unwinder;
 mod waits;

@@ -129,16 +129,19 @@ mod files;
 mod libraries;
 mod locks;
 mod sockets;
+mod streams;
 mod syscall;
 pub(crate) use files::*;
 pub(crate) use libraries::*;
 pub(crate) use locks::*;
 pub(crate) use sockets::*;
+pub(crate) use streams::*;
 pub(crate) use syscall::syscall;
 
 /// Looks up all but those that are looked up when they are first called.
 pub(crate) fn resolve_all() {
     sockets::resolve_all();
+    streams::resolve_all();
     files::resolve_all();
     locks::resolve_all();
 }

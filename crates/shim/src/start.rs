@@ -165,8 +165,9 @@ fn attach_late() {
     if !LATER.noted.swap(false, Relaxed) {
         return;
     }
-    let path = LATER.path.each_ref().map(|byte| byte.load(Relaxed));
-    let token = LATER.token.each_ref().map(|byte| byte.load(Relaxed));
+    let (mut path, mut token) = ([0; LONGEST_PATH], [0; TOKEN]);
+    path.iter_mut().zip(&LATER.path).for_each(|(to, byte)| *to = byte.load(Relaxed));
+    token.iter_mut().zip(&LATER.token).for_each(|(to, byte)| *to = byte.load(Relaxed));
     let asking = Asking { is_first: false, token };
     if let Ok(path) = CStr::from_bytes_until_nul(&path) {
         keeping_errno(|| match attach_gate(path, Some(asking), Wanted::Gate) {
@@ -197,8 +198,8 @@ fn attach_files(asking: Option<Asking>) {
         IoMapping::asked_for(&asking.ok_or(error)?.token)
     });
     match found {
-        Ok(_) if !may_call(&[libc::SYS_statx]) => {
-            tell(b"headworks: a seccomp filter forbids statx: files are not governed\n");
+        Ok(_) if !may_call(&[libc::SYS_statx, libc::SYS_sigaltstack]) => {
+            tell(b"headworks: a seccomp filter forbids statx or sigaltstack: files are not governed\n");
         }
         Ok(mapping) => {
             // Also without a gate, a child must not be taken for its parent's thread.

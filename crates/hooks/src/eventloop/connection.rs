@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::thread::keeping_errno;
-use headworks_region::{Wait, clock};
+use headworks_region::{Protocol, Wait, clock};
 
 /// Marks a real registration's data as ours, in the upper half; no address or small number has this
 /// value. The lower half has the descriptor and a count of the server's registrations of it.
@@ -217,11 +217,11 @@ impl LoopConnection {
     }
 
     /// Begins a new connection; `false` if a thread still uses the previous one.
-    pub(super) fn begin(&self, fd: i32, session_id: u32, framing: Framing) -> bool {
+    #[inline(never)] // what it copies is gone from the stack when it returns
+    pub(super) fn begin(&self, fd: i32, session_id: u32, protocol: Protocol) -> bool {
         let Some(used) = self.use_soon() else { return false };
-        let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
-            framing,
+            framing: Framing::of(protocol),
             declared: DeclaredLock::Nothing,
             wait: Wait::NONE,
             waiting: false,
@@ -232,6 +232,7 @@ impl LoopConnection {
             paused: false,
             unanswered: 0,
         };
+        let elsewhere = matches!(inner.framing, Framing::Elsewhere);
         // SAFETY: this thread uses the entry; what was there needs no destructor.
         unsafe { (*used.0.inner.get()).write(inner) };
         self.ready.store(0, Ordering::Relaxed);

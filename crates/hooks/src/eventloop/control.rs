@@ -2,12 +2,11 @@
 
 use super::connection::{self, Asked, LoopConnection, QueueState};
 use super::events::{IN, real_events};
-use super::framing::Framing;
 use super::section::{self, Set};
 use super::turn::turn;
 use crate::mysql::Opaque;
 use crate::{conn, process, threads};
-use headworks_region::{State, clock, set_waker};
+use headworks_region::{Protocol, State, clock, set_waker};
 
 /// A call of `epoll_ctl` for a client's socket, in progress.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +173,7 @@ fn withdraw(set: &'static Set, fd: i32, connection: &'static LoopConnection) {
 /// A connection that `threads` follows is put into an epoll set. Its server has a pool of threads,
 /// and does so once the client has logged in. Other sockets that it accepts, as those of a
 /// cluster's replication, belong to a separate event loop of the server. Those must not be held.
+#[inline(never)] // seldom called, and it takes much of the stack
 fn adopt(fd: i32) -> Option<&'static LoopConnection> {
     let conn = conn::find(fd)?;
     let session_id = conn.session_id()?;
@@ -184,7 +184,7 @@ fn adopt(fd: i32) -> Option<&'static LoopConnection> {
     set_waker(super::turn::wake);
     connection.end();
     connection.note_asked(None, false);
-    connection.begin(fd, session_id, Framing::Elsewhere).then_some(connection)
+    connection.begin(fd, session_id, Protocol::MySql).then_some(connection)
 }
 
 fn has_logged_in(inner: &conn::Use<'_>) -> bool {

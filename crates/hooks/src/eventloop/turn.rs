@@ -17,6 +17,7 @@ use headworks_region::{PassReason, Pause, Protocol, State, clock, set_waker};
 
 /// `accept` returned a connection of a server whose event loops are followed from the first byte
 /// on.
+#[inline(never)] // what it copies is gone from the stack when it returns
 pub fn accepted(fd: i32, protocol: Protocol) {
     set_waker(wake);
     let Some(region) = process::region() else { return };
@@ -36,7 +37,7 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     connection.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
-    if !connection.begin(fd, session_id, Framing::of(protocol)) {
+    if !connection.begin(fd, session_id, protocol) {
         region.count(Counter::ConcurrentUse);
         region.unregister(session_id);
     }

@@ -1,7 +1,7 @@
 //! Questions to the kernel, and its writeback. Each is a system call that changes nothing of the
 //! descriptor, and none takes an error that the program is to see.
 
-use super::room::Room;
+use crate::room::Room;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use headworks_policy::Nanos;

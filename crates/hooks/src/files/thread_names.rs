@@ -1,6 +1,6 @@
 //! The name by which rules know a thread.
 
-use super::room::Room;
+use crate::room::Room;
 use core::ffi::CStr;
 use headworks_region::io::{IoRegion, Names};
 use headworks_region::text::{TEXT_BYTES, Text};

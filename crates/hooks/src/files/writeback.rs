@@ -5,7 +5,7 @@
 //! error that the database's own `fsync` must report.
 
 use super::kernel;
-use super::room::{Room, Zeros};
+use crate::room::{Room, Zeros};
 use headworks_policy::Nanos;
 use headworks_region::clock;
 use headworks_region::io::tally::Unmarked;

@@ -1,9 +1,9 @@
 //! Functions that are looked up when they are first called. They belong to libraries that the
-//! program may load later than this one, and to the C library's streams.
+//! program may load later than this one.
 
 use super::Real;
 use core::ffi::{CStr, c_void};
-use libc::{FILE, c_char, c_int, c_long, c_uint, size_t};
+use libc::{c_int, c_long, c_uint};
 
 // A program that finds these symbols here and nowhere else has not loaded the library.
 late_functions! {
@@ -21,13 +21,4 @@ late_functions! {
         ring: *mut c_void, done: *mut c_void, count: c_uint, time: *mut c_void, mask: *mut c_void
     ) -> c_int, or -libc::ENOSYS;
     io_uring_queue_exit(ring: *mut c_void) -> (), or ();
-
-    // Constructors of other libraries may write to streams before this one has looked anything up.
-    fwrite(data: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, or 0;
-    fwrite_unlocked(
-        data: *const c_void, size: size_t, count: size_t, stream: *mut FILE
-    ) -> size_t, or 0;
-    fputs(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
-    fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int, or libc::EOF;
-    fclose(stream: *mut FILE) -> c_int, or libc::EOF;
 }

@@ -17,18 +17,18 @@ use core::ptr::NonNull;
 ///
 /// # Safety
 /// Both are true of the type.
-pub(super) unsafe trait Zeros {}
+pub(crate) unsafe trait Zeros {}
 
 // SAFETY: bytes.
 unsafe impl<const N: usize> Zeros for [u8; N] {}
 
 /// A value in pages of the kernel's, zeros at first.
 #[derive(Debug)]
-pub(super) struct Room<T: Zeros>(NonNull<T>);
+pub(crate) struct Room<T: Zeros>(NonNull<T>);
 
 impl<T: Zeros> Room<T> {
     /// `None` if the kernel has no memory for it.
-    pub(super) fn make() -> Option<Self> {
+    pub(crate) fn make() -> Option<Self> {
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let (start, bytes) = (core::ptr::null_mut::<c_void>(), size_of::<T>());
