@@ -9,7 +9,8 @@
 //!   of the interval. Its caller pauses otherwise, so it is behind: it has commits to make by the
 //!   clock, and each batch makes it wait for longer than the one before.
 //! * *probe*: a few commits during which nothing is ordered, so that it becomes known what they
-//!   take undisturbed.
+//!   take undisturbed. If the interval is not known, it lasts until a pause shows it: a caller that
+//!   was behind from its first commit on looks like one that never pauses.
 
 use super::super::Account;
 use crate::Nanos;
@@ -19,6 +20,9 @@ pub const ACTIVE: Nanos = Nanos::from_millis(300);
 
 /// Commits of a probe.
 pub const PROBES: u32 = 4;
+
+/// Commits of a probe at the most, if no pause was seen.
+const CATCH_UP: u32 = 32;
 
 /// A probe ends early if its caller has neither begun nor ended a commit for so long.
 pub const PROBE_PAUSE: Nanos = Nanos::from_millis(60);
@@ -103,6 +107,7 @@ impl Caller {
             if pauses && interval < ACTIVE {
                 let mean = |known: Nanos| Nanos(known.0 - known.0 / 4 + interval.0 / 4);
                 (self.interval, self.paused) = (known.map_or(interval, mean), now);
+                self.probes = self.probes.min(PROBES);
             }
         }
         self.began = now;
@@ -111,6 +116,11 @@ impl Caller {
     fn interval(&self, now: Nanos) -> Option<Nanos> {
         let known = self.interval > Nanos(0) && now.since(self.paused) < INTERVAL_LASTS;
         known.then_some(self.interval)
+    }
+
+    /// A probe begins.
+    fn probe(&mut self, now: Nanos) {
+        self.probes = if self.interval(now).is_some() { PROBES } else { CATCH_UP };
     }
 
     fn is_active(&self, now: Nanos) -> bool {
@@ -241,7 +251,8 @@ impl Commits {
     ) -> Option<Sample> {
         let caller = self.find(account)?;
         if now.since(caller.probed) >= PROBE_EVERY {
-            (caller.probed, caller.probes) = (now, PROBES);
+            caller.probed = now;
+            caller.probe(now);
         }
         if !disturbed && caller.behind == 0 {
             caller.alone = match caller.alone {
@@ -253,7 +264,7 @@ impl Commits {
             return None;
         }
         if caller.alone == Nanos(0) {
-            caller.probes = PROBES;
+            caller.probe(now);
             return None;
         }
         Some(Sample { alone: caller.alone, behind: caller.behind, late: caller.late != 0 })
