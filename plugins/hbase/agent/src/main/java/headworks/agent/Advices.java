@@ -2,12 +2,14 @@ package headworks.agent;
 
 import headworks.fair.Here;
 import headworks.fair.Parts;
+import headworks.fair.Slice;
 import headworks.fair.Tier;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SelectionKey;
 import net.bytebuddy.asm.Advice;
 import org.apache.hadoop.hbase.ipc.HeadworksCalls;
+import org.apache.hadoop.hbase.regionserver.HeadworksScans;
 import org.apache.hadoop.hdfs.HeadworksPackets;
 
 /**
@@ -46,6 +48,27 @@ final class Advices {
         @Advice.OnMethodEnter(suppress = Throwable.class)
         static void enter(@Advice.This Object call) {
             Parts.UNREAD.remove(call);
+        }
+    }
+
+    /**
+     * A scan that has had its time ends as after its time limit. HBase has a mark for that, which it sets where a scan must end for
+     * other reasons. It stays set: a scan asks again on its way out.
+     */
+    static final class EndOfScan {
+        @Advice.OnMethodEnter(suppress = Throwable.class)
+        static void enter(@Advice.This Object context, @Advice.FieldValue(value = "returnImmediately", readOnly = false) boolean ends) {
+            if (!ends && HeadworksScans.ends(context)) {
+                ends = true;
+            }
+        }
+    }
+
+    /** HBase asks for this size between two rows of a batch, and nowhere else. No lock is held there. */
+    static final class RowOfBatch {
+        @Advice.OnMethodEnter(suppress = Throwable.class)
+        static void enter() {
+            Slice.row();
         }
     }
 

@@ -49,6 +49,9 @@ public final class Agent {
         new Change(IPC + "SimpleRpcServerResponder", named("doRespond"), Advices.RespondSimple.class, Stage.RESPOND),
         new Change(IPC + "NettyServerCall", named("sendResponseIfReady"), Advices.RespondNetty.class, Stage.RESPOND),
         new Change(IPC + "ServerCall", named("done").and(takesArguments(0)), Advices.Taken.class, null),
+        // Calls that have had their time while others wait: scans end early, and batches stop between two rows.
+        new Change("org.apache.hadoop.hbase.regionserver.ScannerContext", named("checkTimeLimit"), Advices.EndOfScan.class, null),
+        new Change(IPC + "ServerCall", named("getResponseExceptionSize"), Advices.RowOfBatch.class, null),
         // What is told of tenants: calls that failed, and connections.
         new Change(IPC + "ServerCall", named("setResponse").and(takesArguments(4)), Advices.Answered.class, null),
         new Change(IPC + "ServerRpcConnection", named("processConnectionHeader"), Advices.Opened.class, null),

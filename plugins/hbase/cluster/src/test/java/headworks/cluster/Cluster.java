@@ -326,6 +326,11 @@ final class Cluster implements AutoCloseable {
         processes.remove(name).destroyForcibly().onExit().join();
     }
 
+    /** A program's process. */
+    long pid(String name) {
+        return processes.get(name).pid();
+    }
+
     /** Has a program collect its garbage. */
     void collect(String name) throws IOException {
         String jcmd = JAVA.resolveSibling("jcmd").toString();

@@ -3,7 +3,10 @@ package headworks.fair;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** The most calls a second that a tenant may have here. A tenant that has had them waits at RPC Handle, alone. */
+/**
+ * The most requests a second that a tenant may have here. Each row of a batch is one. A tenant that has had them waits at RPC
+ * Handle, alone.
+ */
 public final class Limits {
     /** What may be had at once after a pause, in seconds of the limit. */
     private static final double BURST_S = 0.1;
@@ -65,8 +68,8 @@ public final class Limits {
         }
     }
 
-    /** A tenant's call has been taken. */
-    public void took(int tenant) {
+    /** A tenant's call has been taken, with so many requests. */
+    public void took(int tenant, int requests) {
         Limit limit = byTenant.isEmpty() ? null : byTenant.get(tenant);
         if (limit == null) {
             return;
@@ -74,7 +77,7 @@ public final class Limits {
         // Under the lock to the end: else a tenant that may go on meanwhile is held for ever.
         synchronized (limit) {
             limit.fill(System.nanoTime());
-            limit.left--;
+            limit.left -= requests;
             if (limit.left < 0 && !limit.held && !limit.over) {
                 limit.held = true;
                 scheduler.hold(Stage.HANDLE, tenant, Stages.Reason.LIMIT, true);

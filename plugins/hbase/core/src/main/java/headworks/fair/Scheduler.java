@@ -1,6 +1,5 @@
 package headworks.fair;
 
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -11,15 +10,16 @@ import java.util.concurrent.atomic.AtomicInteger;
  * instance, {@link #of}. With several, turns would decide between them, and no share.
  */
 public final class Scheduler {
-    /** Three were enough for the dissertation's region servers (section 4.4.1). */
-    public static final int INSTANCES = 3;
+    /** The processors are one resource: with several instances, turns would decide between them what runs next, and no share. */
+    public static final int INSTANCES = 1;
 
-    private static final Scheduler HERE = new Scheduler(Math.max(1, Integer.getInteger("headworks.instances", INSTANCES)));
+    private static final Scheduler HERE = new Scheduler(INSTANCES);
 
     private final Tenants tenants = new Tenants();
     private final Seen seen = new Seen();
     private final Figures figures = new Figures(this);
     private final Limits limits = new Limits(this);
+    private final Running.Eyes looks = new Worker.Looks();
     private final int first;
     private final AtomicInteger queues = new AtomicInteger();
     private volatile Stages<Object>[] instances;
@@ -67,8 +67,9 @@ public final class Scheduler {
         return seen.several();
     }
 
+    /** Instances for what comes from upstream. Call queues may have more. */
     public int count() {
-        return instances.length;
+        return first;
     }
 
     /** The instance of this number, which is made if it is not there. */
@@ -76,26 +77,19 @@ public final class Scheduler {
         return number < instances.length ? instances[number] : more(number + 1);
     }
 
-    /** Any instance, for what comes from upstream. */
-    public Stages<Object> any() {
-        Stages<Object>[] all = instances;
-        return all[ThreadLocalRandom.current().nextInt(all.length)];
-    }
-
     /** The instance of a stage that hands out at one place. */
     Stages<Object> of(Stage stage) {
         return instances[stage.ordinal() % first];
     }
 
-    /** The instance of the next call queue: each has another. */
+    /** The instance of a call queue whose calls are served apart from all others'. */
     public Stages<Object> queue() {
-        return instance(queues.getAndIncrement());
+        return instance(first + queues.getAndIncrement());
     }
 
     /** What one instance is charged for something that counts at all of them alike: as much as for calls, on average. */
     long part(long costNs) {
-        int parts = queues.get();
-        return costNs / (parts == 0 ? instances.length : parts);
+        return costNs / first;
     }
 
     /** Charges this part to all instances but one, which has been charged. */
@@ -130,6 +124,15 @@ public final class Scheduler {
         for (Stages<Object> each : instances) {
             each.setEntry(stage.ordinal(), asks);
         }
+    }
+
+    /** Looks at what runs: see {@link Running#look}. */
+    public boolean look() {
+        boolean again = false;
+        for (Stages<Object> each : instances) {
+            again |= each.running().look(looks);
+        }
+        return again;
     }
 
     /** A period is over: see {@link Stages#tick}. */

@@ -19,14 +19,12 @@ import java.util.concurrent.locks.ReentrantLock;
  * left out of the tenant's next charges.
  *
  * <p>At one stage some of what is queued may be tried by threads of their own while no thread is free to
- * take it ({@link #attempt}), and one tenant's things may not take all threads ({@link #setMost}).
+ * take it ({@link #attempt}), and one tenant's things may not take all threads ({@link #setMost}). No more are taken there than
+ * the processors have room for ({@link Running}).
  *
  * <p>While only one tenant was ever seen, nothing is charged, and the order is first in, first out.
  */
 public final class Stages<T> {
-    /** An estimate moves by one eighth of the difference to each cost that is seen. */
-    private static final int MEMORY = 8;
-
     private final int stages;
     private final int resources;
     private final ReentrantLock lock = new ReentrantLock();
@@ -48,6 +46,8 @@ public final class Stages<T> {
     /** Who let the next one in, that is about to be taken; {@code null}: none was asked. */
     private Entry letIn;
     private final List<Flow<T>> atMost = new ArrayList<>();
+    /** What runs at {@link Running#stage}. */
+    private final Running<T> running;
     private final Nested order;
     private final List<List<Flow<T>>> flows = new ArrayList<>();
     private final Seen seen;
@@ -55,16 +55,21 @@ public final class Stages<T> {
     /** What was taken. It goes back to {@link #done} when its cost is known. */
     public static final class Taken<T> {
         public final T item;
-        private final Flow<T> flow;
+        final Flow<T> flow;
         private final int stage;
         /** What it was charged, by resource; {@code null} while one tenant is alone. */
-        private final long[] charged;
+        final long[] charged;
         /** An attempt, which takes no thread of the stage. */
         private final boolean tried;
         /** It is one of those that {@link Stages#setMost} bounds. */
         private final boolean bounded;
         /** It was let in, and is told when it leaves. */
         private final Entry entry;
+        /** It takes room at the processors; {@code null}: it is not counted. */
+        Room.Run<Flow<T>> run;
+        /** The thread that took it, and what that had used of the processors before; 0: it is not known yet. */
+        Worker worker;
+        volatile long cpuSince;
 
         private Taken(T item, Flow<T> flow, int stage, long[] charged, boolean tried, boolean bounded, Entry entry) {
             this.item = item;
@@ -109,7 +114,8 @@ public final class Stages<T> {
         queued = new int[stages];
         idle = new int[stages];
         tried = stages;
-        order = new Nested(stages + 1, resources);
+        order = new Nested(stages + 2, resources);
+        running = new Running<>(lock, this::goOn, order, flows, recent, stages + 1);
         for (Tier tier : Tier.values()) {
             flows.add(new ArrayList<>());
         }
@@ -139,7 +145,7 @@ public final class Stages<T> {
             }
             order.setWeight(flow.tier, tenant, weight);
             items.add(item);
-            if (stage == bounded && most > 0) {
+            if (stage == bounded || stage == running.stage()) {
                 flow.period = recent.note(flow.period);
             }
             queued(flow, stage);
@@ -218,33 +224,13 @@ public final class Stages<T> {
         lock.lock();
         try {
             ended(taken);
-            settle(taken, costNs);
-            if (taken.tried) {
-                return;
-            }
-            long[] usual = taken.flow.usual[taken.stage];
-            for (int resource = 0; resource < resources; resource++) {
-                long cost = Math.max(0, costNs[resource]);
-                usual[resource] += usual[resource] == 0 ? cost : (cost - usual[resource]) / MEMORY;
+            taken.flow.settle(order, taken.charged, costNs);
+            if (!taken.tried) {
+                taken.flow.learn(taken.stage, costNs);
             }
         } finally {
             lock.unlock();
             left(taken);
-        }
-    }
-
-    /** Charges what is missing. What was charged too much is left out of the next charges. */
-    private void settle(Taken<T> taken, long[] costNs) {
-        Flow<T> flow = taken.flow;
-        for (int resource = 0; resource < resources; resource++) {
-            long missing = Math.max(0, costNs[resource]) - taken.charged[resource];
-            if (missing > 0) {
-                order.charge(flow.tier, flow.tenant, resource, missing);
-            } else {
-                // One call's is given back in full, however much it is.
-                long most = Math.max(Fair.DOVETAIL_NS, taken.charged[resource]);
-                flow.credit[resource] = Math.max(flow.credit[resource], Math.min(most, flow.credit[resource] - missing));
-            }
         }
     }
 
@@ -303,7 +289,7 @@ public final class Stages<T> {
         try {
             if (taken.charged != null) {
                 ended(taken);
-                settle(taken, costNs);
+                taken.flow.settle(order, taken.charged, costNs);
             }
             Flow<T> flow = taken.flow;
             flow.items[taken.stage].addFirst(taken.item);
@@ -390,6 +376,7 @@ public final class Stages<T> {
     }
 
     private void ended(Taken<T> taken) {
+        running.end(taken);
         if (taken.bounded) {
             taken.flow.running--;
             bound(taken.flow);
@@ -429,6 +416,7 @@ public final class Stages<T> {
             if (!is) {
                 filled[stage].signalAll();
             }
+            running.note();
         }
         if (flow.tries != null && !flow.tries.isEmpty()) {
             order.hold(flow.tier, flow.tenant, tried, !flow.mayBeTried(stage));
@@ -480,24 +468,66 @@ public final class Stages<T> {
         if (flow.items[stage].size() == 1) {
             order.arrive(flow.tier, flow.tenant, stage, !flow.isHeld(stage));
         }
-        filled[stage].signal();
+        if (stage == running.stage()) {
+            goOn();
+        } else {
+            filled[stage].signal();
+        }
     }
 
     private Taken<T> next(int stage) {
+        boolean counts = stage == running.stage();
         Flow<T> flow;
         do {
+            if (counts) {
+                running.goOn(true);
+            }
             int tier = order.choose(stage);
             if (tier < 0) {
                 return null;
             }
             flow = flows.get(tier).get(order.chosenFlow());
+            if (counts && !running.admits(flow)) {
+                return null;
+            }
         } while (!enters(flow, stage));
         Taken<T> taken = taken(flow.items[stage].poll(), flow, stage, false);
         if (taken.bounded) {
             flow.running++;
             bound(flow);
         }
+        if (counts) {
+            running.begin(taken);
+            goOn();
+        }
         return taken;
+    }
+
+    /** There may be room for one more: a call that was stopped goes on, or a thread that waits takes what is next. */
+    private void goOn() {
+        int stage = running.stage();
+        running.goOn(idle[stage] > 0);
+        int tier = idle[stage] > 0 ? order.choose(stage) : -1;
+        if (tier >= 0 && running.admits(flows.get(tier).get(order.chosenFlow()))) {
+            filled[stage].signal();
+        }
+        running.note();
+    }
+
+    /** At this stage no more may run than so many processors have room for; 0: any number. */
+    public void setRoom(int stage, int processors) {
+        lock.lock();
+        try {
+            running.set(stage, processors);
+            goOn();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** What runs at the stage that has a room. */
+    public Running<T> running() {
+        return running;
     }
 
     private Taken<T> taken(T item, Flow<T> flow, int stage, boolean isTried) {
@@ -526,16 +556,7 @@ public final class Stages<T> {
         if (isTried) {
             return new long[resources];
         }
-        if (flow.usual[stage] == null) {
-            flow.usual[stage] = new long[resources];
-        }
-        long[] charged = flow.usual[stage].clone();
-        for (int resource = 0; resource < resources; resource++) {
-            long credit = Math.min(charged[resource], flow.credit[resource]);
-            flow.credit[resource] -= credit;
-            order.charge(flow.tier, flow.tenant, resource, charged[resource] - credit);
-        }
-        return charged;
+        return flow.charge(order, stage);
     }
 
     private Flow<T> flow(int tier, int tenant) {

@@ -58,7 +58,7 @@ class ControllerTest {
         }
         int had = 0;
         while (stages.poll(handle) != null) {
-            scheduler.limits().took(alice.number);
+            scheduler.limits().took(alice.number, 1);
             had++;
         }
         assertEquals(2, had, "one at once, and one that is owed");

@@ -54,8 +54,8 @@ class TenantsTest {
         assertEquals(job.number, next.number);
         assertSame(next, tenants.of(next.number));
         assertTrue(!scheduler.figures().tenants(10).contains("SomeException"), "what job-1 had is not job-2's");
-        scheduler.limits().took(next.number);
-        scheduler.limits().took(next.number);
+        scheduler.limits().took(next.number, 1);
+        scheduler.limits().took(next.number, 1);
         scheduler.instance(0).poll(Stage.HANDLE.ordinal());
         scheduler.instance(0).add(Stage.HANDLE.ordinal(), Tier.USERS, next.number, 1, "mine", 10);
         assertEquals("mine", scheduler.instance(0).poll(Stage.HANDLE.ordinal()).item, "nor is its limit");

@@ -36,10 +36,10 @@ final class Attempts {
         this.stages = stages;
     }
 
-    /** Switches them on or off. So many call queues share the processors. */
-    synchronized void enable(boolean on, int queues) {
+    /** Switches them on or off. */
+    synchronized void enable(boolean on) {
         enabled = on;
-        int count = Math.max(FEWEST_THREADS, PROCESSORS / queues);
+        int count = Math.max(FEWEST_THREADS, PROCESSORS);
         Scheduler.here().figures().tries(Stage.HANDLE, on ? count : 0);
         if (on && !begun) {
             begun = true;
@@ -87,7 +87,8 @@ final class Attempts {
     }
 
     private void attempt(Stages.Taken<Object> taken) {
-        CallRunner runner = (CallRunner) taken.item;
+        FairCallQueue.Waiting waiting = (FairCallQueue.Waiting) taken.item;
+        CallRunner runner = waiting.call();
         Tenants.Tenant tenant = Scheduler.here().tenants().of(taken.tenant());
         Here.set(tenant.name);
         long since = THREADS.getCurrentThreadCpuTime();
@@ -107,9 +108,10 @@ final class Attempts {
         Scheduler.here().figures().attempts(answered);
         guess.learn(tenant.number, region, answered);
         if (answered) {
+            waiting.queue().decrementAndGet();
             stages.done(taken, cost);
             Scheduler.here().figures().served(Stage.HANDLE, tenant);
-            Scheduler.here().limits().took(tenant.number);
+            Scheduler.here().limits().took(tenant.number, 1);
         } else {
             stages.putBack(taken, cost);
         }

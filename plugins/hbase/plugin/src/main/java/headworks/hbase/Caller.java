@@ -66,6 +66,17 @@ final class Caller {
         }
     }
 
+    /** How much a call asks for: a batch's rows count one each. */
+    static int rows(RpcCall call) {
+        int rows = 0;
+        if (call != null && call.getParam() instanceof ClientProtos.MultiRequest batch) {
+            for (ClientProtos.RegionAction each : batch.getRegionActionList()) {
+                rows += each.getActionCount();
+            }
+        }
+        return Math.max(1, rows);
+    }
+
     /** Bulk loads and replication are housekeeping; reads and writes of clients are not. */
     static Tier tier(RpcCall call, Settings settings, Tenants.Tenant tenant) {
         boolean load = settings.enabled && call.getMethod() != null && call.getMethod().getName().equals("BulkLoadHFile");

@@ -5,10 +5,12 @@ import headworks.fair.Here;
 import headworks.fair.Parts;
 import headworks.fair.Resource;
 import headworks.fair.Scheduler;
+import headworks.fair.Slice;
 import headworks.fair.Stage;
 import headworks.fair.Stages;
 import headworks.fair.Status;
 import headworks.fair.Tenants;
+import headworks.fair.Worker;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
@@ -17,6 +19,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.conf.ConfigurationObserver;
 import org.apache.hadoop.hbase.ipc.CallRunner;
@@ -27,11 +30,13 @@ import org.apache.hadoop.hbase.ipc.RpcCall;
 /**
  * RPC Handle: a call queue of HBase that divides handlers among tenants.
  *
- * <p>HBase makes one for each of its call queues, and each has an instance of the scheduler. A handler
- * that asks for its next call has ended the one before: that is when a call's cost is known.
+ * <p>HBase makes one for each of its call queues. All of them are one to the scheduler: the processors, which calls wait for as
+ * well as for handlers, are one resource. A handler that asks for its next call has ended the one before: that is when a call's
+ * cost is known.
  *
  * <p>HBase has other handlers for {@code hbase:meta}, its other tables and administration. Their queue is of this class, too,
- * so that tenants share these handlers among themselves. Those for replication stay as they are.
+ * so that tenants share these handlers among themselves. It is apart, and no call of theirs waits for room at the processors.
+ * Those for replication stay as they are.
  */
 public final class FairCallQueue extends PluggableBlockingQueue implements ConfigurationObserver {
     private static final int HANDLE = Stage.HANDLE.ordinal();
@@ -40,9 +45,14 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     private static final Scheduler SCHEDULER = Scheduler.here();
     private static final Tenants TENANTS = SCHEDULER.tenants();
 
-    private final Stages<Object> stages = SCHEDULER.queue();
-    private final ThreadLocal<Running> running = new ThreadLocal<>();
-    private final Attempts attempts = new Attempts(stages);
+    /** What all queues for users' calls share. */
+    private static final Attempts ATTEMPTS = new Attempts(SCHEDULER.instance(0));
+
+    private final boolean apart = isApart();
+    private final Stages<Object> stages = apart ? SCHEDULER.queue() : SCHEDULER.instance(0);
+    private final ThreadLocal<Serving> serving = new ThreadLocal<>();
+    /** Calls of this queue that wait. */
+    private final AtomicInteger size = new AtomicInteger();
     private volatile Settings settings;
     /** HMaster reads the same file, and has no tenants' data. What it does is no part of a region server. */
     private final boolean master;
@@ -50,7 +60,10 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     private volatile boolean told;
 
     /** What a handler works on. */
-    private record Running(Stages.Taken<Object> taken, RpcCall call, long since, long cpuSince) {}
+    private record Serving(Stages.Taken<Object> taken, RpcCall call, long since, long cpuSince) {}
+
+    /** A call that waits, and the queue in which HBase counts it. */
+    record Waiting(CallRunner call, AtomicInteger queue) {}
 
     /** HBase calls this by reflection. */
     public FairCallQueue(int maxQueueLength, PriorityFunction priority, Configuration conf) {
@@ -61,6 +74,11 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         Status.pluginIsThere(Status.VERSION);
         Status.publish();
         Ticks.begin();
+    }
+
+    /** Whether it is a queue of those that HBase divides by the kind of call: with handlers for each. */
+    private static boolean isApart() {
+        return StackWalker.getInstance().walk(frames -> frames.anyMatch(each -> each.getClassName().endsWith("RWQueueRpcExecutor")));
     }
 
     @Override
@@ -75,8 +93,11 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         Parts.LOG.setPermits(settings.outstanding);
         Parts.NETWORK.setRate(settings.networkBytesPerSecond);
         Parts.UNREAD.setMost(settings.unreadBytes);
-        stages.setMost(HANDLE, settings.mostHandlers);
-        attempts.enable(settings.speculate, settings.queues);
+        stages.setMost(HANDLE, apart ? settings.mostHandlersApart : settings.mostHandlers);
+        if (!apart) {
+            stages.setRoom(HANDLE, settings.enabled && !master && Worker.isSeen() ? PROCESSORS : 0);
+            ATTEMPTS.enable(settings.speculate);
+        }
         Status.say(settings.toString());
         if (settings.enabled) {
             SCHEDULER.figures().enforce(Stage.HANDLE);
@@ -88,10 +109,16 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     @Override
     public boolean offer(CallRunner call) {
         Settings now = settings;
-        int limit = Math.min(maxQueueLength, now.queueLength);
+        int limit = Math.min(maxQueueLength, now.queueLength) * (apart ? 1 : now.queues);
         Tenants.Tenant tenant = Caller.of(call.getRpcCall(), now, TENANTS);
-        boolean worthIt = attempts.areWorthIt() && attempts.isWorthIt(call, tenant);
-        return stages.add(HANDLE, Caller.tier(call.getRpcCall(), now, tenant), tenant.number, tenant.weight(), call, limit, worthIt);
+        boolean worthIt = !apart && ATTEMPTS.areWorthIt() && ATTEMPTS.isWorthIt(call, tenant);
+        size.incrementAndGet();
+        boolean waits = stages.add(HANDLE, Caller.tier(call.getRpcCall(), now, tenant), tenant.number, tenant.weight(), new Waiting(call, size), limit,
+            worthIt);
+        if (!waits) {
+            size.decrementAndGet();
+        }
+        return waits;
     }
 
     @Override
@@ -116,7 +143,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
         if (taken == null) {
             return null;
         }
-        CallRunner call = (CallRunner) taken.item;
+        CallRunner call = taken(taken);
         Tenants.Tenant tenant = TENANTS.of(taken.tenant());
         Here.set(tenant.name);
         if (!told) {
@@ -124,22 +151,32 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
             SCHEDULER.figures().works(Stage.HANDLE);
         }
         SCHEDULER.figures().served(Stage.HANDLE, tenant);
-        SCHEDULER.limits().took(tenant.number);
+        SCHEDULER.limits().took(tenant.number, Caller.rows(call.getRpcCall()));
         if (taken.counts() || Parts.measured()) {
             Here.waited();
             // The runner forgets its call when it is over.
-            running.set(new Running(taken, call.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));
+            serving.set(new Serving(taken, call.getRpcCall(), System.nanoTime(), THREADS.getCurrentThreadCpuTime()));
+            if (taken.counts()) {
+                Slice.begin(stages.running(), taken, serving.get().cpuSince);
+            }
         }
         return call;
     }
 
+    private static CallRunner taken(Stages.Taken<Object> taken) {
+        Waiting waiting = (Waiting) taken.item;
+        waiting.queue.decrementAndGet();
+        return waiting.call;
+    }
+
     /** The call that this handler took before is over. */
     private void settle() {
-        Running over = running.get();
+        Serving over = serving.get();
         if (over == null) {
             return;
         }
-        running.remove();
+        serving.remove();
+        Slice.end();
         Settings now = settings;
         long[] cost = new long[Resource.COUNT];
         // What a call waited for its turn below is not charged: who waits longer would have even less of what it waits for.
@@ -165,7 +202,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
 
     @Override
     public int size() {
-        return stages.size(HANDLE);
+        return Math.max(0, size.get());
     }
 
     @Override
@@ -185,7 +222,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
     }
 
     private List<CallRunner> calls() {
-        return stages.list(HANDLE).stream().map(CallRunner.class::cast).toList();
+        return stages.list(HANDLE).stream().map(Waiting.class::cast).filter(each -> each.queue == size).map(Waiting::call).toList();
     }
 
     @Override
@@ -212,7 +249,7 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
                 break;
             }
             stages.done(taken, new long[Resource.COUNT]);
-            to.add((CallRunner) taken.item);
+            to.add(taken(taken));
         }
         return count;
     }
@@ -224,12 +261,12 @@ public final class FairCallQueue extends PluggableBlockingQueue implements Confi
 
     @Override
     public boolean contains(Object call) {
-        return stages.list(HANDLE).contains(call);
+        return calls().contains(call);
     }
 
     @Override
     public boolean containsAll(Collection<?> calls) {
-        return stages.list(HANDLE).containsAll(calls);
+        return calls().containsAll(calls);
     }
 
     @Override

@@ -33,6 +33,8 @@ final class Settings {
     private static final boolean HAS_ATTRIBUTES = has("getRequestAttribute", String.class);
     private static final boolean COUNTS_BLOCKS = has("getBlockBytesScanned");
     private static final int FEW_HANDLERS = 5;
+    /** HBase's part of those for {@code hbase:meta} that read. */
+    private static final double META_READERS = 0.9;
 
     final boolean enabled;
     /** The request attribute that names the tenant; {@code null} if the user does. */
@@ -45,8 +47,10 @@ final class Settings {
     final int outstanding;
     /** Bytes of responses that a tenant's clients may leave unread; 0: any number. */
     final long unreadBytes;
-    /** Handlers of a call queue that one tenant may hold while others come; 0: any number. */
+    /** Handlers that one tenant may hold while others come; 0: any number. */
     final int mostHandlers;
+    /** The same for the handlers that HBase has for {@code hbase:meta} and administration. */
+    final int mostHandlersApart;
     /** Whether gets that need no file may be served without a handler. */
     final boolean speculate;
     /** Where controllers are, HOST:PORT each; they set the weights. */
@@ -88,7 +92,8 @@ final class Settings {
         handlers = Math.max(1, conf.getInt("hbase.regionserver.handler.count", 30));
         queues = (int) Math.max(1, Math.round(handlers * real(conf, "hbase.ipc.server.callqueue.handler.factor", 0.1)));
         kept = real(conf, KEPT, 0.1);
-        mostHandlers = enabled ? mostHandlers(handlers / queues, kept) : 0;
+        mostHandlers = enabled ? mostHandlers(handlers, kept) : 0;
+        mostHandlersApart = enabled ? mostHandlers((int) (conf.getInt("hbase.regionserver.metahandler.count", 20) * META_READERS), kept) : 0;
         queueLength = Math.max(1, conf.getInt("hbase.ipc.server.max.callqueue.length", 10 * handlers));
     }
 
@@ -102,7 +107,7 @@ final class Settings {
         }
     }
 
-    /** All handlers of a queue but this part, one at least. A queue of few handlers keeps none free. */
+    /** All handlers but this part, one at least. Of few handlers none is kept free. */
     static int mostHandlers(int handlers, double kept) {
         boolean enough = handlers >= FEW_HANDLERS && kept > 0;
         return enough ? Math.max(1, handlers - Math.max(1, (int) (handlers * Math.min(1, kept)))) : 0;
