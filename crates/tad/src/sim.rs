@@ -15,27 +15,32 @@ mod calendar;
 mod clients;
 mod controls;
 mod draw;
-mod engine;
+mod error;
 mod export;
 mod gauge;
+mod lru;
 mod outcome;
 mod parts;
 mod plan;
 mod queue;
 mod resource;
 pub(crate) mod rng;
+mod run;
 mod slab;
+mod stage;
+mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod work;
+mod work_out;
 
-pub use engine::run;
+pub use error::SimError;
 pub use export::{ExportError, export};
 pub use outcome::{
     CacheOutcome, ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome,
 };
-pub use plan::SimError;
+pub use run::run;
 
 /// Most clients of one simulation.
 pub const CLIENTS: usize = 16;

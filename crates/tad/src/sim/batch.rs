@@ -3,9 +3,9 @@
 //! The part that got the thread leads. It consumes for the others, too: what a batch uses once as
 //! much as it needs itself, and of all else the sum. When it is done, all of them are.
 
-use super::engine::Engine;
 use super::plan::{StepPlan, UsePlan};
 use super::slab::{Followers, Phase};
+use super::state::Engine;
 
 impl Engine<'_> {
     /// The amount of a consumption, this time.

@@ -1,28 +1,13 @@
 //! Clients: when each issues its next request.
 
 use super::calendar::Event;
-use super::engine::{Engine, Todo};
 use super::plan::KeyPlan;
 use super::slab::Request;
+use super::state::{Engine, Todo};
 use crate::scenario::{Arrivals, Entry};
-use std::collections::VecDeque;
 
 /// Threads of a closed loop do not all start at once.
 const START_SPREAD_NS: u64 = 1_000_000;
-
-/// A load while it is simulated.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LoadState {
-    active: bool,
-    /// Nodes of the threads that are about to issue a request, in the order in which they will;
-    /// only with [`Entry::Each`].
-    homes: VecDeque<u32>,
-    /// Requests that belonged to no thread.
-    homeless: u32,
-    /// Threads of a closed loop that will move to another load, and that load.
-    leaving: u32,
-    successor: u32,
-}
 
 impl Engine<'_> {
     /// Starts the loads that are there from the beginning.

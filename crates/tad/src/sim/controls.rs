@@ -4,104 +4,25 @@
 //! started, at each decision. *Controllers* run once in a period, evaluate the use since the last
 //! run, and set the parameters of guards and schedulers.
 
+mod controller;
 mod controllers;
+mod guards;
+mod kinds;
 
 use super::CLIENTS;
-use super::calendar::Event;
-use super::engine::{Engine, StageInstance, Todo};
-use super::plan::{Plan, SimError};
-use super::queue::{MISTAKEN, Queue};
+use super::error::SimError;
+use super::plan::Plan;
+use super::queue::Queue;
 use super::resource::ResourceInstance;
 use super::slab::NONE;
+use super::stage::StageInstance;
 use crate::model::{StageId, Tad};
 use crate::remedy::{Remedy, RemedyError};
 use crate::scenario::Scenario;
-use controllers::Controller;
+use controller::Controller;
 use headworks_policy::Nanos;
 use headworks_policy::bucket::Bucket;
-
-/// Shortest time before a guard that refused every request is asked again.
-const GUARD_RETRY_NS: u64 = 200_000;
-
-#[derive(Clone, Debug)]
-struct Speculation {
-    /// Resource instance that must be idle.
-    resource: u32,
-    threads: u32,
-    busy: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Congestion {
-    downstream: StageId,
-    /// Parts of a client at the downstream stage, all nodes together.
-    backlog: u32,
-    wrong_per_mille: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Bound {
-    downstream: StageId,
-    limit: u32,
-}
-
-/// For a rate limit: each client's bucket, in nanoseconds of the protected resource.
-#[derive(Clone, Debug)]
-pub(super) struct Limit {
-    pub(super) buckets: [Bucket; CLIENTS],
-    /// Cost of a request at the protected resource; zero while unknown.
-    pub(super) cost_ns: [u64; CLIENTS],
-    /// Parts that were started since the controller's last run.
-    pub(super) started: [u64; CLIENTS],
-}
-
-/// For a set of stages that back off: the clients that are ahead, as bits, by node.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) stages: Vec<StageId>,
-    pub(super) by_node: Vec<u16>,
-}
-
-/// For which clients a stage instance may work, as bits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Permit {
-    pub(super) clients: u16,
-    /// The same for mispredicted parts.
-    mistaken: u16,
-}
-
-impl Permit {
-    const ALL: Permit = Permit { clients: u16::MAX, mistaken: u16::MAX };
-    const NONE: Permit = Permit { clients: 0, mistaken: 0 };
-
-    /// Whether it may work on parts in a list of a client.
-    pub(super) fn allows(self, client: usize, list: usize) -> bool {
-        let bits = if list == MISTAKEN { self.mistaken } else { self.clients };
-        bits & (1 << client) != 0
-    }
-}
-
-/// The guards of a stage instance.
-#[derive(Clone, Debug, Default)]
-struct Guard {
-    limit: Option<Limit>,
-    congestion: Option<Congestion>,
-    bound: Option<Bound>,
-    /// For a stage whose threads are shared: the mean time for which a part of each client has one.
-    thread_ns: Option<[u64; CLIENTS]>,
-    /// Number of the set of stages with which it backs off.
-    back_off: Option<usize>,
-    speculation: Option<Speculation>,
-}
-
-impl Guard {
-    fn holds(&self) -> bool {
-        self.limit.is_some()
-            || self.congestion.is_some()
-            || self.bound.is_some()
-            || self.back_off.is_some()
-    }
-}
+use kinds::{Bound, Congestion, Guard, Held, Limit, Permit, Speculation};
 
 /// See the module.
 #[derive(Debug)]
@@ -156,7 +77,7 @@ impl Controls {
                     let resource = plan.resources[resource].base + node;
                     guard.speculation = Some(Speculation { resource, threads: *threads, busy: 0 });
                 });
-                for place in places(plan, id) {
+                for place in plan.places(id) {
                     let node = (place - plan.stages[id].base) / plan.stages[id].instances;
                     self.idlers[(plan.resources[resource].base + node) as usize].push(place);
                 }
@@ -171,19 +92,27 @@ impl Controls {
                     wrong_per_mille: u64::from(*wrong_per_mille),
                 };
                 self.each(plan, id, |guard, _| guard.congestion = Some(congestion.clone()));
-                self.watchers[downstream].extend(places(plan, id));
+                self.watchers[downstream].extend(plan.places(id));
             }
             Remedy::BoundDownstream { stage, downstream, limit } => {
                 let id = stage_of(tad, stage)?;
                 let downstream = stage_of(tad, downstream)?;
                 let bound = Bound { downstream, limit: *limit };
                 self.each(plan, id, |guard, _| guard.bound = Some(bound.clone()));
-                self.watchers[downstream].extend(places(plan, id));
+                self.watchers[downstream].extend(plan.places(id));
             }
             Remedy::ScheduleThreads { stage } => {
                 let id = stage_of(tad, stage)?;
                 self.each(plan, id, |guard, _| guard.thread_ns = Some([0; CLIENTS]));
             }
+            _ => self.add_controller(tad, plan, control)?,
+        }
+        Ok(())
+    }
+
+    /// Adds a control that runs once in a period.
+    fn add_controller(&mut self, tad: &Tad, plan: &Plan, control: &Remedy) -> Result<(), SimError> {
+        match control {
             Remedy::RateLimit { stage, resource, period_ns } => {
                 let id = stage_of(tad, stage)?;
                 let limit = Limit {
@@ -223,7 +152,7 @@ impl Controls {
     }
 
     fn each(&mut self, plan: &Plan, stage: StageId, mut set: impl FnMut(&mut Guard, u32)) {
-        for place in places(plan, stage) {
+        for place in plan.places(stage) {
             let slot = &mut self.guard_of[place as usize];
             if *slot == NONE {
                 *slot = self.guards.len() as u32;
@@ -262,7 +191,7 @@ impl Controls {
         self.guards.get_mut(self.guard_of[place as usize] as usize)
     }
 
-    /// The result of [`Engine::permit`]: for each member of the queue the clients that it may work
+    /// The result of [`super::state::Engine::permit`]: for each member of the queue the clients that it may work
     /// for. Empty without a guard.
     pub(super) fn permits(&self) -> &[Permit] {
         &self.scratch
@@ -324,126 +253,6 @@ impl Controls {
             speculation.busy -= 1;
         }
     }
-}
-
-impl Engine<'_> {
-    /// Asks the guards of a queue.
-    pub(super) fn permit(&mut self, queue: u32) {
-        let mut permits = std::mem::take(&mut self.controls.scratch);
-        permits.clear();
-        let members = std::mem::take(&mut self.queues[queue as usize].members);
-        if self.queues[queue as usize].guarded {
-            let mut soonest_ns = u64::MAX;
-            for place in &members {
-                permits.push(self.permit_at(queue, *place, &mut soonest_ns));
-            }
-            if soonest_ns < u64::MAX && !self.controls.waking.contains(&queue) {
-                self.controls.waking.push(queue);
-                self.calendar.push(self.now_ns + soonest_ns.max(1), Event::Wake(queue));
-            }
-        }
-        self.queues[queue as usize].members = members;
-        self.controls.scratch = permits;
-    }
-
-    /// The clients that a stage instance may work for.
-    fn permit_at(&mut self, queue: u32, place: u32, soonest_ns: &mut u64) -> Permit {
-        let guard_number = self.controls.guard_of[place as usize] as usize;
-        let Some(guard) = self.controls.guards.get(guard_number) else { return Permit::ALL };
-        let entry = &self.queues[queue as usize];
-        let instance = &self.instances[place as usize];
-        let mut permit = Permit::NONE;
-        if let Some(bound) = &guard.bound {
-            let below = &self.plan.stages[bound.downstream];
-            let node = instance.node % below.nodes;
-            let first = below.base + node * below.instances;
-            let there: u32 = (first..first + below.instances)
-                .map(|below| self.instances[below as usize].present)
-                .sum();
-            if there + instance.busy >= bound.limit {
-                return permit;
-            }
-        }
-        let held = guard.back_off.map_or(0, |number| {
-            let held = self.controls.held[number].by_node[instance.node as usize];
-            // It is held back only for the sake of another client.
-            if self.present(number, instance.node) & !held == 0 { 0 } else { held }
-        });
-        let Some(guard) = self.controls.guards.get_mut(guard_number) else {
-            return Permit::ALL;
-        };
-        for client in 0..self.clients {
-            if entry.waiting[client] == 0 || held & (1 << client) != 0 {
-                continue;
-            }
-            let mut congested = false;
-            if let Some(congestion) = &guard.congestion {
-                let below = &self.stats.stages[congestion.downstream];
-                let there = below.waiting.value(client) + below.serving.value(client);
-                if there >= congestion.backlog {
-                    *soonest_ns = (*soonest_ns).min(GUARD_RETRY_NS);
-                    congested = true;
-                }
-            }
-            if let Some(limit) = &mut guard.limit {
-                let wait_ns = limit.buckets[client].wait(Nanos(self.now_ns)).0;
-                if wait_ns > 0 {
-                    *soonest_ns = (*soonest_ns).min(wait_ns);
-                    continue;
-                }
-            }
-            permit.mistaken |= 1 << client;
-            if !congested {
-                permit.clients |= 1 << client;
-            }
-        }
-        permit
-    }
-
-    /// The clients with parts waiting or in service at a set of stages of a node, as bits.
-    pub(super) fn present(&self, number: usize, node: u32) -> u16 {
-        let mut bits = 0;
-        for &stage in &self.controls.held[number].stages {
-            let planned = &self.plan.stages[stage];
-            let first = planned.base + node * planned.instances;
-            for place in first..first + planned.instances {
-                let instance = &self.instances[place as usize];
-                let queue = self.queues.get(instance.queue as usize);
-                for client in 0..self.clients {
-                    if instance.serving[client] > 0 || queue.is_some_and(|q| q.waiting[client] > 0)
-                    {
-                        bits |= 1 << client;
-                    }
-                }
-            }
-        }
-        bits
-    }
-
-    /// A part left a stage: the controls that bound its queue check again.
-    pub(super) fn left(&mut self, place: u32) {
-        let instance = &self.instances[place as usize];
-        let node = instance.node;
-        let watchers = &self.controls.watchers[instance.stage as usize];
-        for &watcher in watchers {
-            let other = &self.instances[watcher as usize];
-            if other.node == node || watchers.len() <= 16 {
-                self.todo.push_back(Todo::Dispatch(other.queue));
-            }
-        }
-    }
-
-    /// A resource became idle: the controls that speculate on that check again.
-    pub(super) fn idle(&mut self, resource: u32) {
-        for &place in &self.controls.idlers[resource as usize] {
-            self.todo.push_back(Todo::Dispatch(self.instances[place as usize].queue));
-        }
-    }
-}
-
-fn places(plan: &Plan, stage: StageId) -> std::ops::Range<u32> {
-    let planned = &plan.stages[stage];
-    planned.base..planned.base + planned.nodes * planned.instances
 }
 
 fn stage_of(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {

@@ -4,7 +4,8 @@
 //! the lists. Features that only this simulator has (control logic beside the queues, disks with an
 //! arm, preemptive resources) are refused, not left out silently.
 
-use super::plan::{KeyPlan, Plan, SimError, StepPlan};
+use super::error::SimError;
+use super::plan::{KeyPlan, Plan, StepPlan};
 use crate::model::{Device, Discipline, Place, Policy, Tad};
 use crate::scenario::{Arrivals, Entry, Scenario};
 use serde_json::{Value, json};
@@ -23,29 +24,64 @@ pub enum ExportError {
 /// See the module.
 pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
     let plan = Plan::new(tad, scenario)?;
-    if !tad.controls.is_empty() {
-        return Err(ExportError::Missing("control logic"));
+    refuse(&[
+        (!tad.controls.is_empty(), "control logic"),
+        (!scenario.changes.is_empty(), "changes on the way"),
+        (scenario.jitter > 0.0, "random amounts"),
+    ])?;
+    let resources = resources(tad, &plan)?;
+    let stages = stages(tad, scenario, &plan)?;
+    let mut steps = tad.requests.iter().flat_map(|request| &request.steps);
+    refuse(&[
+        (!plan.caches.is_empty(), "caches"),
+        (!plan.laws.is_empty(), "amounts that are drawn"),
+        (plan.stages.iter().any(|stage| stage.batch.is_some()), "batches"),
+        (plan.loads.iter().any(|load| load.patience.is_some()), "time-outs"),
+        (steps.any(|step| step.enough.is_some()), "waits for some of several steps"),
+    ])?;
+    let shared: Vec<u32> = tad.shared_queues.iter().map(|q| q.concurrency.max(1)).collect();
+    let clients: Vec<Value> =
+        scenario.clients.iter().map(|c| json!({ "name": c.name, "weight": c.weight })).collect();
+    Ok(json!({
+        "system": tad.name,
+        "scenario": scenario.name,
+        "duration_ns": scenario.duration_ns,
+        "warmup_ns": scenario.warmup_ns,
+        "resources": resources,
+        "stages": stages,
+        "shared_concurrency": shared,
+        "clients": clients,
+        "loads": loads(&plan)?,
+    }))
+}
+
+/// Fails with the first feature that is there and cannot be exported.
+fn refuse(features: &[(bool, &'static str)]) -> Result<(), ExportError> {
+    match features.iter().find(|(there, _)| *there) {
+        Some((_, feature)) => Err(ExportError::Missing(feature)),
+        None => Ok(()),
     }
-    if !scenario.changes.is_empty() {
-        return Err(ExportError::Missing("changes on the way"));
-    }
-    if scenario.jitter > 0.0 {
-        return Err(ExportError::Missing("random amounts"));
-    }
-    let mut resources = Vec::new();
-    for (resource, planned) in tad.resources.iter().zip(&plan.resources) {
+}
+
+fn resources(tad: &Tad, plan: &Plan) -> Result<Vec<Value>, ExportError> {
+    let resources = tad.resources.iter().zip(&plan.resources);
+    let resources = resources.map(|(resource, planned)| {
         if resource.discipline != Discipline::Fifo || resource.device != Device::Plain {
             return Err(ExportError::Missing("preemption or seeks"));
         }
-        resources.push(json!({
+        Ok(json!({
             "name": resource.name,
             "nodes": planned.nodes,
             "rate_per_s": resource.rate_per_s,
             "parallelism": resource.parallelism.max(1),
-        }));
-    }
-    let mut stages = Vec::new();
-    for (id, (stage, planned)) in tad.stages.iter().zip(&plan.stages).enumerate() {
+        }))
+    });
+    resources.collect()
+}
+
+fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> Result<Vec<Value>, ExportError> {
+    let stages = tad.stages.iter().zip(&plan.stages).enumerate();
+    let stages = stages.map(|(id, (stage, planned))| {
         let shared = tad.shared_queues.iter().position(|queue| queue.stages.contains(&id));
         let policy = match shared {
             Some(shared) => scenario.policy.unwrap_or(tad.shared_queues[shared].policy),
@@ -56,7 +92,7 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
             Policy::Drf => "drf",
             _ => return Err(ExportError::Missing("policy other than fifo and drf")),
         };
-        stages.push(json!({
+        Ok(json!({
             "name": stage.name,
             "nodes": planned.nodes,
             "instances": planned.instances,
@@ -64,33 +100,17 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
             "policy": policy,
             "asynchronous": planned.asynchronous,
             "shared": shared,
-        }));
-    }
-    if !plan.caches.is_empty() {
-        return Err(ExportError::Missing("caches"));
-    }
-    let shared: Vec<u32> = tad.shared_queues.iter().map(|q| q.concurrency.max(1)).collect();
-    let clients: Vec<Value> =
-        scenario.clients.iter().map(|c| json!({ "name": c.name, "weight": c.weight })).collect();
-    if !plan.laws.is_empty() {
-        return Err(ExportError::Missing("amounts that are drawn"));
-    }
-    if plan.stages.iter().any(|stage| stage.batch.is_some()) {
-        return Err(ExportError::Missing("batches"));
-    }
-    if plan.loads.iter().any(|load| load.patience.is_some()) {
-        return Err(ExportError::Missing("time-outs"));
-    }
-    let mut steps = tad.requests.iter().flat_map(|request| &request.steps);
-    if steps.any(|step| step.enough.is_some()) {
-        return Err(ExportError::Missing("waits for some of several steps"));
-    }
-    let mut loads = Vec::new();
-    for load in &plan.loads {
+        }))
+    });
+    stages.collect()
+}
+
+fn loads(plan: &Plan) -> Result<Vec<Value>, ExportError> {
+    let loads = plan.loads.iter().map(|load| {
         let Arrivals::Closed { threads, think_ns } = load.arrivals else {
             return Err(ExportError::Missing("open loops and bursts"));
         };
-        loads.push(json!({
+        Ok(json!({
             "name": load.name,
             "client": load.client,
             "threads": threads,
@@ -109,19 +129,9 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
             "first": load.first,
             "answers": load.answers,
             "steps": plan.steps[load.steps.clone()].iter().map(step).collect::<Vec<_>>(),
-        }));
-    }
-    Ok(json!({
-        "system": tad.name,
-        "scenario": scenario.name,
-        "duration_ns": scenario.duration_ns,
-        "warmup_ns": scenario.warmup_ns,
-        "resources": resources,
-        "stages": stages,
-        "shared_concurrency": shared,
-        "clients": clients,
-        "loads": loads,
-    }))
+        }))
+    });
+    loads.collect()
 }
 
 fn step(step: &StepPlan) -> Value {

@@ -1,9 +1,9 @@
 //! The life of a request's part: submitted to a stage, picked from its queue, worked on, blocked,
 //! done.
 
-use super::engine::{Engine, Todo};
 use super::plan::{StagePlan, StepPlan};
 use super::slab::{NONE, Phase, Trial};
+use super::state::{Engine, Todo};
 use crate::model::Place;
 
 /// `index % count` for an index that is mostly below `count`: avoids the division then.

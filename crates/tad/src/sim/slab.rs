@@ -1,6 +1,8 @@
 //! Requests in flight and their parts. Memory is proportional to the requests in flight.
 
-use super::plan::{SimError, StepPlan};
+use super::calendar::INDEX_MAX;
+use super::error::SimError;
+use super::plan::StepPlan;
 
 /// No index.
 pub(super) const NONE: u32 = u32::MAX;
@@ -122,8 +124,8 @@ impl Slab {
             Some(base) => base,
             None => {
                 let base = self.parts.len();
-                if base + count > super::calendar::INDEX_MAX as usize {
-                    return Err(SimError::Flooded(super::calendar::INDEX_MAX));
+                if base + count > INDEX_MAX as usize {
+                    return Err(SimError::Flooded(INDEX_MAX));
                 }
                 self.parts.resize(base + count, blank);
                 base as u32

@@ -1,12 +1,12 @@
 //! Counting.
 
 use super::CLIENTS;
-use super::cache::Lru;
 use super::gauge::Gauge;
+use super::lru::Lru;
 use super::outcome::{
     CacheOutcome, ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome,
 };
-use super::plan::Plan;
+use super::plan::{CachePlan, Plan};
 use super::resource::ResourceInstance;
 use super::slab::Slab;
 use crate::model::Tad;
@@ -259,9 +259,38 @@ impl Stats {
             .enumerate()
             .map(|(id, client)| self.client(id, &client.name, client.weight, plan, counted_s));
         let clients: Vec<ClientOutcome> = clients.collect();
-        let used = self.busy(instances, now_ns);
+        let resources = self.resources(tad, plan, self.busy(instances, now_ns), counted_ns);
+        let stages = tad.stages.iter().zip(&self.stages);
+        let stages = stages
+            .map(|(stage, stats)| self.stage(&stage.name, stats, now_ns, counted_ns))
+            .collect();
+        Outcome {
+            system: tad.name.clone(),
+            scenario: scenario.name.clone(),
+            seed,
+            counted_s,
+            sample_s: self.sample_ns as f64 / 1e9,
+            events: self.events,
+            parts: self.parts,
+            in_flight_max: slab.in_flight_max,
+            aborted: self.aborted,
+            clients,
+            resources,
+            stages,
+            caches: plan.caches.iter().map(|cache| cache_outcome(tad, cache, caches)).collect(),
+        }
+    }
+
+    /// `used` is the busy time of each resource, from the very start.
+    fn resources(
+        &self,
+        tad: &Tad,
+        plan: &Plan,
+        used: Vec<[u64; CLIENTS]>,
+        counted_ns: u64,
+    ) -> Vec<ResourceOutcome> {
         let resources = tad.resources.iter().zip(&self.resources).zip(&plan.resources).zip(used);
-        let resources = resources
+        resources
             .map(|(((resource, stats), planned), mut used)| {
                 for (used, counted) in used.iter_mut().zip(stats.counted) {
                     *used -= counted;
@@ -277,58 +306,25 @@ impl Stats {
                     series: stats.series.clone(),
                 }
             })
-            .collect();
-        let stages = tad.stages.iter().zip(&self.stages);
-        let stages = stages
-            .map(|(stage, stats)| {
-                let mean = |gauge: &Gauge, from: &[u64; CLIENTS]| -> Vec<f64> {
-                    let settled = gauge.integrals(now_ns);
-                    settled[..self.clients]
-                        .iter()
-                        .zip(from)
-                        .map(|(now, from)| (now - from) as f64 / counted_ns as f64)
-                        .collect()
-                };
-                StageOutcome {
-                    name: stage.name.clone(),
-                    waiting: mean(&stats.waiting, &stats.counted[0]),
-                    serving: mean(&stats.serving, &stats.counted[1]),
-                    serving_series: stats.serving_over_time.series.clone(),
-                    waiting_series: stats.waiting_over_time.series.clone(),
-                    forced_s: stats.forced_ns[..self.clients]
-                        .iter()
-                        .map(|ns| *ns as f64 / 1e9)
-                        .collect(),
-                }
-            })
-            .collect();
-        Outcome {
-            system: tad.name.clone(),
-            scenario: scenario.name.clone(),
-            seed,
-            counted_s,
-            sample_s: self.sample_ns as f64 / 1e9,
-            events: self.events,
-            parts: self.parts,
-            in_flight_max: slab.in_flight_max,
-            aborted: self.aborted,
-            clients,
-            resources,
-            stages,
-            caches: plan
-                .caches
+            .collect()
+    }
+
+    fn stage(&self, name: &str, stats: &StageStats, now_ns: u64, counted_ns: u64) -> StageOutcome {
+        let mean = |gauge: &Gauge, from: &[u64; CLIENTS]| -> Vec<f64> {
+            let settled = gauge.integrals(now_ns);
+            settled[..self.clients]
                 .iter()
-                .map(|cache| {
-                    let nodes = tad.nodes[cache.node].count.max(1);
-                    let own = &caches[cache.base as usize..(cache.base + nodes) as usize];
-                    CacheOutcome {
-                        name: cache.name.clone(),
-                        node: tad.nodes[cache.node].name.clone(),
-                        hits: own.iter().map(|lru| lru.hits).sum(),
-                        misses: own.iter().map(|lru| lru.misses).sum(),
-                    }
-                })
-                .collect(),
+                .zip(from)
+                .map(|(now, from)| (now - from) as f64 / counted_ns as f64)
+                .collect()
+        };
+        StageOutcome {
+            name: name.to_owned(),
+            waiting: mean(&stats.waiting, &stats.counted[0]),
+            serving: mean(&stats.serving, &stats.counted[1]),
+            serving_series: stats.serving_over_time.series.clone(),
+            waiting_series: stats.waiting_over_time.series.clone(),
+            forced_s: stats.forced_ns[..self.clients].iter().map(|ns| *ns as f64 / 1e9).collect(),
         }
     }
 
@@ -378,5 +374,17 @@ impl Stats {
             loads,
             series_per_s: series,
         }
+    }
+}
+
+/// A cache, all its nodes together.
+fn cache_outcome(tad: &Tad, cache: &CachePlan, caches: &[Lru]) -> CacheOutcome {
+    let nodes = tad.nodes[cache.node].count.max(1);
+    let own = &caches[cache.base as usize..(cache.base + nodes) as usize];
+    CacheOutcome {
+        name: cache.name.clone(),
+        node: tad.nodes[cache.node].name.clone(),
+        hits: own.iter().map(|lru| lru.hits).sum(),
+        misses: own.iter().map(|lru| lru.misses).sum(),
     }
 }

@@ -1,8 +1,8 @@
 //! Laws of every system, checked after every event of random ones.
 
-use super::engine::Engine;
 use super::plan::Plan;
 use super::slab::{NONE, Phase};
+use super::state::Engine;
 use crate::model::*;
 use crate::scenario::*;
 use proptest::prelude::*;

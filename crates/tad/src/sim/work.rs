@@ -1,9 +1,9 @@
 //! Consumption by parts: resources serve them one after the other, and speculation uses idle ones.
 
 use super::calendar::Event;
-use super::engine::{Engine, Todo};
 use super::plan::{StepPlan, TO_THE_END};
 use super::slab::{NONE, Phase, Trial};
+use super::state::{Engine, Todo};
 
 impl Engine<'_> {
     pub(super) fn consume(&mut self, part: u32, planned: &StepPlan) {

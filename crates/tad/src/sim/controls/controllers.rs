@@ -1,13 +1,11 @@
 //! Controllers, which run once in a period.
 
-use super::places;
-use crate::model::{ResourceId, StageId, Tad};
+use super::controller::{Kind, Watched};
+use crate::model::{ResourceId, StageId};
 use crate::sim::CLIENTS;
 use crate::sim::calendar::Event;
-use crate::sim::engine::{Engine, Todo};
-use crate::sim::plan::Plan;
+use crate::sim::state::{Engine, Todo};
 use headworks_policy::Nanos;
-use headworks_policy::aimd::Aimd;
 
 /// Mean number of parts waiting at each server of the protected resource above which a rate limit
 /// reduces its total.
@@ -18,128 +16,6 @@ const MEMORY: i64 = 50;
 
 /// Utilization of a resource above which its users contend.
 const CONTENDED: f64 = 0.9;
-
-#[derive(Debug)]
-enum Kind {
-    /// Rates of clients at `stage`, so that `resource` is used without a queue (section 4.2.1).
-    Rate {
-        stage: StageId,
-        /// Part of the resource's capacity that may be requested.
-        total: Aimd,
-        /// Parts at each server of the resource at the last run.
-        queue_before: f64,
-    },
-    /// Weights of clients at `stages` of each node (section 4.3.3). They aim at equal parts of each
-    /// client's most used contended resource. One controller does this for all resources of a node,
-    /// because several would undo each other's changes.
-    Weights {
-        stages: Vec<StageId>,
-        /// Correction of each node and client.
-        factor: Vec<[f64; CLIENTS]>,
-    },
-    /// Threads of `stages` (section 4.2.3).
-    Threads {
-        /// Its index in [`super::Controls::held`].
-        number: usize,
-        /// How far each client of each node is ahead of its share, in nanoseconds.
-        ahead_ns: Vec<[i64; CLIENTS]>,
-    },
-}
-
-/// See the module.
-#[derive(Debug)]
-pub(super) struct Controller {
-    kind: Kind,
-    /// The resources that it watches; more than one only for weights.
-    watched: Vec<Watched>,
-    period_ns: u64,
-    /// Total waiting time at the last run.
-    waited_ns: u64,
-}
-
-/// A resource, and its use up to the last run, by node and client.
-#[derive(Debug)]
-struct Watched {
-    resource: ResourceId,
-    used_ns: Vec<[u64; CLIENTS]>,
-}
-
-impl Watched {
-    fn new(resource: ResourceId, nodes: u32) -> Watched {
-        Watched { resource, used_ns: vec![[0; CLIENTS]; nodes as usize] }
-    }
-}
-
-impl Controller {
-    fn new(kind: Kind, resource: ResourceId, period_ns: u64, nodes: u32) -> Controller {
-        Controller {
-            kind,
-            watched: vec![Watched::new(resource, nodes)],
-            period_ns: period_ns.max(1),
-            waited_ns: 0,
-        }
-    }
-
-    /// Makes a controller of weights watch another resource of the same nodes, if it has the same
-    /// period.
-    pub(super) fn join(
-        &mut self,
-        more: &[StageId],
-        resource: ResourceId,
-        period_ns: u64,
-        (tad, plan): (&Tad, &Plan),
-    ) -> bool {
-        let node = tad.resources[resource].node;
-        let Kind::Weights { stages, .. } = &mut self.kind else { return false };
-        if self.period_ns != period_ns.max(1)
-            || tad.resources[self.watched[0].resource].node != node
-        {
-            return false;
-        }
-        stages.extend(more);
-        stages.sort_unstable();
-        stages.dedup();
-        self.watched.push(Watched::new(resource, plan.resources[resource].nodes));
-        true
-    }
-
-    pub(super) fn rate(
-        stage: StageId,
-        resource: ResourceId,
-        period_ns: u64,
-        plan: &Plan,
-    ) -> Controller {
-        let total = Aimd { value: 0.5, add: 0.02, factor: 0.9, least: 0.05, most: 1.1 };
-        Controller::new(
-            Kind::Rate { stage, total, queue_before: 0.0 },
-            resource,
-            period_ns,
-            plan.resources[resource].nodes,
-        )
-    }
-
-    pub(super) fn weights(
-        stages: Vec<StageId>,
-        resource: ResourceId,
-        period_ns: u64,
-        plan: &Plan,
-    ) -> Controller {
-        let nodes = plan.resources[resource].nodes;
-        let factor = vec![[1.0; CLIENTS]; nodes as usize];
-        Controller::new(Kind::Weights { stages, factor }, resource, period_ns, nodes)
-    }
-
-    pub(super) fn threads(
-        number: usize,
-        resource: ResourceId,
-        period_ns: u64,
-        plan: &Plan,
-    ) -> Controller {
-        let nodes = plan.resources[resource].nodes;
-        let ahead_ns = vec![[0; CLIENTS]; nodes as usize];
-        Controller::new(Kind::Threads { number, ahead_ns }, resource, period_ns, nodes)
-    }
-}
 
 /// Divides a budget by weight. No client gets more than it wants while others want more.
 fn divide(budget: f64, wanted: &[f64], weights: &[f64; CLIENTS]) -> [f64; CLIENTS] {
@@ -208,7 +84,7 @@ impl Engine<'_> {
             }
             Kind::Weights { stages, factor } => {
                 let watched = controller.watched.iter().map(|each| {
-                    f64::from(self.tad().resources[each.resource].parallelism.max(1))
+                    f64::from(self.tad.resources[each.resource].parallelism.max(1))
                         * controller.period_ns as f64
                 });
                 let available_ns: Vec<f64> = watched.collect();
@@ -241,13 +117,13 @@ impl Engine<'_> {
     /// Servers of a resource on all nodes.
     fn capacity(&self, resource: ResourceId) -> f64 {
         let planned = &self.plan.resources[resource];
-        let servers = self.tad().resources[resource].parallelism.max(1);
+        let servers = self.tad.resources[resource].parallelism.max(1);
         f64::from(planned.nodes) * f64::from(servers)
     }
 
     fn set_rates(&mut self, stage: StageId, used_ns: &[u64; CLIENTS], budget: f64, period_ns: u64) {
         let clients = self.clients;
-        let places = places(self.plan, stage);
+        let places = self.plan.places(stage);
         let instances = f64::from(places.end - places.start);
         let mut started = [0u64; CLIENTS];
         let mut waiting = [0u32; CLIENTS];
@@ -372,7 +248,7 @@ impl Engine<'_> {
             self.controls.held[number].by_node[node] = held;
         }
         for stage in self.controls.held[number].stages.clone() {
-            for place in places(self.plan, stage) {
+            for place in self.plan.places(stage) {
                 let queue = self.instances[place as usize].queue;
                 self.todo.push_back(Todo::Dispatch(queue));
             }

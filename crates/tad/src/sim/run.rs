@@ -1,87 +1,20 @@
-//! A running simulation: its state, and the passing of time.
+//! A simulation from its begin to its end: the passing of time.
 
-use super::CLIENTS;
-use super::cache::Lru;
 use super::calendar::{Calendar, Event};
-use super::clients::LoadState;
 use super::controls::Controls;
+use super::error::SimError;
+use super::lru::Lru;
 use super::outcome::Outcome;
-use super::plan::{Plan, SimError};
-use super::queue::Queue;
+use super::plan::{CachePlan, Plan};
 use super::resource::ResourceInstance;
 use super::rng::Rng;
-use super::slab::{Followers, NONE, Slab};
+use super::slab::Slab;
+use super::stage::stages;
+use super::state::{Engine, LoadState, Todo};
 use super::stats::Stats;
 use crate::model::Tad;
 use crate::scenario::{Change, Scenario};
 use std::collections::{HashMap, VecDeque};
-
-/// A stage of one node.
-#[derive(Clone, Debug)]
-pub(super) struct StageInstance {
-    pub(super) stage: u32,
-    pub(super) node: u32,
-    /// Its queue; none for a stage on demand.
-    pub(super) queue: u32,
-    /// Its index among the queue's members.
-    pub(super) member: u32,
-    pub(super) busy: u32,
-    /// Threads that it has.
-    pub(super) limit: u32,
-    /// Parts that wait here or are in service.
-    pub(super) present: u32,
-    /// Threads that serve each client.
-    pub(super) serving: [u32; CLIENTS],
-}
-
-impl StageInstance {
-    /// Whether a thread is free.
-    pub(super) fn has_room(&self) -> bool {
-        self.busy < self.limit
-    }
-}
-
-/// Work to do at this instant.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Todo {
-    /// A request's first part goes to a node.
-    Enter(u32, u32),
-    /// A part is submitted from a node.
-    Submit(u32, u32),
-    /// A part goes on.
-    Advance(u32),
-    /// A queue checks whether it can start a part.
-    Dispatch(u32),
-    /// A load's thread continues; its request began on this node.
-    Proceed(u32, u32),
-}
-
-/// A simulation under way.
-#[derive(Debug)]
-pub(super) struct Engine<'a> {
-    tad: &'a Tad,
-    pub(super) scenario: &'a Scenario,
-    pub(super) plan: &'a Plan,
-    pub(super) rng: Rng,
-    pub(super) calendar: Calendar,
-    pub(super) now_ns: u64,
-    pub(super) slab: Slab,
-    pub(super) instances: Vec<StageInstance>,
-    pub(super) queues: Vec<Queue>,
-    pub(super) resources: Vec<ResourceInstance>,
-    pub(super) caches: Vec<Lru>,
-    pub(super) seed: u64,
-    pub(super) stats: Stats,
-    pub(super) todo: VecDeque<Todo>,
-    pub(super) loads: Vec<LoadState>,
-    pub(super) controls: Controls,
-    pub(super) clients: usize,
-    pub(super) partitions: u32,
-    pub(super) error: Option<SimError>,
-    pub(super) order: u64,
-    /// By the part that leads; looked up, never iterated.
-    pub(super) batches: HashMap<u32, Followers>,
-}
 
 /// Simulates. `progress` gets the finished fraction of simulated time, now and then.
 pub fn run(
@@ -141,7 +74,7 @@ impl<'a> Engine<'a> {
             instances,
             queues,
             resources,
-            caches: plan.lrus(tad),
+            caches: caches(tad, plan),
             seed,
             stats: Stats::new(plan, clients, (scenario.sample_ns, scenario.duration_ns)),
             todo: VecDeque::new(),
@@ -238,79 +171,11 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// The instances of all stages, and their queues.
-fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, Vec<Queue>) {
-    let mut instances = Vec::with_capacity(plan.stage_instances as usize);
-    for (stage, planned) in plan.stages.iter().enumerate() {
-        for node in 0..planned.nodes {
-            for _ in 0..planned.instances {
-                instances.push(StageInstance {
-                    stage: stage as u32,
-                    node,
-                    queue: NONE,
-                    member: 0,
-                    busy: 0,
-                    limit: planned.threads,
-                    present: 0,
-                    serving: [0; CLIENTS],
-                });
-            }
-        }
-    }
-    let clients = scenario.clients.len();
-    let mut queues = Vec::new();
-    let mut attach = |instances: &mut Vec<StageInstance>, members: Vec<u32>, policy, bound| {
-        for (member, place) in members.iter().enumerate() {
-            instances[*place as usize].queue = queues.len() as u32;
-            instances[*place as usize].member = member as u32;
-        }
-        queues.push(Queue::new(policy, clients, members, bound));
-        queues.len() - 1
+/// The caches of all nodes.
+fn caches(tad: &Tad, plan: &Plan) -> Vec<Lru> {
+    let of = |cache: &CachePlan| {
+        let entries = cache.entries;
+        (0..tad.nodes[cache.node].count.max(1)).map(move |_| Lru::new(entries))
     };
-    let mut kept: Vec<(usize, usize)> = Vec::new();
-    for shared in &tad.shared_queues {
-        let nodes = shared.stages.first().map_or(0, |stage| plan.stages[*stage].nodes);
-        let policy = scenario.policy.unwrap_or(shared.policy);
-        for node in 0..nodes {
-            let members = shared.stages.iter().filter(|stage| plan.stages[**stage].threads > 0);
-            let members = members.flat_map(|stage| {
-                let planned = &plan.stages[*stage];
-                let first = planned.base + node * planned.instances;
-                first..first + planned.instances
-            });
-            let queue =
-                attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
-            for &stage in &shared.stages {
-                let ordering = &tad.stages[stage].queue;
-                if ordering.ordered && !ordering.ordered_per_client {
-                    kept.push((queue, stage));
-                }
-            }
-        }
-    }
-    for place in 0..instances.len() {
-        let stage = instances[place].stage as usize;
-        if plan.stages[stage].threads == 0 || instances[place].queue != NONE {
-            continue;
-        }
-        let queue = &tad.stages[stage].queue;
-        let policy = queue.policy_with(scenario.policy);
-        attach(&mut instances, vec![place as u32], policy, u32::MAX);
-    }
-    for (queue, stage) in kept {
-        for member in 0..queues[queue].members.len() {
-            let place = queues[queue].members[member];
-            if instances[place as usize].stage as usize == stage {
-                queues[queue].keep_order(member);
-            }
-        }
-    }
-    (instances, queues)
-}
-
-impl Engine<'_> {
-    /// The system, for controllers.
-    pub(super) fn tad(&self) -> &Tad {
-        self.tad
-    }
+    plan.caches.iter().flat_map(of).collect()
 }
