@@ -10,7 +10,9 @@ mod amounts;
 mod arrows;
 mod error;
 mod law;
+mod marks;
 mod names;
+mod policy;
 mod remedies;
 mod request;
 mod resource;
@@ -23,40 +25,17 @@ mod tests;
 mod whole;
 mod write;
 
-pub use error::{FileError, FileErrors};
+pub use error::{FileError, FileErrors, Loaded};
 pub use write::{write_scenario, write_tad};
 
 use crate::model::Tad;
 use crate::remedy::Remedy;
 use crate::scenario::Scenario;
-use error::{Report, Span};
+use error::Report;
+use marks::Marks;
 use section::Section;
 use toml::Spanned;
 use toml::de::DeTable;
-
-/// What was read, and what is odd about it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loaded<T> {
-    /// What was read.
-    pub value: T,
-    /// What is probably not meant so, though it can be.
-    pub warnings: Vec<FileError>,
-}
-
-/// Where things of a system file are, for mistakes that show only in the whole.
-#[derive(Debug, Default)]
-struct Marks {
-    /// Of each stage.
-    stages: Vec<Span>,
-    /// Of each item of `uses`, of each stage.
-    uses: Vec<Vec<Span>>,
-    /// Of each arrow.
-    flows: Vec<Span>,
-    /// Of each request.
-    requests: Vec<Span>,
-    /// Of each step, of each request.
-    steps: Vec<Vec<Span>>,
-}
 
 /// Reads a system. `file` is its name in messages.
 pub fn read_tad(file: &str, text: &str) -> Result<Loaded<Tad>, FileErrors> {

@@ -3,11 +3,14 @@
 //! Everything has a name in the file and an index here. The module `file` makes sure that every
 //! index is valid, so code that takes a [`Tad`] may index without a check.
 
+mod policy;
+mod problem;
 mod request;
 
+pub use policy::Policy;
+pub use problem::{Problem, Remedy};
 pub use request::{Consumption, Law, Lookup, Parameter, Place, Quantity, RequestType, Step};
 
-use crate::remedy::{Problem, Remedy};
 use crate::units::Dimension;
 use std::collections::BTreeMap;
 
@@ -183,42 +186,6 @@ pub enum Threads {
     Bounded(u32),
     /// A thread for each request (or connection): there is no queue.
     OnDemand,
-}
-
-/// The order of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Policy {
-    /// As they came.
-    Fifo,
-    /// Client with the highest weight first.
-    Priority,
-    /// Weighted fair queueing for dominant resource fairness.
-    Drf,
-    /// Deficit round robin by dominant cost.
-    Drr,
-    /// Stride scheduling by number of requests.
-    Stride,
-}
-
-impl Policy {
-    /// Names in files and on the command line.
-    pub const NAMES: [(Policy, &'static str); 5] = [
-        (Policy::Fifo, "fifo"),
-        (Policy::Priority, "priority"),
-        (Policy::Drf, "drf"),
-        (Policy::Drr, "drr"),
-        (Policy::Stride, "stride"),
-    ];
-
-    /// Name in files.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(policy, _)| *policy == self).map_or("fifo", |(_, name)| name)
-    }
-
-    /// The policy of a name.
-    pub fn from_name(name: &str) -> Option<Policy> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(policy, _)| *policy)
-    }
 }
 
 /// The queue in front of a bounded stage.

@@ -5,8 +5,8 @@
 //! A stage of which no step is described says nothing, and neither does a system without arrows.
 //! What a program recorded and is not certain is left alone.
 
-use super::Marks;
-use super::error::Report;
+use super::error::{Report, Span};
+use super::marks::Marks;
 use crate::model::{Confidence, End, FlowKind, StageId, Tad, Threads};
 use std::collections::BTreeSet;
 
@@ -116,7 +116,7 @@ fn name(tad: &Tad, end: End) -> String {
 }
 
 /// Where the first stage of a pair is.
-fn place(marks: &Marks, (from, to): &(End, End)) -> super::error::Span {
+fn place(marks: &Marks, (from, to): &(End, End)) -> Span {
     match (from, to) {
         (End::Stage(stage), _) | (End::Clients, End::Stage(stage)) => marks.stages[*stage].clone(),
         _ => 0..0,

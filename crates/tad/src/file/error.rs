@@ -1,4 +1,4 @@
-//! What is wrong in a file, where, and what would fix it.
+//! What a file says, or what is wrong in it, where, and what would fix it.
 
 use std::fmt;
 use std::ops::Range;
@@ -43,6 +43,15 @@ impl fmt::Display for FileErrors {
 
 impl std::error::Error for FileErrors {}
 
+/// What was read, and what is odd about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded<T> {
+    /// What was read.
+    pub value: T,
+    /// What is probably not meant so, though it can be.
+    pub warnings: Vec<FileError>,
+}
+
 /// A place in a file, as byte offsets.
 pub(super) type Span = Range<usize>;
 
@@ -78,13 +87,11 @@ impl<'a> Report<'a> {
     }
 
     /// The value, unless something was wrong.
-    pub fn finish<T>(mut self, value: Option<T>) -> Result<super::Loaded<T>, FileErrors> {
+    pub fn finish<T>(mut self, value: Option<T>) -> Result<Loaded<T>, FileErrors> {
         self.errors.sort_by_key(|error| error.line);
         self.warnings.sort_by_key(|error| error.line);
         match value {
-            Some(value) if self.errors.is_empty() => {
-                Ok(super::Loaded { value, warnings: self.warnings })
-            }
+            Some(value) if self.errors.is_empty() => Ok(Loaded { value, warnings: self.warnings }),
             _ => Err(FileErrors(self.errors)),
         }
     }

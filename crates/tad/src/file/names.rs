@@ -1,9 +1,47 @@
-//! Names of a request to which its steps refer.
+//! Names: those that are given, and those that refer to something.
 
 use super::error::{Report, suggest};
-use super::section::Text;
-use crate::model::StepId;
+use super::section::{Section, Text};
+use crate::model::{StageId, StepId, Tad};
 use crate::units::Dimension;
+
+/// An index that a later look-up with `get` does not find: of something that was reported missing.
+pub(super) const NOWHERE: usize = usize::MAX;
+
+/// A name that is not taken yet, reported otherwise.
+pub(super) fn unique<'n>(
+    section: &mut Section,
+    report: &mut Report,
+    what: &str,
+    mut taken: impl Iterator<Item = &'n str>,
+) -> Text {
+    let Some(name) = section.need_text(report, "name") else {
+        return Text { text: String::new(), at: section.at.clone() };
+    };
+    if name.text.is_empty() {
+        report.error(&name.at, format!("the name of a {what} is empty"), "Give it a name.");
+    } else if taken.any(|other| other == name.text) {
+        report.error(
+            &name.at,
+            format!("there are two of {what} \"{}\": a reference could mean either", name.text),
+            "Give one of them another name.",
+        );
+    }
+    name
+}
+
+/// The stage of a name, reported if there is none.
+pub(super) fn stage(report: &mut Report, tad: &Tad, text: &Text) -> Option<StageId> {
+    let found = tad.stage(&text.text);
+    if found.is_none() {
+        report.error(
+            &text.at,
+            format!("there is no stage \"{}\"", text.text),
+            suggest(&text.text, tad.stages.iter().map(|stage| stage.name.as_str())),
+        );
+    }
+    found
+}
 
 /// A parameter whose dimension is not known before it is used.
 #[derive(Debug)]

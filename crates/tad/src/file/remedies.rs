@@ -2,8 +2,8 @@
 
 use super::amounts::some_time;
 use super::error::{Report, list, suggest};
+use super::policy::read_policy;
 use super::section::{Section, Text, entries};
-use super::system::read_policy;
 use crate::model::{Alternative, NodeId, Policy, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 use std::collections::BTreeMap;
@@ -126,107 +126,121 @@ fn read_remedy(
     made: &mut Made,
 ) -> Option<Remedy> {
     let what = section.need_text(report, "do")?;
-    let mut keys = Keys { section, report, tad, made };
-    match what.text.as_str() {
-        "add-scheduling-point" => {
-            let stage = keys.stage("stage")?;
-            if let Some(id) = tad.stage(&stage)
-                && tad.stages[id].threads != Threads::OnDemand
-            {
-                let at = keys.section.at("stage");
-                keys.report.error(
-                    &at,
-                    format!("stage \"{stage}\" has a queue already"),
-                    "Use \"make-pluggable\" if its queue should take another policy.",
-                );
-            }
-            Some(Remedy::AddSchedulingPoint { stage, threads: keys.count("threads")? })
-        }
-        "make-pluggable" => Some(Remedy::MakePluggable { stage: keys.stage("stage")? }),
-        "rate-limit" => {
-            let stage = keys.stage("stage");
-            let resource = keys.resource_anywhere();
-            let period_ns = keys.period();
-            Some(Remedy::RateLimit { stage: stage?, resource: resource?, period_ns })
-        }
-        "split" => keys.split(),
-        "speculate" => {
-            let stage = keys.stage("stage")?;
-            let idle = keys.resource("idle", &stage);
-            let threads = keys.count("threads");
-            Some(Remedy::Speculate { stage, idle: idle?, threads: threads? })
-        }
-        "share-scheduler" => {
-            let name = keys.section.need_text(keys.report, "name");
-            let stages = keys.stages();
-            let concurrency = keys.count("concurrency");
-            Some(Remedy::ShareScheduler {
-                name: name?.text,
-                stages: stages?,
-                concurrency: concurrency?,
-            })
-        }
-        "coordinate-weights" => {
-            let (stages, resource, period_ns) = keys.group()?;
-            Some(Remedy::CoordinateWeights { stages, resource, period_ns })
-        }
-        "back-off" => {
-            let (stages, resource, period_ns) = keys.group()?;
-            Some(Remedy::BackOff { stages, resource, period_ns })
-        }
-        "unblock" => Some(Remedy::Unblock { stage: keys.stage("stage")? }),
-        "congestion-feedback" => {
-            let stage = keys.stage("stage");
-            let downstream = keys.stage("downstream");
-            let backlog = keys.count("backlog");
-            let wrong_per_mille = keys.per_mille("wrong-per-mille");
-            Some(Remedy::CongestionFeedback {
-                stage: stage?,
-                downstream: downstream?,
-                backlog: backlog?,
-                wrong_per_mille,
-            })
-        }
-        "schedule-threads" => Some(Remedy::ScheduleThreads { stage: keys.stage("stage")? }),
-        "separate-streams" => Some(Remedy::SeparateStreams { stage: keys.stage("stage")? }),
-        "bound-downstream" => {
-            let stage = keys.stage("stage");
-            let downstream = keys.stage("downstream");
-            let limit = keys.count("limit");
-            Some(Remedy::BoundDownstream { stage: stage?, downstream: downstream?, limit: limit? })
-        }
-        "serve-in-turns" => {
-            let stage = keys.stage("stage");
-            let turn_ns = some_time(keys.section, keys.report, "turn", MILLISECOND_NS);
-            Some(Remedy::ServeInTurns { stage: stage?, turn_ns })
-        }
-        "set-threads" => {
-            let stage = keys.stage("stage");
-            let threads = keys.count("threads");
-            Some(Remedy::SetThreads { stage: stage?, threads: threads? })
-        }
-        "set-batch" => {
-            let stage = keys.stage("stage");
-            let most = keys.count("most");
-            Some(Remedy::SetBatch { stage: stage?, most: most? })
-        }
-        "set-policy" => {
-            let stage = keys.stage("stage");
-            let policy = keys.policy();
-            Some(Remedy::SetPolicy { stage: stage?, policy: policy? })
-        }
-        other => {
-            report.error(
-                &what.at,
-                format!("there is no remedy \"{other}\""),
-                suggest(other, Remedy::NAMES),
-            );
-            None
-        }
-    }
+    Keys { section, report, tad, made }.remedy(&what)
 }
 
 impl Keys<'_, '_, '_, '_, '_> {
+    fn remedy(&mut self, what: &Text) -> Option<Remedy> {
+        match what.text.as_str() {
+            "add-scheduling-point" => {
+                let stage = self.stage("stage")?;
+                if let Some(id) = self.tad.stage(&stage)
+                    && self.tad.stages[id].threads != Threads::OnDemand
+                {
+                    let at = self.section.at("stage");
+                    self.report.error(
+                        &at,
+                        format!("stage \"{stage}\" has a queue already"),
+                        "Use \"make-pluggable\" if its queue should take another policy.",
+                    );
+                }
+                Some(Remedy::AddSchedulingPoint { stage, threads: self.count("threads")? })
+            }
+            "make-pluggable" => Some(Remedy::MakePluggable { stage: self.stage("stage")? }),
+            "split" => self.split(),
+            "share-scheduler" => {
+                let name = self.section.need_text(self.report, "name");
+                let stages = self.stages();
+                let concurrency = self.count("concurrency");
+                Some(Remedy::ShareScheduler {
+                    name: name?.text,
+                    stages: stages?,
+                    concurrency: concurrency?,
+                })
+            }
+            "unblock" => Some(Remedy::Unblock { stage: self.stage("stage")? }),
+            "separate-streams" => Some(Remedy::SeparateStreams { stage: self.stage("stage")? }),
+            "set-threads" => {
+                let stage = self.stage("stage");
+                let threads = self.count("threads");
+                Some(Remedy::SetThreads { stage: stage?, threads: threads? })
+            }
+            "set-batch" => {
+                let stage = self.stage("stage");
+                let most = self.count("most");
+                Some(Remedy::SetBatch { stage: stage?, most: most? })
+            }
+            "set-policy" => {
+                let stage = self.stage("stage");
+                let policy = self.policy();
+                Some(Remedy::SetPolicy { stage: stage?, policy: policy? })
+            }
+            _ => self.control(what),
+        }
+    }
+
+    /// Control logic, which leaves the architecture as it is.
+    fn control(&mut self, what: &Text) -> Option<Remedy> {
+        match what.text.as_str() {
+            "rate-limit" => {
+                let stage = self.stage("stage");
+                let resource = self.resource_anywhere();
+                let period_ns = self.period();
+                Some(Remedy::RateLimit { stage: stage?, resource: resource?, period_ns })
+            }
+            "speculate" => {
+                let stage = self.stage("stage")?;
+                let idle = self.resource("idle", &stage);
+                let threads = self.count("threads");
+                Some(Remedy::Speculate { stage, idle: idle?, threads: threads? })
+            }
+            "coordinate-weights" => {
+                let (stages, resource, period_ns) = self.group()?;
+                Some(Remedy::CoordinateWeights { stages, resource, period_ns })
+            }
+            "back-off" => {
+                let (stages, resource, period_ns) = self.group()?;
+                Some(Remedy::BackOff { stages, resource, period_ns })
+            }
+            "congestion-feedback" => {
+                let stage = self.stage("stage");
+                let downstream = self.stage("downstream");
+                let backlog = self.count("backlog");
+                let wrong_per_mille = self.per_mille("wrong-per-mille");
+                Some(Remedy::CongestionFeedback {
+                    stage: stage?,
+                    downstream: downstream?,
+                    backlog: backlog?,
+                    wrong_per_mille,
+                })
+            }
+            "schedule-threads" => Some(Remedy::ScheduleThreads { stage: self.stage("stage")? }),
+            "bound-downstream" => {
+                let stage = self.stage("stage");
+                let downstream = self.stage("downstream");
+                let limit = self.count("limit");
+                Some(Remedy::BoundDownstream {
+                    stage: stage?,
+                    downstream: downstream?,
+                    limit: limit?,
+                })
+            }
+            "serve-in-turns" => {
+                let stage = self.stage("stage");
+                let turn_ns = some_time(self.section, self.report, "turn", MILLISECOND_NS);
+                Some(Remedy::ServeInTurns { stage: stage?, turn_ns })
+            }
+            other => {
+                self.report.error(
+                    &what.at,
+                    format!("there is no remedy \"{other}\""),
+                    suggest(other, Remedy::NAMES),
+                );
+                None
+            }
+        }
+    }
+
     fn count(&mut self, key: &'static str) -> Option<u32> {
         if !self.section.has(key) {
             self.report.error(

@@ -1,12 +1,11 @@
 //! Requests and their parameters.
 
-use super::Marks;
 use super::amounts::{example, quantity};
 use super::error::{Report, list};
-use super::names::{Draft, Names};
+use super::marks::Marks;
+use super::names::{Draft, Names, unique};
 use super::section::{Section, Text};
 use super::step;
-use super::system::unique;
 use crate::model::{Parameter, RequestType, StepId, Tad};
 use crate::units::{self, Dimension};
 

@@ -2,8 +2,8 @@
 
 use super::amounts::{quantity, some_time};
 use super::error::{Report, list};
+use super::names::unique;
 use super::section::{Section, Text};
-use super::system::unique;
 use crate::model::{Device, Discipline, NodeId, Resource, ResourceKind, Tad};
 use crate::units;
 

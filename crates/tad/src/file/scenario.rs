@@ -2,8 +2,9 @@
 
 use super::amounts::{example, quantity, some_time, time};
 use super::error::{Report, suggest};
+use super::names::unique;
+use super::policy::read_policy;
 use super::section::{Section, real};
-use super::system::{read_policy, unique};
 use crate::model::{NodeId, Tad};
 use crate::scenario::{Arrivals, Change, Client, Entry, Keys, Load, Patience, Scenario};
 use crate::units;

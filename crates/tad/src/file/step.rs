@@ -1,9 +1,8 @@
 //! Steps of a request.
 
 use super::error::{Report, suggest};
-use super::names::Names;
+use super::names::{NOWHERE, Names, stage};
 use super::section::{Section, Text, items};
-use super::system::{NOWHERE, stage};
 use crate::model::{Consumption, Lookup, Place, StageId, Step, StepId, Tad};
 use toml::de::DeValue;
 

@@ -1,17 +1,17 @@
 //! The parts of a system: machines, processes, stages, arrows, shared queues.
 
 use super::error::{Report, suggest};
+use super::marks::Marks;
+use super::names::{NOWHERE, stage, unique};
+use super::policy::read_policy;
 use super::section::{Section, Text, whole};
-use super::{Marks, remedies, request, resource};
+use super::{remedies, request, resource};
 use crate::model::{
     Batch, Confidence, End, Flow, FlowKind, NodeId, NodeKind, Policy, Process, Queue, SharedQueue,
     Stage, StageId, Tad, Threads, Use,
 };
 use std::collections::BTreeMap;
 use toml::de::DeValue;
-
-/// An index that a later look-up with `get` does not find: of something that was reported missing.
-pub(super) const NOWHERE: usize = usize::MAX;
 
 const FLOWS: [(FlowKind, &str); 3] = [
     (FlowKind::Data, "data"),
@@ -59,28 +59,6 @@ pub(super) fn read(root: &mut Section, report: &mut Report, marks: &mut Marks) -
         report.error(&root.at, "a system without stages does nothing", "Add a [[stage]].");
     }
     tad
-}
-
-/// A name that is not taken yet, reported otherwise.
-pub(super) fn unique<'n>(
-    section: &mut Section,
-    report: &mut Report,
-    what: &str,
-    mut taken: impl Iterator<Item = &'n str>,
-) -> Text {
-    let Some(name) = section.need_text(report, "name") else {
-        return Text { text: String::new(), at: section.at.clone() };
-    };
-    if name.text.is_empty() {
-        report.error(&name.at, format!("the name of a {what} is empty"), "Give it a name.");
-    } else if taken.any(|other| other == name.text) {
-        report.error(
-            &name.at,
-            format!("there are two of {what} \"{}\": a reference could mean either", name.text),
-            "Give one of them another name.",
-        );
-    }
-    name
 }
 
 fn read_node(mut section: Section, report: &mut Report, tad: &mut Tad) {
@@ -296,20 +274,6 @@ fn read_confidence(section: &mut Section, report: &mut Report) -> Confidence {
     known.map_or(Confidence::Certain, |(confidence, _)| confidence)
 }
 
-/// `policy = "drf"`
-pub(super) fn read_policy(section: &mut Section, report: &mut Report) -> Option<Policy> {
-    let text = section.text(report, "policy")?;
-    let policy = Policy::from_name(&text.text);
-    if policy.is_none() {
-        report.error(
-            &text.at,
-            format!("there is no policy \"{}\"", text.text),
-            suggest(&text.text, Policy::NAMES.map(|(_, name)| name)),
-        );
-    }
-    policy
-}
-
 fn read_use(
     report: &mut Report,
     tad: &Tad,
@@ -375,19 +339,6 @@ fn read_flow(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &m
         tad.flows.push(Flow { from, to, kind, label, remote, confidence });
     }
     section.finish(report);
-}
-
-/// The stage of a name, reported if there is none.
-pub(super) fn stage(report: &mut Report, tad: &Tad, text: &Text) -> Option<StageId> {
-    let found = tad.stage(&text.text);
-    if found.is_none() {
-        report.error(
-            &text.at,
-            format!("there is no stage \"{}\"", text.text),
-            suggest(&text.text, tad.stages.iter().map(|stage| stage.name.as_str())),
-        );
-    }
-    found
 }
 
 fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad) {

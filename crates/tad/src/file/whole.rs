@@ -1,8 +1,8 @@
 //! What is wrong only in the whole: a stage that nothing feeds, a step that no other submits, a
 //! request that waits for itself, a pool whose threads all wait for one another.
 
-use super::Marks;
 use super::error::Report;
+use super::marks::Marks;
 use crate::graph::{Needs, pool_cycle, request_cycle};
 use crate::model::{End, FlowKind, RequestId, ResourceId, StageId, Tad, Threads};
 

@@ -1,9 +1,8 @@
 //! Applies a remedy: a changed copy of the system.
 
-use super::Remedy;
 use crate::model::{
-    Confidence, End, Flow, FlowKind, Policy, Queue, ResourceId, SharedQueue, Stage, StageId, Step,
-    StepId, Tad, Threads, Use,
+    Confidence, End, Flow, FlowKind, Policy, Queue, Remedy, ResourceId, SharedQueue, Stage,
+    StageId, Step, StepId, Tad, Threads, Use,
 };
 
 /// Why a remedy does not fit a system.
@@ -48,24 +47,7 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             split(tad, stage, resource, into, *threads)?;
         }
         Remedy::ShareScheduler { name, stages, concurrency } => {
-            let stages = stages.iter().map(|s| bounded(tad, s)).collect::<Result<Vec<_>, _>>()?;
-            let node = stages.first().map(|stage| tad.node_of(*stage));
-            if let Some(other) = stages.iter().find(|stage| Some(tad.node_of(**stage)) != node) {
-                return Err(RemedyError::Misfit {
-                    stage: tad.stages[*other].name.clone(),
-                    why: "is on another kind of node than the stages it would share with",
-                });
-            }
-            for shared in &mut tad.shared_queues {
-                shared.stages.retain(|stage| !stages.contains(stage));
-            }
-            tad.shared_queues.retain(|shared| !shared.stages.is_empty());
-            tad.shared_queues.push(SharedQueue {
-                name: name.clone(),
-                stages,
-                concurrency: (*concurrency).max(1),
-                policy: Policy::Drf,
-            });
+            share(tad, name, stages, *concurrency)?;
         }
         Remedy::Unblock { stage } => {
             let stage = bounded(tad, stage)?;
@@ -86,34 +68,86 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             tad.stages[stage].threads = Threads::Bounded((*threads).max(1));
             tad.stages[stage].threads_label = None;
         }
-        Remedy::SetBatch { stage, most } => {
-            let stage = bounded(tad, stage)?;
-            let Some(batch) = &mut tad.stages[stage].batch else {
-                return Err(RemedyError::Misfit {
-                    stage: tad.stages[stage].name.clone(),
-                    why: "serves no batches",
-                });
-            };
-            batch.most = (*most).max(1);
-            if batch.most == 1 {
-                tad.stages[stage].batch = None;
-            }
-        }
-        Remedy::SetPolicy { stage, policy } => {
-            let stage = bounded(tad, stage)?;
-            if !tad.stages[stage].queue.pluggable {
-                return Err(RemedyError::Misfit {
-                    stage: tad.stages[stage].name.clone(),
-                    why: "has a queue that takes no other policy (make-pluggable comes first)",
-                });
-            }
-            tad.stages[stage].queue.policy = *policy;
-        }
+        Remedy::SetBatch { stage, most } => set_batch(tad, stage, *most)?,
+        Remedy::SetPolicy { stage, policy } => set_policy(tad, stage, *policy)?,
+        Remedy::RateLimit { .. }
+        | Remedy::Speculate { .. }
+        | Remedy::CoordinateWeights { .. }
+        | Remedy::BackOff { .. }
+        | Remedy::CongestionFeedback { .. }
+        | Remedy::ScheduleThreads { .. }
+        | Remedy::BoundDownstream { .. }
+        | Remedy::ServeInTurns { .. } => note(tad, remedy)?,
+    }
+    Ok(())
+}
+
+fn share(
+    tad: &mut Tad,
+    name: &str,
+    stages: &[String],
+    concurrency: u32,
+) -> Result<(), RemedyError> {
+    let stages = stages.iter().map(|s| bounded(tad, s)).collect::<Result<Vec<_>, _>>()?;
+    let node = stages.first().map(|stage| tad.node_of(*stage));
+    if let Some(other) = stages.iter().find(|stage| Some(tad.node_of(**stage)) != node) {
+        return Err(RemedyError::Misfit {
+            stage: tad.stages[*other].name.clone(),
+            why: "is on another kind of node than the stages it would share with",
+        });
+    }
+    for shared in &mut tad.shared_queues {
+        shared.stages.retain(|stage| !stages.contains(stage));
+    }
+    tad.shared_queues.retain(|shared| !shared.stages.is_empty());
+    tad.shared_queues.push(SharedQueue {
+        name: name.to_owned(),
+        stages,
+        concurrency: concurrency.max(1),
+        policy: Policy::Drf,
+    });
+    Ok(())
+}
+
+fn set_batch(tad: &mut Tad, stage: &str, most: u32) -> Result<(), RemedyError> {
+    let stage = bounded(tad, stage)?;
+    let Some(batch) = &mut tad.stages[stage].batch else {
+        return Err(RemedyError::Misfit {
+            stage: tad.stages[stage].name.clone(),
+            why: "serves no batches",
+        });
+    };
+    batch.most = most.max(1);
+    if batch.most == 1 {
+        tad.stages[stage].batch = None;
+    }
+    Ok(())
+}
+
+fn set_policy(tad: &mut Tad, stage: &str, policy: Policy) -> Result<(), RemedyError> {
+    let stage = bounded(tad, stage)?;
+    if !tad.stages[stage].queue.pluggable {
+        return Err(RemedyError::Misfit {
+            stage: tad.stages[stage].name.clone(),
+            why: "has a queue that takes no other policy (make-pluggable comes first)",
+        });
+    }
+    tad.stages[stage].queue.policy = policy;
+    Ok(())
+}
+
+/// Notes control logic, if it fits its stages.
+fn note(tad: &mut Tad, control: &Remedy) -> Result<(), RemedyError> {
+    match control {
         Remedy::RateLimit { stage, .. }
         | Remedy::Speculate { stage, .. }
         | Remedy::ScheduleThreads { stage } => {
             bounded(tad, stage)?;
-            tad.controls.push(remedy.clone());
+        }
+        Remedy::CoordinateWeights { stages, .. } | Remedy::BackOff { stages, .. } => {
+            for stage in stages {
+                bounded(tad, stage)?;
+            }
         }
         Remedy::ServeInTurns { stage, .. } => {
             let id = bounded(tad, stage)?;
@@ -128,30 +162,29 @@ pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
             tad.controls.retain(
                 |known| !matches!(known, Remedy::ServeInTurns { stage: at, .. } if at == stage),
             );
-            tad.controls.push(remedy.clone());
         }
         Remedy::CongestionFeedback { stage, downstream, .. }
         | Remedy::BoundDownstream { stage, downstream, .. } => {
             let from = find(tad, downstream)?;
             let to = bounded(tad, stage)?;
-            tad.flows.push(Flow {
-                from: End::Stage(from),
-                to: End::Stage(to),
-                kind: FlowKind::Information,
-                label: String::new(),
-                remote: false,
-                confidence: Confidence::Certain,
-            });
-            tad.controls.push(remedy.clone());
+            tad.flows.push(arrow(from, to, FlowKind::Information));
         }
-        Remedy::CoordinateWeights { stages, .. } | Remedy::BackOff { stages, .. } => {
-            for stage in stages {
-                bounded(tad, stage)?;
-            }
-            tad.controls.push(remedy.clone());
-        }
+        // The others change the architecture.
+        _ => return Ok(()),
     }
+    tad.controls.push(control.clone());
     Ok(())
+}
+
+fn arrow(from: StageId, to: StageId, kind: FlowKind) -> Flow {
+    Flow {
+        from: End::Stage(from),
+        to: End::Stage(to),
+        kind,
+        label: String::new(),
+        remote: false,
+        confidence: Confidence::Certain,
+    }
 }
 
 fn find(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
@@ -233,14 +266,7 @@ fn split(
         request.answered_by = answered_by;
     }
     settle_uses(tad, from, target, moved);
-    tad.flows.push(Flow {
-        from: End::Stage(from),
-        to: End::Stage(target),
-        kind: FlowKind::Data,
-        label: String::new(),
-        remote: false,
-        confidence: Confidence::Certain,
-    });
+    tad.flows.push(arrow(from, target, FlowKind::Data));
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Remedies in the form of a system file.
 
-use super::Remedy;
+use crate::model::{Problem, Remedy};
 use std::fmt::Write;
 
 /// A value in a remedy's table.
@@ -156,7 +156,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-impl serde::Serialize for super::Problem {
+impl serde::Serialize for Problem {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
