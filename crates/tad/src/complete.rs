@@ -18,49 +18,23 @@
 //! The result depends only on the seeds. A search without result proves nothing; a gap is a file
 //! that anyone can simulate.
 
+mod case;
 mod cause;
+mod floor;
 mod mend;
 mod random;
 mod shrink;
 
+pub use case::{Case, Growth};
 pub use cause::Cause;
+pub use floor::Floor;
 pub use mend::mend;
-pub use random::{Growth, random};
+pub use random::random;
 
-use crate::file::{read_tad, write_tad};
-use crate::fix::entitled;
+use crate::file::{read_tad, write_scenario, write_tad};
 use crate::model::Tad;
-use crate::scenario::Scenario;
-use crate::sim::{SimError, run};
+use floor::shortfall;
 use serde::Serialize;
-
-/// Seeds of the simulations: a gap fails with each of them.
-const SEEDS: [u64; 3] = [1, 2, 3];
-
-/// With fewer requests than this in the counted time, a loss may be chance.
-const REQUESTS_MIN: f64 = 100.0;
-
-/// A system, its initial load, and how C2 grows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Case {
-    /// System.
-    pub tad: Tad,
-    /// C1 and C2, without changes.
-    pub base: Scenario,
-    /// What C2 does.
-    pub growth: Growth,
-}
-
-impl Case {
-    /// The scenario with C2 grown.
-    pub fn grown(&self) -> Scenario {
-        let mut grown = self.base.clone();
-        for load in &mut grown.clients[1].loads {
-            self.growth.apply(load);
-        }
-        grown
-    }
-}
 
 /// A clean system that does not isolate.
 #[derive(Clone, Debug, Serialize)]
@@ -81,22 +55,6 @@ pub struct Gap {
     pub system: String,
     /// The scenario, with C2's growth half-way, as a file.
     pub scenario: String,
-}
-
-/// The least throughput that C1 must have.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Floor {
-    /// Its throughput at C2's base load.
-    pub base_per_s: f64,
-    /// Its throughput alone on machines with its share of every resource.
-    pub entitled_per_s: f64,
-}
-
-impl Floor {
-    /// The smaller of the two: throughput beyond its share is lent, and may be taken back.
-    pub fn per_s(self) -> f64 {
-        self.base_per_s.min(self.entitled_per_s)
-    }
 }
 
 /// The result for a system.
@@ -161,52 +119,13 @@ fn describe(seed: u64, mut small: Case, cause: Cause, loss: f64) -> Gap {
         got_per_s,
         floor,
         system: write_tad(&small.tad),
-        scenario: crate::file::write_scenario(&small.growing(), &small.tad),
-    }
-}
-
-impl Case {
-    /// One scenario: base load first, then C2 grows.
-    fn growing(&self) -> Scenario {
-        let mut scenario = self.base.clone();
-        let change = crate::scenario::Change::Loads {
-            client: 1,
-            loads: self.grown().clients[1].loads.clone(),
-        };
-        scenario.changes.push((scenario.duration_ns, change));
-        scenario.duration_ns *= 2;
-        scenario.sample_ns = scenario.duration_ns / 40;
-        scenario
+        scenario: write_scenario(&small.growing(), &small.tad),
     }
 }
 
 /// Whether it can be written as a file.
 fn valid(tad: &Tad) -> bool {
     read_tad("random", &write_tad(tad)).is_ok()
-}
-
-/// C1's actual and required throughput, if it gets too little with every seed.
-fn shortfall(case: &Case, loss: f64) -> Result<Option<(f64, Floor)>, SimError> {
-    let grown = case.grown();
-    let (small, alone) = entitled(&case.tad, &case.base, "C1");
-    let mut first = None;
-    for seed in SEEDS {
-        let got = run(&case.tad, &grown, seed, &mut |_| {})?;
-        let got_per_s = got.throughput("C1");
-        let base_per_s = run(&case.tad, &case.base, seed, &mut |_| {})?.throughput("C1");
-        // Most systems isolate: then the third run is not needed.
-        if got_per_s >= base_per_s * (1.0 - loss) {
-            return Ok(None);
-        }
-        let entitled_per_s = run(&small, &alone, seed, &mut |_| {})?.throughput("C1");
-        let floor = Floor { base_per_s, entitled_per_s };
-        let enough = floor.per_s() * got.counted_s >= REQUESTS_MIN;
-        if !enough || got_per_s >= floor.per_s() * (1.0 - loss) {
-            return Ok(None);
-        }
-        first.get_or_insert((got_per_s, floor));
-    }
-    Ok(first)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! can be scheduled, and still does not share where a queue has a policy that does not.
 
 use super::queues::{Source, sources};
-use super::{join, plural};
+use super::words::{join, plural};
 use crate::model::{Policy, Tad};
 
 /// What keeps clients from sharing as the system is, in words; empty if nothing is known.

@@ -3,7 +3,8 @@
 //! they would not wait, or not for that stage.
 
 use super::advice::Advice;
-use super::{Finding, controls, finding, join, plural};
+use super::finding::{Finding, controls, finding};
+use super::words::{join, plural};
 use crate::model::{End, FlowKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,8 +7,10 @@
 //! Flush and LOG Sync of HBase.
 
 use super::advice::Advice;
+use super::finding::{Finding, controls, finding};
 use super::queues::{Source, holds, sources};
-use super::{Finding, blocking, controls, finding, join, surplus_threads};
+use super::words::join;
+use super::{blocking, surplus_threads};
 use crate::model::{ResourceId, StageId, Tad};
 use crate::remedy::{Problem, Remedy};
 

@@ -3,7 +3,8 @@
 //! one client, and the other stage never sees that client's rival.
 
 use super::advice::Advice;
-use super::{Finding, controls, finding, join};
+use super::finding::{Finding, controls, finding};
+use super::words::join;
 use crate::model::{ResourceId, ResourceKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 

@@ -3,8 +3,9 @@
 //! requests gets more of the resource.
 
 use super::advice::Advice;
+use super::finding::{Finding, controls, finding};
 use super::queues::limited;
-use super::{Finding, controls, finding, join};
+use super::words::join;
 use crate::graph;
 use crate::model::{ResourceKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};

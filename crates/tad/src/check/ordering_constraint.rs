@@ -2,7 +2,7 @@
 //! symbol), whatever the policy wants.
 
 use super::advice::Advice;
-use super::{Finding, controls, finding};
+use super::finding::{Finding, controls, finding};
 use crate::graph::{self, Needs};
 use crate::model::{StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};

@@ -5,8 +5,9 @@
 //! Found by the search of `complete`. The dissertation excludes preemption (section 4.1.2).
 
 use super::advice::Advice;
+use super::finding::{Finding, finding};
 use super::queues::{Source, busy_ns, sources, steps, turn_ns};
-use super::{Finding, finding, join};
+use super::words::join;
 use crate::model::{StageId, Tad};
 use crate::remedy::{Problem, Remedy};
 

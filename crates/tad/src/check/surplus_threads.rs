@@ -7,8 +7,9 @@
 //! scheduling control".
 
 use super::advice::Advice;
+use super::finding::{Finding, finding};
 use super::queues::{Source, as_one, holds, limited, sources, threads, uses};
-use super::{Finding, finding, join};
+use super::words::join;
 use crate::model::{ResourceId, StageId, Tad};
 use crate::remedy::{Problem, Remedy};
 

@@ -4,8 +4,7 @@ mod further;
 
 use super::*;
 use crate::file::read_tad;
-use crate::model::Policy;
-use crate::model::{Alternative, SharedQueue, Threads};
+use crate::model::{Alternative, Policy, Problem, Remedy, SharedQueue, StageId, Threads};
 use crate::systems;
 
 fn system(name: &str) -> Tad {

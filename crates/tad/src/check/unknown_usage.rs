@@ -3,7 +3,9 @@
 //! holds requests back for a disk although they need only the CPU.
 
 use super::advice::Advice;
-use super::{Finding, controls, finding, join, plural, queues};
+use super::finding::{Finding, controls, finding};
+use super::queues;
+use super::words::{join, plural};
 use crate::model::{ResourceId, ResourceKind, StageId, Tad, Threads};
 use crate::remedy::{Problem, Remedy};
 

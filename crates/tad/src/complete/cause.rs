@@ -4,7 +4,8 @@
 //! crowded resource and others. A cure that alone makes the system fair names the cause. If none
 //! does, two are tried together. Else the cause is unknown.
 
-use super::{Case, Growth, shortfall};
+use super::case::{Case, Growth};
+use super::floor::shortfall;
 use crate::model::{Discipline, Tad, Threads};
 use crate::scenario::Arrivals;
 use serde::Serialize;

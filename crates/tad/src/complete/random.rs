@@ -1,7 +1,8 @@
 //! Random systems. Each could be described by a file: steps follow the order of the stages, so that
 //! no stage waits for itself.
 
-use super::Case;
+use super::case::{Case, Growth};
+use super::shrink::compact;
 use crate::model::{
     Batch, Confidence, Consumption, Device, Discipline, NodeKind, Parameter, Place, Policy,
     Process, Quantity, Queue, RequestType, Resource, ResourceKind, SharedQueue, Stage, Step, Tad,
@@ -9,30 +10,9 @@ use crate::model::{
 };
 use crate::scenario::{Arrivals, Client, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Rng;
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
-
-/// What C2 does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Growth {
-    /// Eight times as many threads.
-    Threads,
-    /// Requests eight times as large.
-    Amounts,
-}
-
-impl Growth {
-    /// Grows a load.
-    pub(super) fn apply(self, load: &mut Load) {
-        match self {
-            Growth::Threads => crate::fix::times(load, 8),
-            Growth::Amounts => load.parameters.iter_mut().for_each(|amount| *amount *= 8),
-        }
-    }
-}
 
 struct Dice(Rng);
 
@@ -66,7 +46,7 @@ pub fn random(seed: u64) -> Case {
     let base = scenario(&mut dice, &tad);
     let growth = dice.one(&[Growth::Threads, Growth::Amounts]);
     let mut case = Case { tad, base, growth };
-    super::shrink::compact(&mut case);
+    compact(&mut case);
     case
 }
 

@@ -1,7 +1,7 @@
 //! Shrinks a failing system, as a property test shrinks its input. It drops or simplifies one thing
 //! and keeps the change if the system still fails, until no cut works.
 
-use super::Case;
+use super::case::Case;
 use crate::model::{RequestType, Tad, Threads};
 use crate::scenario::Arrivals;
 

@@ -1,7 +1,7 @@
 //! Items as tables of empty cells for `dot`, of the size of the drawing, with a cell for every line
 //! that meets them.
 
-use super::graph::{name, size};
+use super::items::{name, size};
 use super::lines::{Anchor, Item, Side, Wire};
 use super::shape::{QUEUE_H, QUEUE_TOP, SHARED_SPACE, SMALL_STEP, Shapes, StageShape};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! No shell and no files are involved, and `dot` has a time limit: a picture must never hang its
 //! program.
 
-use super::RenderError;
+use super::error::RenderError;
 use super::svg::{Point, Rect};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,23 +1,13 @@
 //! Assembles the picture.
 
-use super::graph::{Layout, node_title};
-use super::lines::{Anchor, Item, Line, Side, Wire};
-use super::path::Path;
-use super::shape::{QUEUE_W, SMALL, SMALL_STEP, Shapes, spoken};
+use super::graph::node_title;
+use super::lines::{Anchor, Item, Line, Side, Wire, spoken};
+use super::scene::Scene;
+use super::shape::{QUEUE_W, SMALL, SMALL_STEP};
 use super::svg::{Align, Point, Rect, Svg, number};
 use super::text::{escape, one_line, wrap};
-use super::{Options, edges, legend, stages, theme};
+use super::{edges, legend, stages, theme};
 use crate::model::{StageId, Tad, Threads};
-
-/// Everything that a picture is drawn from.
-pub(super) struct Scene<'a> {
-    pub tad: &'a Tad,
-    pub options: &'a Options,
-    pub path: Option<&'a Path>,
-    pub lines: Vec<Line>,
-    pub shapes: Shapes,
-    pub layout: Layout,
-}
 
 const MARGIN: f64 = 26.0;
 /// A narrower picture would have a legend taller than itself.

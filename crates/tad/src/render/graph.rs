@@ -7,10 +7,11 @@
 //! above and below. A label is a node in the middle of its line. Lines run around nodes, so nothing
 //! crosses a label, and its line is clear.
 
-use super::RenderError;
 use super::cells::{cell, cells, row, table};
 use super::dot::{Positions, deadline, positions};
+use super::error::RenderError;
 use super::grow::grown;
+use super::items::{items, name, size};
 use super::lines::{Anchor, Item, Kind, Line, Side, Wire, wires};
 use super::score::{Track, score};
 use super::shape::Shapes;
@@ -217,42 +218,6 @@ fn grow(tad: &Tad, lines: &[Line], shapes: &Shapes, layout: &mut Layout) {
     layout.width = rects().map(|r| r.x + r.w).fold(layout.width, f64::max);
     layout.height = rects().map(|r| r.y + r.h).fold(layout.height, f64::max);
     (layout.nodes, layout.processes) = (nodes, processes);
-}
-
-pub(super) fn name(item: Item) -> String {
-    match item {
-        Item::Anchor(Anchor::Clients) => "clients".to_owned(),
-        Item::Anchor(Anchor::Note(index)) => format!("note{index}"),
-        Item::Anchor(Anchor::Shared(index)) => format!("shared{index}"),
-        Item::Anchor(Anchor::Stage(index)) => format!("s{index}"),
-        Item::Label(index) => format!("l{index}"),
-    }
-}
-
-pub(super) fn size(item: Item, shapes: &Shapes) -> (f64, f64) {
-    let text = match item {
-        Item::Anchor(Anchor::Stage(index)) => {
-            return (shapes.stages[index].w, shapes.stages[index].h);
-        }
-        Item::Anchor(Anchor::Clients) => &shapes.clients,
-        Item::Anchor(Anchor::Note(index)) => &shapes.notes[index],
-        Item::Anchor(Anchor::Shared(index)) => &shapes.shared[index],
-        Item::Label(index) => &shapes.labels[index],
-    };
-    (text.w, text.h)
-}
-
-fn items(tad: &Tad, shapes: &Shapes) -> Vec<Item> {
-    let labels = shapes.labels.iter().enumerate().filter(|(_, shape)| !shape.lines.is_empty());
-    let mut items: Vec<Item> =
-        (0..tad.stages.len()).map(|i| Item::Anchor(Anchor::Stage(i))).collect();
-    items.extend((0..shapes.shared.len()).map(|i| Item::Anchor(Anchor::Shared(i))));
-    items.extend((0..shapes.notes.len()).map(|i| Item::Anchor(Anchor::Note(i))));
-    items.extend(labels.map(|(i, _)| Item::Label(i)));
-    if tad.flows.iter().any(|flow| [flow.from, flow.to].contains(&crate::model::End::Clients)) {
-        items.push(Item::Anchor(Anchor::Clients));
-    }
-    items
 }
 
 /// The innermost boundary around an item: the process or kind of node that it shares with all items

@@ -1,8 +1,8 @@
 //! The legend: the meanings of the symbols in the picture, and of no others.
 
-use super::draw::Scene;
 use super::edges;
 use super::lines::Kind;
+use super::scene::Scene;
 use super::shape::{SMALL, SQUARE, square_w};
 use super::stages;
 use super::svg::{Align, Point, Rect, Svg};
@@ -79,15 +79,7 @@ fn entries(scene: &Scene<'_>) -> Vec<(Entry, String)> {
         .flat_map(|shape| shape.resources.iter().map(|(kind, _, _)| *kind))
         .collect();
     for kind in kinds {
-        let text = match kind {
-            ResourceKind::Cpu => "uses CPU",
-            ResourceKind::Io => "uses I/O (disk)",
-            ResourceKind::Network => "uses the network",
-            ResourceKind::Lock => "holds a lock",
-            ResourceKind::Custom => "uses another resource",
-            ResourceKind::Delay => "takes time that passes",
-        };
-        add(true, Entry::Resource(kind), text);
+        add(true, Entry::Resource(kind), use_of(kind));
     }
     let may = tad.stages.iter().any(|stage| stage.uses.iter().any(|used| used.may));
     add(may, Entry::May, "[ ]: may or may not use it");
@@ -112,6 +104,17 @@ fn entries(scene: &Scene<'_>) -> Vec<(Entry, String)> {
         add(true, Entry::Mitigated(problem), "problem that is worked around");
     }
     out
+}
+
+fn use_of(kind: ResourceKind) -> &'static str {
+    match kind {
+        ResourceKind::Cpu => "uses CPU",
+        ResourceKind::Io => "uses I/O (disk)",
+        ResourceKind::Network => "uses the network",
+        ResourceKind::Lock => "holds a lock",
+        ResourceKind::Custom => "uses another resource",
+        ResourceKind::Delay => "takes time that passes",
+    }
 }
 
 /// Draws the legend with its top at `y`, and returns where it ends.

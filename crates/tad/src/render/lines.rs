@@ -6,7 +6,8 @@
 //! them, and within them stages as the requests reach them. Every edge goes to the layout in that
 //! order, and its arrow is drawn at the right end.
 
-use super::shape;
+use super::text::one_line;
+use super::words::{doubt, note};
 use crate::model::{End, FlowKind, StageId, Tad};
 use std::collections::VecDeque;
 
@@ -29,6 +30,16 @@ pub(super) enum Kind {
     Information,
     /// A stage takes its requests from a shared queue.
     Pull,
+}
+
+/// A line of this kind in words, for screen readers.
+pub(super) fn spoken(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Data => "issues requests to",
+        Kind::Blocking => "is awaited by",
+        Kind::Information => "informs",
+        Kind::Pull => "is the queue of",
+    }
 }
 
 /// A line, in the direction of its arrow.
@@ -89,7 +100,7 @@ pub(super) fn lines(tad: &Tad) -> Vec<Line> {
             (End::Stage(a), End::Stage(b)) => flow.remote && tad.node_of(a) == tad.node_of(b),
             _ => false,
         };
-        let label = super::text::one_line(&flow.label) + shape::doubt(flow.confidence);
+        let label = one_line(&flow.label) + doubt(flow.confidence);
         let (kind, from, to) = match flow.kind {
             FlowKind::Data => (Kind::Data, from, to),
             FlowKind::Information => (Kind::Information, from, to),
@@ -107,7 +118,7 @@ pub(super) fn lines(tad: &Tad) -> Vec<Line> {
         }
     }
     for (index, control) in tad.controls.iter().enumerate() {
-        let note = shape::note(control);
+        let note = note(control);
         let stages = |names: &[String]| -> Vec<StageId> {
             names.iter().filter_map(|name| tad.stage(name)).collect()
         };

@@ -3,8 +3,7 @@
 
 use super::fixtures::{self, Builder, EXPLICIT, IMPLICIT, ORDERED, PLUGGABLE};
 use super::*;
-use crate::model::{End, FlowKind, Policy, Queue, SharedQueue};
-use crate::remedy::Remedy;
+use crate::model::{End, FlowKind, Policy, Problem, Queue, Remedy, SharedQueue};
 use proptest::prelude::*;
 use std::process::Command;
 

@@ -5,7 +5,7 @@
 //! convert SVG know classes, but few know variables. Programs without media queries show the light
 //! colours.
 
-use super::Theme;
+use super::options::Theme;
 
 /// Colours of a theme. The contrast of text is at least 4.5, that of lines and symbols at least 3
 /// (WCAG 2.1, AA); a test computes it.
