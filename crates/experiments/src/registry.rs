@@ -24,7 +24,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         &gates[..],
         everyday::EXPERIMENTS,
         apples::EXPERIMENTS,
-        tad::EXPERIMENTS,
+        &tad::experiments(),
         lruc::EXPERIMENTS,
         split::EXPERIMENTS,
         learn::EXPERIMENTS,

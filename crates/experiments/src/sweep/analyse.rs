@@ -6,7 +6,7 @@ use super::record::{Record, Run};
 use crate::record::Verdict;
 
 /// Adds what follows from the recorded numbers, to a copy.
-pub(crate) fn derived(derive: fn(&mut Run), record: &Record) -> Record {
+pub(crate) fn derived(derive: &dyn Fn(&mut Run), record: &Record) -> Record {
     let mut record = record.clone();
     for run in record.arms.iter_mut().flat_map(|arm| &mut arm.points).flat_map(|p| &mut p.runs) {
         derive(run);
@@ -22,7 +22,7 @@ pub(crate) fn verdicts(claims: &[Claim], runs: &str, record: &Record) -> Vec<Ver
 fn verdict(claim: &Claim, runs: &str, record: &Record) -> Verdict {
     let counts = record.arms.iter().flat_map(|arm| &arm.points).map(|point| point.runs.len());
     let seeds = counts.min().unwrap_or(0);
-    let values: Vec<f64> = (0..seeds).map(|index| (claim.ours)(&Seed { record, index })).collect();
+    let values: Vec<f64> = (0..seeds).map(|index| claim.ours.of(&Seed { record, index })).collect();
     let measured = !values.is_empty() && values.iter().all(|value| value.is_finite());
     let holding = values.iter().filter(|value| claim.bound.holds(**value)).count();
     let found = spread(&values).filter(|_| measured);
@@ -53,7 +53,7 @@ fn verdict(claim: &Claim, runs: &str, record: &Record) -> Verdict {
 fn absolute(claim: &Claim, record: &Record, seeds: usize) -> String {
     let each = claim.absolute.iter().map(|number| {
         let values: Vec<f64> =
-            (0..seeds).map(|index| (number.ours)(&Seed { record, index })).collect();
+            (0..seeds).map(|index| number.ours.of(&Seed { record, index })).collect();
         let ours = spread(&values).map_or("–".to_owned(), |[_, middle, _]| significant(middle));
         format!("{}: {ours}, the paper {}", number.what, significant(number.paper))
     });

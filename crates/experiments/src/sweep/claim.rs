@@ -1,5 +1,7 @@
 //! What must hold of what was measured.
 
+use std::fmt;
+
 use super::found::Seed;
 
 /// On which side of a bound the truth must be.
@@ -28,13 +30,36 @@ impl Bound {
     }
 }
 
+/// What one seed or round says.
+#[derive(Clone, Copy)]
+pub(crate) enum Ours {
+    Function(fn(&Seed<'_>) -> f64),
+    /// As a figure's file says it.
+    Formula(&'static (dyn Fn(&Seed<'_>) -> f64 + Sync)),
+}
+
+impl fmt::Debug for Ours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ours")
+    }
+}
+
+impl Ours {
+    pub(crate) fn of(self, seed: &Seed<'_>) -> f64 {
+        match self {
+            Self::Function(function) => function(seed),
+            Self::Formula(formula) => formula(seed),
+        }
+    }
+}
+
 /// A number in the paper's own unit, which the same system gives here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Absolute {
     /// What it is, with its unit.
     pub(crate) what: &'static str,
     pub(crate) paper: f64,
-    pub(crate) ours: fn(&Seed<'_>) -> f64,
+    pub(crate) ours: Ours,
 }
 
 /// Something that must hold of the median of seeds or rounds.
@@ -44,8 +69,7 @@ pub(crate) struct Claim {
     /// What the paper says.
     pub(crate) paper: &'static str,
     pub(crate) unit: &'static str,
-    /// What one seed or round says.
-    pub(crate) ours: fn(&Seed<'_>) -> f64,
+    pub(crate) ours: Ours,
     pub(crate) bound: Bound,
     /// The paper's number for the same, if it gives one. A statement may hold and be far from it.
     pub(crate) given: Option<f64>,
@@ -63,7 +87,7 @@ impl Claim {
             statement,
             paper: "",
             unit: "",
-            ours: |_| f64::NAN,
+            ours: Ours::Function(|_| f64::NAN),
             bound,
             given: None,
             absolute: &[],
@@ -78,17 +102,7 @@ impl Claim {
 
     /// What is held against the bound, and its unit.
     pub(crate) const fn ours(self, unit: &'static str, ours: fn(&Seed<'_>) -> f64) -> Self {
-        Self { unit, ours, ..self }
-    }
-
-    /// The paper's number for what is held against the bound.
-    pub(crate) const fn given(self, given: f64) -> Self {
-        Self { given: Some(given), ..self }
-    }
-
-    /// Numbers in the paper's own units.
-    pub(crate) const fn absolute(self, absolute: &'static [Absolute]) -> Self {
-        Self { absolute, ..self }
+        Self { unit, ours: Ours::Function(ours), ..self }
     }
 
     pub(crate) const fn within(self, bound: Bound) -> Self {

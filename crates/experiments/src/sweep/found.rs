@@ -46,18 +46,15 @@ impl Seed<'_> {
         self.get(arm, at, key) / self.get(arm, than, key)
     }
 
-    /// The largest relative distance of a number at any point from that at the first one.
-    pub(crate) fn drift(&self, arm: &str, key: &str) -> f64 {
-        let values = self.all(arm, key);
-        let Some(&first) = values.first() else { return f64::NAN };
-        values.iter().map(|value| (value / first - 1.0).abs()).fold(0.0, largest)
-    }
-
     /// A number at all points of an arm, in their order.
     pub(crate) fn all(&self, arm: &str, key: &str) -> Vec<f64> {
+        self.points(arm).into_iter().map(|at| self.get(arm, at, key)).collect()
+    }
+
+    /// The points of an arm, in their order.
+    pub(crate) fn points(&self, arm: &str) -> Vec<f64> {
         let arm_record = self.record.arms.iter().find(|each| each.arm == arm);
-        let points = arm_record.map_or(&[][..], |arm| &arm.points[..]);
-        points.iter().map(|point| self.get(arm, point.at, key)).collect()
+        arm_record.map_or(Vec::new(), |arm| arm.points.iter().map(|point| point.at).collect())
     }
 
     /// The same, as means over all seeds.

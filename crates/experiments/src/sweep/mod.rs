@@ -18,7 +18,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub(crate) use claim::{Absolute, Bound, Claim};
+pub(crate) use claim::{Absolute, Bound, Claim, Ours};
 pub(crate) use found::Seed;
 
 use crate::experiment::Outcome;
@@ -53,7 +53,7 @@ pub(crate) struct Presentation<'a> {
     /// HTML at the page's end.
     pub(crate) appendix: String,
     /// Adds numbers that follow from those that are recorded.
-    pub(crate) derive: fn(&mut Run),
+    pub(crate) derive: &'a dyn Fn(&mut Run),
     /// What must hold.
     pub(crate) claims: &'a [Claim],
     /// The picture.
@@ -77,7 +77,7 @@ impl Default for Presentation<'_> {
             quick: "short windows and one round; it measures nothing well",
             columns: &[],
             appendix: String::new(),
-            derive: |_| {},
+            derive: &|_| {},
             claims: &[],
             panels: Vec::new(),
             own_picture: None,

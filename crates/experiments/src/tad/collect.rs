@@ -11,10 +11,10 @@ use headworks_tad::{file, sim};
 
 use super::figure::{Arm, Figure};
 use super::measure::measure;
-use super::record::{ArmRecord, Point, Run};
 use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::sweep::record::{ArmRecord, Point, Run};
 
 /// Seeds of a full and of a quick run.
 const SEEDS: (usize, usize) = (20, 3);
@@ -66,13 +66,13 @@ pub(super) fn collect(
 ) -> Result<Vec<ArmRecord>> {
     let mut tasks = Vec::new();
     let points: Vec<f64> = figure
-        .sweep
+        .axis
         .points
         .iter()
         .copied()
         .filter(|point| plan.only.is_none_or(|only| only.contains(point)))
         .collect();
-    for arm in figure.arms {
+    for arm in &figure.arms {
         for &at in &points {
             tasks.extend((0..plan.seeds as u64).map(|more| Task {
                 arm,
@@ -83,8 +83,8 @@ pub(super) fn collect(
     }
     let mut runs = run_all(figure, plan, &tasks, progress)?.into_iter();
     let arms = figure.arms.iter().map(|arm| ArmRecord {
-        arm: arm.label.to_owned(),
-        setup: [("system", arm.system.unwrap_or(figure.system)), ("maat", arm.maat)]
+        arm: arm.label().to_owned(),
+        setup: [("system", figure.system_of(arm)), ("maat", &arm.maat)]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         points: points
@@ -130,7 +130,7 @@ fn run_all(
             match reports.recv_timeout(POLL_INTERVAL) {
                 Ok(Ok(number)) => {
                     done += 1;
-                    progress.reach(done as f64 / tasks.len() as f64, tasks[number].arm.label);
+                    progress.reach(done as f64 / tasks.len() as f64, tasks[number].arm.label());
                 }
                 Ok(Err(error)) => break Err(error),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -152,15 +152,16 @@ fn run_all(
 }
 
 fn simulate(figure: &Figure, plan: &Plan, task: &Task<'_>) -> Result<Run> {
-    let what = || format!("{}: {} at {}", figure.id, task.arm.label, task.at);
+    let what = || format!("{}: {} at {}", figure.id, task.arm.label(), task.at);
     let tad = figure.tad(task.arm, task.at).with_context(what)?;
     let text = figure.scenario_text(task.at, plan.counted_s);
-    let mut scenario = file::read_scenario(figure.id, &text, &tad)
+    let mut scenario = file::read_scenario(&figure.id, &text, &tad)
         .map_err(|errors| anyhow!("{errors}"))
         .with_context(what)?;
     if task.arm.shipped {
         scenario.value.policy = None;
     }
     let outcome = sim::run(&tad, &scenario.value, task.seed, &mut |_| {}).with_context(what)?;
-    Ok(measure(&outcome, figure.keep))
+    let keep: Vec<&str> = figure.keep.iter().map(String::as_str).collect();
+    Ok(measure(&outcome, &keep))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headworks_tad::sim::Outcome;
 
-use super::record::Run;
+use crate::sweep::record::Run;
 
 /// Digits that are kept: more than any conclusion needs, and records stay small.
 const DIGITS: i32 = 5;

@@ -1,39 +1,21 @@
 //! Figures of the Split and Maat dissertation, simulated: thread architectures, their problems, and
 //! what remedies do.
 //!
-//! A figure is a [`figure::Figure`]: one module of this directory, and one line in [`EXPERIMENTS`].
-//! Everything else (running the simulations, the record, claims against it, the picture, the page)
-//! is common.
+//! A figure is a file of `figures`: a scenario of `headworks tad simulate` with its arms, points,
+//! claims and panels. [`figure::Figure`] is what it says. Everything else (running the simulations,
+//! the record, claims against it, the picture, the page) is common.
 
-mod cassandra_4_22;
-mod cassandra_4_23;
-mod cassandra_4_24;
+mod claim;
 mod collect;
-mod fig_4_2;
-mod fig_4_3;
-mod fig_4_4;
-mod fig_4_5;
-mod fig_4_6;
+mod derived;
 mod figure;
-mod hbase_4_10;
-mod hbase_4_11;
-mod hbase_4_12;
-mod hbase_4_18;
-mod hbase_4_7;
-mod hbase_4_8;
-mod hbase_4_9;
-mod hbase_4_9b;
+mod figures;
+mod formula;
 mod measure;
-mod mongodb_4_19;
-mod mongodb_4_20;
-mod mongodb_4_21;
-mod riak_4_25;
-mod riak_4_26;
-mod riak_4_27;
+mod panel;
+mod system;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_systems;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -45,42 +27,36 @@ use crate::experiment::{Bench, Experiment, Outcome, RunOptions};
 use crate::html::escape;
 use crate::progress::Progress;
 use crate::record::unix_now_s;
-use crate::sweep::{self, Presentation, found, panel, record};
+use crate::sweep::record::Record;
+use crate::sweep::{self, Presentation};
 use figure::Figure;
-pub(crate) use figure::system;
 pub(crate) use measure::measure;
-use record::Record;
+pub(crate) use system::system;
 
-/// All of them, in the order of the dissertation.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[
-    fig_4_2::FIGURE.experiment(),
-    fig_4_3::FIGURE.experiment(),
-    fig_4_4::FIGURE.experiment(),
-    fig_4_5::FIGURE.experiment(),
-    fig_4_6::FIGURE.experiment(),
-    hbase_4_7::FIGURE.experiment(),
-    hbase_4_8::FIGURE.experiment(),
-    hbase_4_9::FIGURE.experiment(),
-    hbase_4_9b::FIGURE.experiment(),
-    hbase_4_10::FIGURE.experiment(),
-    hbase_4_11::WRONG.experiment(),
-    hbase_4_11::HANDLERS.experiment(),
-    hbase_4_12::STEADY.experiment(),
-    hbase_4_12::BURSTS.experiment(),
-    hbase_4_18::FIGURE.experiment(),
-    mongodb_4_19::FIGURE.experiment(),
-    mongodb_4_20::FIGURE.experiment(),
-    mongodb_4_21::FIGURE.experiment(),
-    cassandra_4_22::FIGURE.experiment(),
-    cassandra_4_23::FIGURE.experiment(),
-    cassandra_4_24::FIGURE.experiment(),
-    riak_4_25::FIGURE.experiment(),
-    riak_4_26::FIGURE.experiment(),
-    riak_4_27::FIGURE.experiment(),
-];
+/// The papers' titles are long; readers know this one by the name of its two systems.
+const PAPER: &str = "Split and Maat dissertation";
 
 /// What several simulations of the same are called.
 const RUNS: &str = "seeds";
+
+/// All of them, in the order of the dissertation.
+pub(crate) fn experiments() -> Vec<Experiment> {
+    figures::FIGURES.iter().map(experiment).collect()
+}
+
+/// What the registry knows of a figure.
+fn experiment(figure: &'static Figure) -> Experiment {
+    Experiment {
+        id: &figure.id,
+        title: &figure.title,
+        paper: PAPER,
+        figure: &figure.figure,
+        expected_s: figure.time.takes_s.0,
+        expected_quick_s: figure.time.takes_s.1,
+        needs: &[],
+        bench: figure,
+    }
+}
 
 impl Bench for Figure {
     fn collect(&'static self, options: &RunOptions) -> Result<Record> {
@@ -88,20 +64,20 @@ impl Bench for Figure {
     }
 
     fn report(&'static self, directory: &Path, fresh: bool) -> Result<Outcome> {
-        let record = sweep::read(directory, self.id)?;
+        let record = sweep::read(directory, &self.id)?;
         let show = Presentation {
-            id: self.id,
-            figure: self.figure,
-            about: self.about,
-            sweep_label: self.sweep.label,
+            id: &self.id,
+            figure: &self.figure,
+            about: &self.about,
+            sweep_label: &self.axis.label,
             time_label: "simulated time, s",
             runs: RUNS,
             caption: format!("Simulation of {} s", record.counted_s),
             quick: "fewer seeds and less simulated time than a full one",
             appendix: format!("<h2>The scenario</h2>\n<pre>{}</pre>", escape(self.scenario.trim())),
-            derive: self.derive,
-            claims: self.claims,
-            panels: (self.panels)(),
+            derive: &|run| self.derive(run),
+            claims: &claim::claims(self),
+            panels: panel::panels(self),
             ..Presentation::default()
         };
         sweep::report(&show, record, directory, fresh)
@@ -109,20 +85,22 @@ impl Bench for Figure {
 }
 
 fn simulate(figure: &'static Figure, options: &RunOptions, plan: &collect::Plan) -> Result<Record> {
-    let expected_s = if options.quick { figure.expected_s.1 } else { figure.expected_s.0 };
+    let experiment = experiment(figure);
+    let expected_s =
+        if options.quick { experiment.expected_quick_s } else { experiment.expected_s };
     let mut progress =
         Progress::new(&format!("{}: {}", figure.id, figure.title), Duration::from_secs(expected_s));
     let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::read());
     let arms = collect::collect(figure, plan, &mut progress)?;
     Ok(Record {
-        header: figure.experiment().header(options, recorded_at_unix_s),
+        header: experiment.header(options, recorded_at_unix_s),
         counted_s: plan.counted_s as f64,
         warmup_s: figure.time.warmup_s as f64,
         took_s: began.elapsed().as_secs_f64(),
         load_before,
         load_after: Load::read(),
         verdicts: Vec::new(),
-        sweep: figure.sweep.key.to_owned(),
+        sweep: figure.axis.key.clone(),
         arms,
     })
 }

@@ -1,19 +1,17 @@
 //! The frame, and every figure in short.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use super::collect::{Plan, collect};
 use super::figure::Figure;
-use super::record::Record;
-use super::{
-    RUNS, fig_4_2, fig_4_3, fig_4_4, fig_4_5, fig_4_6, hbase_4_7, hbase_4_8, hbase_4_9, hbase_4_9b,
-    hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, simulate,
-};
-use crate::experiment::Bench;
-use crate::experiment::RunOptions;
+use super::figures::figure;
+use super::{RUNS, claim, panel, simulate};
+use crate::experiment::{Bench, RunOptions};
 use crate::progress::Progress;
 use crate::record::{read_json, write_json};
 use crate::sweep::analyse;
+use crate::sweep::record::{Record, Run};
 
 /// Two seeds and a short time.
 fn short(figure: &Figure, counted_s: u64, workers: usize) -> Plan {
@@ -26,41 +24,36 @@ const CLOSE: [&str; 2] =
     ["separate logs give C1 the best throughput", "sharing handlers costs throughput"];
 
 /// All statements hold in a short run, but for those that are known not to.
-pub(super) fn holds(figure: &'static Figure, counted_s: u64, but: &[&str]) {
-    holds_at(figure, counted_s, None, but);
+fn holds(id: &str, counted_s: u64, but: &[&str]) {
+    holds_at(id, counted_s, None, but);
 }
 
 /// The same at the points that the statements are about.
-pub(super) fn holds_at(
-    figure: &'static Figure,
-    counted_s: u64,
-    only: Option<&'static [f64]>,
-    but: &[&str],
-) {
+fn holds_at(id: &str, counted_s: u64, only: Option<&'static [f64]>, but: &[&str]) {
+    let figure = figure(id);
     let options = RunOptions::new("");
     let record = simulate(figure, &options, &Plan { only, ..short(figure, counted_s, 2) }).unwrap();
-    let derived = analyse::derived(figure.derive, &record);
-    let verdicts = analyse::verdicts(figure.claims, RUNS, &derived);
+    let derived = analyse::derived(&|run| figure.derive(run), &record);
+    let verdicts = analyse::verdicts(&claim::claims(figure), RUNS, &derived);
     let failing: Vec<_> = verdicts
         .iter()
         .filter(|verdict| !CLOSE.contains(&verdict.statement.as_str()))
         .filter(|verdict| verdict.holds == but.contains(&verdict.statement.as_str()))
         .collect();
-    assert!(failing.is_empty(), "{}: {failing:#?}", figure.id);
+    assert!(failing.is_empty(), "{id}: {failing:#?}");
     // Every line of the picture has something to draw.
-    for line in (figure.panels)().iter().flat_map(|panel| &panel.lines) {
+    for line in panel::panels(figure).iter().flat_map(|panel| &panel.lines) {
         let arm = derived.arms.iter().find(|arm| arm.arm == line.arm).expect(&line.label);
         let mut runs = arm.points.iter().flat_map(|point| &point.runs);
-        let kept = |run: &super::record::Run| {
-            run.numbers.contains_key(&line.key) || run.series.contains_key(&line.key)
-        };
-        assert!(runs.any(kept), "{}: nothing is kept for {}", figure.id, line.key);
+        let kept =
+            |run: &Run| run.numbers.contains_key(&line.key) || run.series.contains_key(&line.key);
+        assert!(runs.any(kept), "{id}: nothing is kept for {}", line.key);
     }
 }
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let figure = &fig_4_2::FIGURE;
+    let figure = figure("tad-no-scheduling");
     let bytes = |workers| {
         let mut progress = Progress::new("test", std::time::Duration::ZERO);
         let arms = collect(figure, &short(figure, 1, workers), &mut progress).unwrap();
@@ -71,7 +64,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn a_record_is_enough_to_report_from() {
-    let figure = &fig_4_2::FIGURE;
+    let figure = figure("tad-no-scheduling");
     let out = std::env::temp_dir().join(format!("headworks-tad-{}", std::process::id()));
     fs::create_dir_all(&out).unwrap();
     let made = simulate(figure, &RunOptions::new(&out), &short(figure, 1, 2)).unwrap();
@@ -91,43 +84,67 @@ fn a_record_is_enough_to_report_from() {
 
 #[test]
 fn every_experiment_has_a_name_of_its_own() {
-    let ids: std::collections::BTreeSet<_> = super::EXPERIMENTS.iter().map(|e| e.id).collect();
-    assert_eq!(ids.len(), super::EXPERIMENTS.len());
+    let experiments = super::experiments();
+    let ids: BTreeSet<_> = experiments.iter().map(|e| e.id).collect();
+    assert_eq!(ids.len(), experiments.len());
     assert!(ids.iter().all(|id| id.starts_with("tad-")));
 }
 
 #[test]
 fn the_small_systems_do_as_figures_4_2_to_4_6_say() {
-    holds(&fig_4_2::FIGURE, 10, &[]);
-    holds(&fig_4_3::FIGURE, 5, &[]);
-    holds(&fig_4_4::FIGURE, 2, &[]);
-    holds(&fig_4_5::FIGURE, 20, &[]);
-    holds(&fig_4_6::FIGURE, 20, &[]);
+    holds("tad-no-scheduling", 10, &[]);
+    holds("tad-unknown-usage", 5, &[]);
+    holds("tad-hidden-contention", 2, &[]);
+    holds("tad-blocking", 20, &[]);
+    holds("tad-ordering", 20, &[]);
 }
 
 #[test]
 fn hbase_does_as_figures_4_7_and_4_8_say() {
-    holds(&hbase_4_7::FIGURE, 10, &[]);
-    holds(&hbase_4_8::FIGURE, 5, &[]);
+    holds("tad-hbase-no-scheduling", 10, &[]);
+    holds("tad-hbase-unknown-usage", 5, &[]);
 }
 
 #[test]
 fn hbase_does_as_figure_4_9_says() {
-    holds_at(&hbase_4_9::FIGURE, 1, Some(&[20.0, 200.0]), &[]);
-    holds_at(&hbase_4_9b::FIGURE, 17, Some(&[50.0, 200.0]), &[]);
+    holds_at("tad-hbase-hidden-contention", 1, Some(&[20.0, 200.0]), &[]);
+    holds_at("tad-hbase-convergence", 17, Some(&[50.0, 200.0]), &[]);
 }
 
 #[test]
 fn hbase_does_as_figures_4_10_and_4_11_say_but_for_perfect_use() {
-    holds(&hbase_4_10::FIGURE, 20, &["the direct one: CPU and disks are nearly always used"]);
-    holds_at(&hbase_4_11::WRONG, 2, Some(&[0.0, 50.0]), &[]);
-    holds_at(&hbase_4_11::HANDLERS, 2, Some(&[20.0, 90.0]), &[]);
+    let perfect = "the direct one: CPU and disks are nearly always used";
+    holds("tad-hbase-blocking", 20, &[perfect]);
+    holds_at("tad-hbase-predictions", 2, Some(&[0.0, 50.0]), &[]);
+    holds_at("tad-hbase-handlers", 2, Some(&[20.0, 90.0]), &[]);
 }
 
 #[test]
 fn hbase_does_as_figures_4_12_and_4_18_say_but_for_the_shortest_latency() {
     let ends: Option<&[f64]> = Some(&[80.0, 640.0]);
-    holds_at(&hbase_4_12::STEADY, 1, ends, &[]);
-    holds_at(&hbase_4_12::BURSTS, 2, ends, &["separate logs give C1 the shortest latency"]);
-    holds(&hbase_4_18::FIGURE, 1, &[]);
+    holds_at("tad-hbase-ordering", 1, ends, &[]);
+    let shortest = "separate logs give C1 the shortest latency";
+    holds_at("tad-hbase-ordering-latency", 2, ends, &[shortest]);
+    holds("tad-hbase-weights", 1, &[]);
+}
+
+#[test]
+fn mongodb_holds() {
+    holds("tad-mongodb-unknown-usage", 5, &[]);
+    holds_at("tad-mongodb-hidden-contention", 8, Some(&[0.1, 50.0, 1000.0]), &[]);
+    holds("tad-mongodb-blocking", 8, &[]);
+}
+
+#[test]
+fn cassandra_holds() {
+    holds("tad-cassandra-unknown-usage", 5, &[]);
+    holds("tad-cassandra-blocking", 8, &[]);
+    holds("tad-cassandra-hidden-contention", 5, &[]);
+}
+
+#[test]
+fn riak_holds() {
+    holds("tad-riak-no-scheduling", 5, &[]);
+    holds("tad-riak-unknown-usage", 10, &[]);
+    holds_at("tad-riak-hidden-contention", 20, Some(&[5.0, 1000.0]), &[]);
 }

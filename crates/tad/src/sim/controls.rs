@@ -191,8 +191,8 @@ impl Controls {
         self.guards.get_mut(self.guard_of[place as usize] as usize)
     }
 
-    /// The result of [`super::state::Engine::permit`]: for each member of the queue the clients that it may work
-    /// for. Empty without a guard.
+    /// What the guards of a queue said last: for each member of the queue the clients that it may
+    /// work for. Empty without a guard.
     pub(super) fn permits(&self) -> &[Permit] {
         &self.scratch
     }

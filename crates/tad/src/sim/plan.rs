@@ -12,7 +12,8 @@ use std::ops::Range;
 pub(super) struct UsePlan {
     pub(super) resource: u32,
     pub(super) amount: u64,
-    /// Index in [`Plan::laws`], if the amount is a mean and each request's is drawn; or [`super::slab::NONE`].
+    /// Index in [`Plan::laws`], if the amount is a mean and each request's is drawn; or
+    /// [`super::slab::NONE`].
     pub(super) law: u32,
     /// The queue did not know of this use.
     pub(super) unknown: bool,
