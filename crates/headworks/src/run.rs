@@ -6,6 +6,8 @@
 //! container this process stays, so that the server does not become the daemon's parent
 //! ([`crate::init`]).
 
+mod warnings;
+
 use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
 use crate::daemon::{apply_config, handing};
@@ -25,6 +27,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use warnings::warn;
+
+pub use warnings::few;
 
 /// The preloaded library: beside this program, or where packages put libraries.
 pub fn shim_path() -> Result<PathBuf> {
@@ -122,38 +127,6 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     plan.instance.remove();
     drop(starting);
     result
-}
-
-/// Warns of traffic that the gate will not see.
-fn warn(args: &Run, profile: &Profile, binary: &Binary, files_only: bool) {
-    let program = binary.path().display();
-    if binary.calls_the_kernel() {
-        eprintln!(
-            "headworks: warning: {program} is written in Go and makes its own system calls: neither its clients nor \
-             its files are governed"
-        );
-        return;
-    }
-    if files_only {
-        return;
-    }
-    if profile.name == GENERIC && args.profile.is_none() {
-        eprintln!(
-            "headworks: warning: no profile knows {program}: if it starts a server that a profile knows, that profile is \
-             taken; otherwise a request is taken to be data that arrives after an answer, and neither clients' names nor \
-             transactions are seen; try it first: --mode dry-run; no warning: --profile {GENERIC}; \
-             others: headworks profile list"
-        );
-    }
-    for (calls, unseen) in [(&profile.calls.receive, "request"), (&profile.calls.send, "answer")] {
-        if !calls.is_empty() && binary.calls_one_of(calls) == Some(false) {
-            eprintln!(
-                "headworks: warning: {program} itself calls none of {}: unless one of its libraries does, the gate sees \
-                 no {unseen}",
-                calls.join(", ")
-            );
-        }
-    }
 }
 
 fn override_settings(config: &mut Config, args: &Run) {
@@ -389,9 +362,14 @@ impl Plan<'_> {
         let settings = region.control.settings();
         if !self.files_only {
             eprintln!(
-                "headworks: {} runs behind a gate (profile {}, mode {}, P = {}{}); watch it: headworks top --name {}",
+                "headworks: {} runs behind a gate (profile {}{}, mode {}, P = {}{}); watch it: headworks top --name {}",
                 binary.path().display(),
                 profile.name,
+                if self.servers.is_empty() {
+                    ""
+                } else {
+                    " until it starts a server that another one knows"
+                },
                 settings.mode.name(),
                 settings.parallelism,
                 if settings.auto { ", looked for from there" } else { "" },

@@ -3,6 +3,7 @@
 use super::Finding;
 use crate::preflight::{self, Binary, OUR_MACHINE};
 use crate::profile::Profiles;
+use crate::run::few;
 use headworks_hooks::symbols::SYMBOLS;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -127,7 +128,14 @@ fn hooks(name: &str, binary: &Binary, needed: &[String]) -> Finding {
     let does = match [&receive, &send]
         .map(|calls| calls.is_empty() || binary.calls_one_of(calls) == Some(true))
     {
-        [true, true] => return Finding::ok(name, format!("it calls {}", seen.join(", "))),
+        [true, true] => {
+            // Those of its conversations first.
+            let (mut names, others): (Vec<&str>, Vec<&str>) = seen.iter().partition(|seen| {
+                [&receive, &send].iter().any(|calls| calls.iter().any(|call| call == *seen))
+            });
+            names.extend(others);
+            return Finding::ok(name, format!("it calls {}", few(&names)));
+        }
         [true, false] => "sends",
         _ => "receives",
     };

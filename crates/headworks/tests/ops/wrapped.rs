@@ -216,3 +216,23 @@ fn a_server_that_the_library_does_not_reach_is_named() {
         assert!(doctor.contains(outside), "{doctor}");
     }
 }
+
+#[test]
+fn a_wrapper_is_not_said_to_hide_its_requests() {
+    let home = Home::new("words");
+    let run = RunDir::new();
+    let mut command = run.headworks(["run", "--name", "words", "--", "nice", "true"]);
+    let output = command.env("XDG_CONFIG_HOME", &home.0).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("(profile generic until it starts a server"), "{said}");
+    assert!(!said.contains("itself calls"), "{said}");
+}
+
+#[test]
+fn the_doctor_names_a_few_of_the_calls_that_a_program_makes() {
+    let Some(bash) = find_program("bash") else { return };
+    let output = RunDir::new().headworks(["doctor"]).arg(bash).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = said.lines().find(|line| line.contains("it calls ")).expect("its calls");
+    assert!(line.contains(" others") && line.len() < 120, "{line}");
+}
