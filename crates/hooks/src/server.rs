@@ -16,10 +16,13 @@ use headworks_region::clock;
 use headworks_region::known_servers::{KnownServers, Server, UNKNOWN};
 use headworks_region::layout::Region;
 use headworks_region::lock::thread_exists;
-use headworks_region::thread::keeping_errno;
+use headworks_region::process::Process;
 
 /// How long a server waits for its profile at its start. The daemon looks ten times a second.
 const PROFILE_TIMEOUT: Nanos = Nanos::from_millis(2_000);
+
+/// How long before it looks at whether the daemon can do it.
+const LOOK_AFTER: Nanos = Nanos::from_millis(200);
 
 /// How often it checks.
 const PROFILE_POLL_INTERVAL: Nanos = Nanos::from_millis(2);
@@ -98,7 +101,9 @@ fn ask(region: &Region, own: Server) {
         known.ask(own);
         let now = clock::now();
         // Without a daemon all requests pass.
-        if now.since(begun) > PROFILE_TIMEOUT || region.heartbeat.stale(now) {
+        let waited = now.since(begun);
+        let is_late = waited > PROFILE_TIMEOUT || region.heartbeat.stale(now);
+        if is_late || (waited > LOOK_AFTER && is_stopped(region)) {
             return;
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PROFILE_POLL_INTERVAL.0 as _ };
@@ -107,6 +112,12 @@ fn ask(region: &Region, own: Server) {
             libc::syscall(libc::SYS_nanosleep, &raw const pause, core::ptr::null_mut::<u8>())
         };
     }
+}
+
+/// A stopped daemon puts no profile into force.
+fn is_stopped(region: &Region) -> bool {
+    let daemon = region.heartbeat.daemon.load(Ordering::Relaxed);
+    Process::of(daemon).is_some_and(|process| process.stopped)
 }
 
 /// File name by which this process was executed.
@@ -160,68 +171,6 @@ fn is_older(one: u32, other: u32) -> bool {
         || (one_is.started == other_is.started && other_is.parent == one)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    parent: u32,
-    started: u64,
-    /// Its parent has not waited for it yet.
-    ended: bool,
-}
-
-impl Process {
-    fn of(pid: u32) -> Option<Process> {
-        use core::fmt::Write;
-        let mut path = Text { bytes: [0; 32], length: 0 };
-        write!(path, "/proc/{pid}/stat\0").ok()?;
-        let mut text = [0u8; 512];
-        let count = keeping_errno(|| read_file(&path.bytes, &mut text))?;
-        Process::parse(text.get(..count)?)
-    }
-
-    /// The program's name may contain anything, even spaces and parentheses.
-    fn parse(stat: &[u8]) -> Option<Process> {
-        let after = stat.iter().rposition(|&byte| byte == b')')?;
-        let rest = core::str::from_utf8(stat.get(after + 1..)?).ok()?;
-        let mut fields = rest.split_ascii_whitespace();
-        let ended = matches!(fields.next()?, "Z" | "X");
-        let parent = fields.next()?.parse().ok()?;
-        let started = fields.nth(17)?.parse().ok()?;
-        Some(Process { parent, started, ended })
-    }
-}
-
-/// A text of fixed capacity.
-struct Text {
-    bytes: [u8; 32],
-    length: usize,
-}
-
-impl core::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let end = self.length + text.len();
-        let room = self.bytes.get_mut(self.length..end).ok_or(core::fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
-
-/// Reads the beginning of a file, by system calls: no allocation, no hook. The path ends with a
-/// zero.
-fn read_file(path: &[u8; 32], into: &mut [u8]) -> Option<usize> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path is a C string, and the buffer has its length.
-    unsafe {
-        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
-        if file < 0 {
-            return None;
-        }
-        let count = libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len());
-        libc::syscall(libc::SYS_close, file);
-        usize::try_from(count).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,14 +193,5 @@ mod tests {
         child.wait().unwrap();
         assert!(older && !younger);
         assert!(!is_older(own, child.id()), "it is gone");
-    }
-
-    #[test]
-    fn a_name_with_parentheses_confuses_nobody() {
-        let fields = (5..22).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
-        let stat = format!("7 (a) S 9 (b) S 3 {fields} 4711 23");
-        let process = Process::parse(stat.as_bytes());
-        assert_eq!(process, Some(Process { parent: 3, started: 4711, ended: false }));
-        assert_eq!(Process::parse(b"7 (a) S"), None);
     }
 }

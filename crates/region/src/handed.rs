@@ -8,8 +8,12 @@
 //! One message each way: what is wanted and the token; then one byte, with the descriptor if it is
 //! granted.
 
+use crate::clock;
 use crate::file::{Descriptor, RegionError, errno};
+use crate::process::Process;
 use core::mem::{offset_of, size_of_val, zeroed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use headworks_policy::Nanos;
 
 /// Variable of the environment with the process that `headworks run` became, and the token.
 pub const VARIABLE: &core::ffi::CStr = c"HEADWORKS_ASK";
@@ -18,8 +22,14 @@ pub const VARIABLE: &core::ffi::CStr = c"HEADWORKS_ASK";
 /// the machine may see it there.
 pub const TOKEN: usize = 32;
 
-/// How long to wait for the daemon's answer.
-const TIMEOUT_MS: libc::suseconds_t = 1_000;
+/// A process waits for the daemon for so long in all, however often it asks.
+const PATIENCE: Nanos = Nanos::from_millis(1_000);
+
+/// How long to wait before a look at whether the daemon can answer.
+const STEP: Nanos = Nanos::from_millis(20);
+
+/// How long this process has waited for it.
+static WAITED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +69,17 @@ pub fn address(token: &[u8; TOKEN]) -> (libc::sockaddr_un, libc::socklen_t) {
 /// Asks for a region. All by system calls, as the functions may be our own hooks. Does not
 /// allocate.
 pub(crate) fn ask(token: &[u8; TOKEN], wanted: Wanted) -> Result<Descriptor, RegionError> {
+    let begun = clock::now();
+    let patience = PATIENCE.since(Nanos(WAITED_NS.load(Relaxed)));
+    if patience < STEP {
+        return Err(RegionError::System("the daemon does not answer", libc::ETIMEDOUT));
+    }
+    let answer = ask_until(begun + patience, token, wanted);
+    WAITED_NS.fetch_add(clock::now().since(begun).0, Relaxed);
+    answer
+}
+
+fn ask_until(until: Nanos, token: &[u8; TOKEN], wanted: Wanted) -> Result<Descriptor, RegionError> {
     let failed = |what| Err(RegionError::System(what, errno()));
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: takes numbers.
@@ -68,10 +89,13 @@ pub(crate) fn ask(token: &[u8; TOKEN], wanted: Wanted) -> Result<Descriptor, Reg
     }
     let socket = Descriptor(fd as i32);
     let (address, length) = address(token);
-    let limit = libc::timeval { tv_sec: 0, tv_usec: TIMEOUT_MS * 1_000 - 1 };
+    let limits = [(libc::SO_SNDTIMEO, until.since(clock::now())), (libc::SO_RCVTIMEO, STEP)];
     // SAFETY: all that is pointed to outlives the calls, and has the lengths that are given.
     let connected = unsafe {
-        for option in [libc::SO_SNDTIMEO, libc::SO_RCVTIMEO] {
+        for (option, limit) in limits {
+            // Zero would be no limit, and a second is not so many microseconds.
+            let tv_usec = (limit.0 / 1_000).clamp(1, 999_999) as libc::suseconds_t;
+            let limit = libc::timeval { tv_sec: 0, tv_usec };
             let (level, bytes) = (libc::SOL_SOCKET, size_of_val(&limit));
             libc::syscall(libc::SYS_setsockopt, fd, level, option, &raw const limit, bytes);
         }
@@ -80,9 +104,7 @@ pub(crate) fn ask(token: &[u8; TOKEN], wanted: Wanted) -> Result<Descriptor, Reg
     if connected < 0 {
         return failed("cannot reach the daemon");
     }
-    if !is_trusted(&socket) {
-        return Err(RegionError::NoRegion);
-    }
+    let daemon = trusted(&socket).ok_or(RegionError::NoRegion)?;
     let mut question = [wanted as u8; 1 + TOKEN];
     question[1..].copy_from_slice(token);
     let (to, bytes) = (question.as_ptr(), question.len());
@@ -94,12 +116,23 @@ pub(crate) fn ask(token: &[u8; TOKEN], wanted: Wanted) -> Result<Descriptor, Reg
     if sent != bytes as libc::c_long {
         return failed("cannot ask the daemon");
     }
-    receive(&socket)
+    loop {
+        match receive(&socket) {
+            Err(RegionError::System(_, libc::EAGAIN | libc::EINTR))
+                if clock::now() < until && !is_stopped(daemon) => {}
+            answer => return answer,
+        }
+    }
 }
 
-/// Whether the socket that answers is root's or this process's own user's. Each user may take the
-/// name of a daemon's socket once the daemon has ended.
-fn is_trusted(socket: &Descriptor) -> bool {
+/// A stopped daemon does not answer, and each program of a script would wait for it.
+fn is_stopped(daemon: u32) -> bool {
+    Process::of(daemon).is_some_and(|process| process.stopped)
+}
+
+/// The process that made the socket, if it is root's or this process's own user's. Each user may
+/// take the name of a daemon's socket once the daemon has ended.
+fn trusted(socket: &Descriptor) -> Option<u32> {
     // SAFETY: made of integers, for which zero bytes are valid.
     let mut peer: libc::ucred = unsafe { zeroed() };
     let mut length = size_of_val(&peer) as libc::socklen_t;
@@ -108,7 +141,8 @@ fn is_trusted(socket: &Descriptor) -> bool {
         let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
         let (to, length) = (&raw mut peer, &raw mut length);
         let got = libc::syscall(libc::SYS_getsockopt, socket.0, level, option, to, length);
-        got == 0 && (peer.uid == 0 || peer.uid == libc::syscall(libc::SYS_geteuid) as u32)
+        let own = libc::syscall(libc::SYS_geteuid) as u32;
+        (got == 0 && (peer.uid == 0 || peer.uid == own)).then_some(peer.pid as u32)
     }
 }
 
@@ -116,7 +150,7 @@ fn is_trusted(socket: &Descriptor) -> bool {
 fn receive(socket: &Descriptor) -> Result<Descriptor, RegionError> {
     let mut byte = 0u8;
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // Room for one descriptor, aligned as the kernel's header is.
+    // Aligned as the kernel's header is.
     let mut control = [0u64; 4];
     // SAFETY: all zero bytes are a valid header. It points to what outlives the call. What the
     // kernel wrote is read within the length that it gave.
@@ -124,7 +158,8 @@ fn receive(socket: &Descriptor) -> Result<Descriptor, RegionError> {
         let mut message: libc::msghdr = zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
+        // No room for a second one, which would stay open.
+        message.msg_controllen = libc::CMSG_LEN(size_of::<i32>() as u32) as usize;
         let flags = libc::MSG_CMSG_CLOEXEC;
         let got = libc::syscall(libc::SYS_recvmsg, socket.0, &raw mut message, flags);
         if got < 0 {

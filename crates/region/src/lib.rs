@@ -34,6 +34,7 @@ pub mod lock;
 pub mod map;
 pub mod pause;
 mod permits;
+pub mod process;
 pub mod protocol;
 mod queued;
 mod repair;

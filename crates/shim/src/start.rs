@@ -27,6 +27,11 @@ extern "C" fn destruct() {
 /// Runs before `main`: the region is mapped here, while the process may still have the rights
 /// that a server drops later.
 extern "C" fn construct() {
+    // A program begins with zero there.
+    keeping_errno(begin);
+}
+
+fn begin() {
     real::resolve_all();
     std::panic::set_hook(Box::new(|_| {}));
     let asking = Asking::of_environment();
@@ -66,8 +71,8 @@ fn is_hidden(error: RegionError) -> bool {
 }
 
 fn may_ask() -> bool {
-    use libc::{SYS_connect, SYS_geteuid, SYS_getsockopt, SYS_recvmsg, SYS_sendto};
-    use libc::{SYS_setsockopt, SYS_socket};
+    use libc::{SYS_close, SYS_connect, SYS_geteuid, SYS_getsockopt, SYS_openat, SYS_read};
+    use libc::{SYS_recvmsg, SYS_sendto, SYS_setsockopt, SYS_socket};
     may_call(&[
         SYS_socket,
         SYS_setsockopt,
@@ -76,6 +81,9 @@ fn may_ask() -> bool {
         SYS_geteuid,
         SYS_sendto,
         SYS_recvmsg,
+        SYS_openat,
+        SYS_read,
+        SYS_close,
     ])
 }
 

@@ -26,6 +26,9 @@ pub const VARIABLE: &str = "HEADWORKS_ASK";
 /// Most connections that have not asked yet. The oldest ones are closed.
 const PENDING_MAX: usize = 64;
 
+/// Programs that may begin to ask while the daemon stands still. Any other one waits for it.
+const BACKLOG: i32 = 4_096;
+
 /// A token for a new instance.
 pub fn new_token() -> Result<String> {
     let mut bytes = [0u8; TOKEN / 2];
@@ -88,7 +91,7 @@ fn listen(token: &[u8; TOKEN]) -> Result<OwnedFd> {
         let socket = libc::socket(libc::AF_UNIX, kind, 0);
         let failed = socket < 0
             || libc::bind(socket, (&raw const address).cast(), length) != 0
-            || libc::listen(socket, PENDING_MAX as i32) != 0;
+            || libc::listen(socket, BACKLOG) != 0;
         ((socket >= 0).then(|| OwnedFd::from_raw_fd(socket)), failed)
     };
     socket.filter(|_| !failed).ok_or_else(|| Error::last_os_error().into())

@@ -1,6 +1,7 @@
 //! Small C programs under the preloaded library: what it must not disturb, whatever they do.
 
 mod ahead;
+mod asks;
 mod children;
 mod compile;
 mod exports;
