@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills setup-java
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-store bench-fuse bench-jitter record-bpf man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-locks bench-chains bench-lock bench-pool bench-tad bench-nbd bench-store bench-target bench-fuse bench-jitter record-bpf man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -130,6 +130,11 @@ bench-store: ## The storage server beside nbdkit and qemu-storage-daemon, by fio
 	@scripts/setup bench-store
 	$(CARGO) build --quiet --release -p headworks-store
 	scripts/bench-store $(ARGS)
+
+bench-target: ## Does a target hold on a real device? PostgreSQL on a volume of the store, beside fio (as root)
+	@scripts/setup bench-target
+	$(CARGO) build --quiet --release -p headworks-store -p headworks
+	scripts/bench-target $(ARGS)
 
 bench-fuse: ## Volumes as block devices beside a libfuse passthrough and a loop device alone (as root)
 	@scripts/setup bench-fuse

@@ -98,6 +98,39 @@ fn a_second_controller_takes_over_by_etcd_and_stores_hear_targets() {
     node.hears("weight 3.000 orders");
 }
 
+/// With a store that runs: what is forgotten here is no longer in force there.
+#[test]
+fn a_store_has_the_target_of_its_file_once_the_controllers_is_forgotten() {
+    let dir = Dir::new("forget");
+    let client = own_address(10);
+    let Some(_etcd) = Store::start(&dir, client, own_address(11)) else { return };
+    let at = own_address(12);
+    let etcd = |name: &str| format!("[etcd]\nservers = [\"{client}\"]\nname = \"{name}\"\n");
+    let controller = format!("listen = \"{at}\"\n{}stores = [\"one\"]\n", etcd("main"));
+    let _controller = serve(&dir, "controller", &controller);
+    let file = dir.0.join("store.toml");
+    let config = format!(
+        "listen = [\"unix:{}/store\"]\n{}\
+         [[volume]]\nname = \"db\"\npath = \"memory\"\nsize = \"1MiB\"\n\
+         [[application]]\nname = \"orders\"\nvolume = \"db\"\ntarget = 100\n",
+        dir.0.display(),
+        etcd("one"),
+    );
+    std::fs::write(&file, config).unwrap();
+    let store = headworks_store::server::Server::start(&file).unwrap();
+    let goal = || store.running.status().applications[0].goal.clone();
+    assert_eq!(goal(), "100/s");
+    let set = |words: &[&str]| {
+        let done = || ask(&[at], &[&["set", "orders"], words].concat()).status.success();
+        until("the controller sets it", done);
+    };
+    set(&["--target", "200"]);
+    until("the store hears the target", || goal() == "200/s");
+    set(&["--forget"]);
+    until("the store has its own again", || goal() == "100/s");
+    store.stop();
+}
+
 #[test]
 fn over_tls_each_question_is_answered_and_strangers_are_refused() {
     let dir = Dir::new("tls");

@@ -247,6 +247,13 @@ pub trait BlockScheduler: Send {
         false
     }
 
+    /// Best effort has at most so many millionths of the device's time from then on, by what
+    /// requests are charged. None: no bound. Says whether the scheduler keeps to it.
+    fn set_pace(&mut self, millionths: Option<u32>) -> bool {
+        let _ = millionths;
+        false
+    }
+
     /// Requests are charged these prices from now on. Returns whether this scheduler charges any.
     fn set_prices(&mut self, prices: &cost::Prices) -> bool {
         let _ = prices;

@@ -101,6 +101,9 @@ pub struct Status {
     pub depth: u32,
     /// Of them, best effort.
     pub best_effort_depth: u32,
+    /// Part of the device's time that it may have, if that is bounded.
+    #[serde(default)]
+    pub best_effort_pace: Option<f64>,
     /// How often shares have changed.
     pub epoch: u64,
     /// What the device can do.

@@ -12,9 +12,8 @@ use crate::rival::Rival;
 pub use crate::window::Window;
 use headworks_policy::Nanos;
 use headworks_policy::block::Share;
-use headworks_policy::block::cost::Prices;
 use headworks_policy::learn::allocate::{self, Allocator};
-use headworks_policy::learn::device::{Device, KINDS, ORDINARY, Price};
+use headworks_policy::learn::device::{Device, KINDS, Price};
 use headworks_policy::learn::need::{Owner, Settings};
 use headworks_policy::learn::{Application, Observation, WINDOW};
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 mod at_once;
+mod device;
 mod fares;
 
 pub use fares::Fares;
@@ -29,11 +29,11 @@ pub use fares::Fares;
 /// Windows that are kept: those that a late dft may belong to, and the picture's.
 pub const HISTORY: usize = 600;
 
-/// Prices that differ by less are the same.
-const STEP: f64 = 1.2;
-
 /// Part of what was asked of an application from which on it has served all.
 const SERVED: f64 = 0.97;
+
+/// Windows without a post after which nothing is posted any more.
+const PATIENCE: u32 = 10;
 
 /// A weight of one.
 const WEIGHT: f64 = 1e6;
@@ -59,10 +59,17 @@ pub struct Belief {
 }
 
 impl Belief {
-    fn fares(&self, now: Nanos, settings: &Settings, limit: f64) -> Fares {
+    /// Part of the usual depth that best effort may have for its sake. All, if it is not there or
+    /// says nothing.
+    fn depth(&self) -> f64 {
+        let works = self.windows.back().is_some_and(|window| window.demand);
+        if works && self.quiet < PATIENCE { self.owner.depth() } else { 1.0 }
+    }
+
+    fn fares(&self, settings: &Settings, limit: f64) -> Fares {
         // What is posted may come a little late, and a newcomer's program begins later.
-        let patience = if self.owner.ask(settings).is_some() { 10 } else { 30 };
-        let verdict = || Fares::from(self.owner.verdict(now, limit));
+        let patience = if self.owner.ask(settings).is_some() { PATIENCE } else { 30 };
+        let verdict = || Fares::from(self.owner.verdict(limit));
         if self.quiet >= patience { Fares::Silent } else { verdict() }
     }
 }
@@ -83,6 +90,8 @@ pub struct Orders {
     pub shares: Vec<(u32, Share)>,
     /// Requests of best effort in the device.
     pub best_effort: u32,
+    /// Millionths of the device's time that it may have, if that is bounded.
+    pub pace: Option<u32>,
     /// What is told to clients.
     pub grants: BTreeMap<u32, Grant>,
     /// What has to be said.
@@ -125,6 +134,8 @@ pub struct Governor {
     charged: Option<[Price; KINDS]>,
     starved: bool,
     best_effort: f64,
+    /// Device time that best effort had in a second while nothing but its share bounded it.
+    unbounded: f64,
     /// Windows since the start.
     pub windows: u64,
 }
@@ -149,6 +160,7 @@ impl Governor {
             charged: None,
             starved: false,
             best_effort: 1.0,
+            unbounded: 0.0,
             windows: 0,
         }
     }
@@ -161,46 +173,6 @@ impl Governor {
     /// The share that is in force.
     pub fn share(&self, cause: u32) -> f64 {
         self.shares.get(&cause).copied().unwrap_or(0.0)
-    }
-
-    /// Processors are short where the store runs, or no longer.
-    pub fn starve(&mut self, short: bool) {
-        self.starved = short;
-        self.beliefs.values_mut().for_each(|belief| belief.owner.starve(short));
-    }
-
-    /// Whether processors are short where the store runs.
-    pub fn are_processors_short(&self) -> bool {
-        self.starved
-    }
-
-    /// What the device can do.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// For which part of the last window the device was busy.
-    pub fn busy(&self) -> f64 {
-        self.busy
-    }
-
-    /// What requests are to be charged, if that is another than before.
-    pub fn prices(&mut self) -> Option<Prices> {
-        let now = self.device.prices();
-        let far = |(new, old): (&Price, &Price)| {
-            (new.of(ORDINARY) / old.of(ORDINARY)).ln().abs() > STEP.ln()
-                || (new.of(8.0 * ORDINARY) / old.of(8.0 * ORDINARY)).ln().abs() > STEP.ln()
-        };
-        let learned = self.device.is_learned().contains(&true);
-        let same = self.charged.is_some_and(|old| !now.iter().zip(&old).any(far));
-        if !learned || same {
-            return None;
-        }
-        self.charged = Some(now);
-        // Prices are far below a century.
-        let nanos = |price: &Price| (Nanos(price.request_ns as u64), Nanos(price.sector_ns as u64));
-        let [read, write, flush] = now.each_ref().map(nanos);
-        Some(Prices { read, write, flush: flush.0 })
     }
 
     /// How often shares have changed.
@@ -355,7 +327,14 @@ impl Governor {
                 belief.owner.granted(promise);
             }
         }
-        let depths = self.beliefs.values().map(|belief| belief.owner.depth());
+        if self.best_effort == 1.0 {
+            let rest = abouts.iter().filter(|(_, about)| about.goal == Goal::BestEffort);
+            let cost = |cause: &u32| self.page.of(*cause).cost_ns - before.of(*cause).cost_ns;
+            let had_ns: u64 = rest.map(|(cause, _)| cost(cause)).sum();
+            // A second in which it was not there does not make it slow.
+            self.unbounded = (had_ns as f64 / 1e9 / seconds).max(0.8 * self.unbounded);
+        }
+        let depths = self.beliefs.values().map(Belief::depth);
         self.best_effort = depths.fold(1.0, f64::min);
         let mut shares = self.allocator.shares().to_vec();
         if let Some(rival) = &mut self.rival {
@@ -428,7 +407,7 @@ impl Governor {
         }
         let ask = belief.asked.map(|(ask, _)| ask).or_else(|| belief.owner.ask(&settings));
         belief.ask = ask.unwrap_or(0.0).min(about.limit);
-        let fares = belief.fares(now, &settings, about.limit);
+        let fares = belief.fares(&settings, about.limit);
         if fares.word() != belief.fares.word() {
             let starved = self.starved;
             said.extend(fares::words(&about.name, &fares, belief.promise, about.limit, starved));
@@ -478,8 +457,9 @@ impl Governor {
             );
         }
         let most = (f64::from(self.depth) * self.best_effort).round().max(1.0);
-        // At most the depth.
-        Orders { shares, best_effort: most as u32, grants, said }
+        // At most the depth. A guessed price may be too high, by a few thousand times at most.
+        let (best_effort, pace) = (most as u32, self.pace().map(|pace| (1e6 * pace) as u32));
+        Orders { shares, best_effort, pace, grants, said }
     }
 }
 

@@ -403,6 +403,10 @@ impl BlockScheduler for Watched {
         self.inner.set_share(cause, share)
     }
 
+    fn set_pace(&mut self, millionths: Option<u32>) -> bool {
+        self.inner.set_pace(millionths)
+    }
+
     fn set_depth(&mut self, depth: u32, best_effort: u32) -> bool {
         self.inner.set_depth(depth, best_effort)
     }

@@ -103,6 +103,7 @@ impl Running {
             scheduler: config.map_or_else(String::new, |config| config.device.scheduler.clone()),
             depth: self.depth,
             best_effort_depth: (f64::from(self.depth) * governor.best_effort()).round() as u32,
+            best_effort_pace: governor.pace(),
             epoch: governor.epoch(),
             device: device_status(&governor),
             processors_short: governor
@@ -301,7 +302,16 @@ impl Running {
                 )),
             }
         }
-        *lock(&self.decreed) = decreed;
+        let decreed = std::mem::replace(&mut *lock(&self.decreed), decreed);
+        for name in decreed.keys().filter(|name| !seen.targets.contains_key(*name)) {
+            let Some((app, target)) = self.written(name) else { continue };
+            if app.retarget(target) {
+                changed = true;
+                self.say(format!(
+                    "{name}: etcd has no target for it any more: {target} by its file"
+                ));
+            }
+        }
         for words in wrong.iter().filter(|words| !before.contains(words)) {
             self.say(words.clone());
         }
@@ -312,6 +322,13 @@ impl Running {
         if changed {
             self.at_once();
         }
+    }
+
+    /// An application, and the target that the configuration has for it.
+    fn written(&self, name: &str) -> Option<(Arc<App>, f64)> {
+        let config = self.front.offer().config?;
+        let written = config.applications.iter().find(|app| app.name == name)?;
+        Some((self.front.apps.by_name(name)?, written.target.or(written.latency_ms)?))
     }
 
     /// Why a target that is set by hand would not last.
@@ -372,6 +389,7 @@ impl Running {
             self.front.engine.set_share(app.cause, None);
         }
         self.front.engine.set_depth(self.depth, orders.best_effort);
+        self.front.engine.set_pace(orders.pace);
         self.front.desk.grant(governor.epoch(), orders.grants);
         drop(governor);
         for words in orders.said {

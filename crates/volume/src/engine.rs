@@ -249,6 +249,12 @@ impl Engine {
         Shared::adjust(&self.shared, &mut |scheduler| scheduler.set_depth(depth, best_effort))
     }
 
+    /// Best effort has at most so many millionths of the device's time; see
+    /// [`BlockScheduler::set_pace`]. False without a queue.
+    pub fn set_pace(&self, millionths: Option<u32>) -> bool {
+        Shared::adjust(&self.shared, &mut |scheduler| scheduler.set_pace(millionths))
+    }
+
     /// The allocated parts of a range; see [`Store::extents`]. Not ordered against requests in
     /// flight.
     pub fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {

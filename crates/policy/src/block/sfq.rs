@@ -24,6 +24,9 @@
 //! * **Best effort** is bounded a second time ([`Settings::best_effort_depth`]). An application
 //!   that waits for the device, and not for its share, gains nothing by a greater share. It gains
 //!   when fewer requests of others are in the device before it.
+//!   One request at a time is still much on a fast device: a store in memory answers 70,000 a
+//!   second so. So best effort is bounded a third time, by a *pace* ([`BlockScheduler::set_pace`]):
+//!   after a request of cost c its next one goes c/pace later, even if the device is idle.
 //! * **Room.** D requests of 1 MiB are as much work as a thousand small ones, and an application
 //!   that comes then waits for all of it. So the cost that is with the device is bounded, too,
 //!   while several applications ask ([`Settings::room`]). Best effort has the same part of this
@@ -37,8 +40,8 @@
 //!
 //! # Invariants
 //! It is work-conserving. While a request waits, D are with the device, or its room is full. Or
-//! all that wait are best effort, and as many of these as may are with the device. Let W be the
-//! cost that was dispatched, and cᵢ and cⱼ the largest costs of applications i and j. While both
+//! all that wait are best effort, which has a pace, or as many with the device as it may. Let W be
+//! the cost that was dispatched, and cᵢ and cⱼ the largest of applications i and j. While both
 //! wait and no bound on best effort binds, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ`. What was completed
 //! may differ by what is with the device: (D + 1) requests more. So none starves: an application
 //! that waits is passed over by each other one for at most `(cᵢ/wᵢ + cⱼ/wⱼ)·wⱼ` of its cost.
@@ -138,6 +141,9 @@ const LATER: Nanos = Nanos::from_millis(100);
 /// A request as databases make them: of 16 KiB.
 const ORDINARY_SECTORS: u32 = 32;
 
+/// For so long best effort may be behind its pace, and make up for it.
+const BEHIND: Nanos = Nanos::from_millis(5);
+
 /// How long an application counts as one that asks after its last request.
 const CONTENDED: Nanos = Nanos::from_millis(200);
 
@@ -186,6 +192,9 @@ pub struct Sfq {
     /// The sum of these, and of those of best effort.
     inflight_cost: Nanos,
     best_effort_cost: Nanos,
+    /// Millionths of the device's time that best effort may have, and when it may go on.
+    pace: Option<u32>,
+    paced_until: Nanos,
     /// Whose request came last, and until when several applications are taken to ask.
     last: u32,
     contended_until: Nanos,
@@ -220,6 +229,8 @@ impl Sfq {
             charged: [Nanos(0); REQUESTS],
             inflight_cost: Nanos(0),
             best_effort_cost: Nanos(0),
+            pace: None,
+            paced_until: Nanos(0),
             last: 0,
             contended_until: Nanos(0),
         }
@@ -253,6 +264,7 @@ impl Sfq {
     fn choose(&self, now: Nanos) -> Option<Index> {
         let most = self.settings.best_effort_depth.max(1);
         let full = self.inflight_best_effort >= most
+            || now < self.paced_until
             || self.inflight_best_effort > 0
                 && self.best_effort_cost >= self.best_effort_room()
                 && now < self.contended_until;
@@ -277,7 +289,15 @@ impl Sfq {
         Nanos((u128::from(self.settings.room.0) * most / depth) as u64)
     }
 
-    fn serve(&mut self, flow: Index) -> Option<Index> {
+    /// Best effort begins a request of this cost.
+    fn keep_pace(&mut self, now: Nanos, cost: Nanos) {
+        let Some(pace) = self.pace else { return };
+        let time = u128::from(cost.0) * 1_000_000 / u128::from(pace.max(1));
+        let from = self.paced_until.max(Nanos(now.0.saturating_sub(BEHIND.0)));
+        self.paced_until = Nanos(from.0.saturating_add(u64::try_from(time).unwrap_or(u64::MAX)));
+    }
+
+    fn serve(&mut self, now: Nanos, flow: Index) -> Option<Index> {
         let queue = self.flows.get_mut(flow);
         let index = self.arrival.pop_front(&mut queue.arrival)?;
         queue.waiting -= 1;
@@ -292,6 +312,9 @@ impl Sfq {
         extra.tag = start + (u128::from(cost.0) << SCALE) / u128::from(extra.share.weight);
         self.furthest = self.furthest.max(extra.tag);
         self.reached = start;
+        if extra.share.best_effort {
+            self.keep_pace(now, cost);
+        }
         self.begin(index);
         Some(index)
     }
@@ -387,8 +410,11 @@ impl BlockScheduler for Sfq {
             || self.inflight > 0
                 && self.inflight_cost >= self.settings.room
                 && now < self.contended_until;
-        let next = if full { None } else { self.choose(now).and_then(|flow| self.serve(flow)) };
-        next.map_or(Dispatch::Wait(now + LATER), Dispatch::Request)
+        let next =
+            if full { None } else { self.choose(now).and_then(|flow| self.serve(now, flow)) };
+        let until = self.paced_until.min(now + LATER);
+        let until = if full || until <= now { now + LATER } else { until };
+        next.map_or(Dispatch::Wait(until), Dispatch::Request)
     }
 
     fn deactivated(&mut self, _now: Nanos, index: Index) {
@@ -457,6 +483,12 @@ impl BlockScheduler for Sfq {
             let room = (room / u128::from(before)).max(1);
             self.settings.room = Nanos(u64::try_from(room).unwrap_or(u64::MAX - 1));
         }
+        true
+    }
+
+    fn set_pace(&mut self, millionths: Option<u32>) -> bool {
+        self.pace = millionths;
+        self.paced_until = millionths.map_or(Nanos(0), |_| self.paced_until);
         true
     }
 

@@ -214,9 +214,15 @@ impl Owner {
         let behind = if not_its_business { 0.0 } else { behind };
         let kept = self.lag_s * (1.0 - 1.0 / LAG_MEMORY);
         self.lag_s = (kept + behind).clamp(-CREDIT_MOST, LAG_MOST);
-        if settings.depth_gain > 0.0 && !self.starved {
-            let outstanding = seen.outstanding;
-            let seen = depth::Seen { dft: achieved - 1.0, held: seen.held, sated, outstanding };
+        if settings.depth_gain > 0.0 {
+            let seen = depth::Seen {
+                dft: achieved - 1.0,
+                held: seen.held,
+                sated,
+                outstanding: seen.outstanding,
+                starved: self.starved,
+                age_s: self.age_s,
+            };
             self.depth.window(now, settings.depth_gain, &seen);
         }
     }
@@ -233,7 +239,9 @@ impl Owner {
             let weight = if self.latency_s > self.met_s { 0.2 } else { 0.005 };
             self.met_s += weight * (self.latency_s - self.met_s);
         }
-        if seen.held || self.achieved > MISSING || self.windows < EARLY as u32 {
+        let early = self.windows < EARLY as u32;
+        // Where processors are short, storage may be quick and the target missed all the same.
+        if seen.held || self.achieved > MISSING || early || self.starved {
             return false;
         }
         // Clients that wait for storage achieve less as a request takes longer.
@@ -242,8 +250,7 @@ impl Owner {
         few || self.latency_s < self.met_s * (1.0 + explains)
     }
 
-    /// Processors are short where the store runs, or no longer. While they are, fewer requests of
-    /// others are no remedy.
+    /// Processors are short where the store runs, or no longer.
     pub fn starve(&mut self, starved: bool) {
         self.starved = starved;
     }
@@ -278,7 +285,7 @@ impl Owner {
     }
 
     /// How the target fares.
-    pub fn verdict(&self, now: Nanos, limit: f64) -> Verdict {
+    pub fn verdict(&self, limit: f64) -> Verdict {
         let seen = (self.windows as usize).min(VERDICT_WINDOWS);
         if seen < EARLY {
             return Verdict::Unknown;
@@ -295,7 +302,7 @@ impl Owner {
             Verdict::NotStorage { shortfall }
         } else if need > limit || self.unheld < 0.5 && self.promise < 0.98 {
             Verdict::NoRoom { shortfall, need }
-        } else if self.starved || self.unheld > 0.5 && self.depth.gave_up(now) {
+        } else if self.starved || self.unheld > 0.5 && self.depth.gave_up() {
             Verdict::NotStorage { shortfall }
         } else {
             Verdict::Behind { shortfall }

@@ -6,6 +6,7 @@ mod clients;
 mod etcd;
 mod faults;
 mod fence;
+mod follow;
 mod fuzz;
 mod kills;
 mod learn;

@@ -260,3 +260,48 @@ fn nothing_is_owed_after_silence() {
     assert_eq!(next(&mut sfq), Some(1));
     assert!(sfq.others_wait(1) && !sfq.others_wait(2));
 }
+
+#[test]
+fn best_effort_keeps_its_pace_although_the_device_is_idle() {
+    let mut sfq = Box::new(Sfq::new(plain(8)));
+    sfq.set_share(1, share(100));
+    sfq.set_share(2, Some(Share { weight: 100, best_effort: true }));
+    // A tenth of the device's time: a request of 1 ms each 10 ms.
+    assert!(sfq.set_pace(Some(100_000)));
+    let (mut index, mut others) = (0, 0);
+    let (mut now, mut served) = (1_000 * MS, [0; 2]);
+    while now < 2_000 * MS {
+        // Both have something in the queue at all times; best effort waits for nothing else.
+        while others < 3 {
+            sfq.add(Nanos(now), index, &of(2, 10 * u64::from(index)));
+            (index, others) = ((index + 1) % 200, others + 1);
+        }
+        if now % (20 * MS) == 0 {
+            sfq.add(Nanos(now), 300, &of(1, 5_000));
+        }
+        loop {
+            match sfq.dispatch(Nanos(now)) {
+                Dispatch::Request(300) => {
+                    served[0] += 1;
+                    sfq.completed(Nanos(now), 300, Nanos(0));
+                }
+                Dispatch::Request(index) => {
+                    served[1] += 1;
+                    others -= 1;
+                    sfq.completed(Nanos(now), index, Nanos(0));
+                }
+                Dispatch::Wait(until) => {
+                    assert!(until > Nanos(now) && until <= Nanos(now + 10 * MS), "{until:?}");
+                    break;
+                }
+                other => panic!("{other:?}: best effort waits"),
+            }
+        }
+        now += MS;
+    }
+    assert!((98..=102).contains(&served[1]), "{served:?}");
+    assert_eq!(served[0], 50, "others do not wait for its pace");
+    // Without a pace it has all again, at once.
+    sfq.set_pace(None);
+    assert!(matches!(sfq.dispatch(Nanos(now)), Dispatch::Request(_)));
+}

@@ -106,7 +106,9 @@ fn head(status: &Status) -> String {
         status.depth,
     );
     if status.best_effort_depth < status.depth {
-        let _ = write!(text, " ({} for best effort)", status.best_effort_depth);
+        let pace = |part: f64| format!(", and {} of the device's time", percent(part));
+        let pace = status.best_effort_pace.map_or_else(String::new, pace);
+        let _ = write!(text, " ({} for best effort{pace})", status.best_effort_depth);
     }
     if !status.refused.is_empty() {
         let all = status.refused.iter().map(|(reason, count)| format!("{count} {reason}"));
