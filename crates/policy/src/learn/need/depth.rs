@@ -13,13 +13,13 @@
 //!
 //! * **Try.** An application that its share does not hold is behind in [`BASE`] windows. Then best
 //!   effort has next to nothing (v = [`MOST`]) for [`TRY`] windows. It helps if that gains a
-//!   quarter of what is missing, and 5 % of the target. The whole lever at once is told from noise in
-//!   seconds; one halving after the other takes a minute.
+//!   quarter of what is missing, and 5 % of the target. The whole lever at once is told from noise
+//!   in seconds; one halving after the other takes a minute.
 //! * **Follow.** If it helps, v follows what is achieved: it falls while the target is met, and
 //!   faster where there is something to spare, and grows while it is not.
 //! * **Check.** If v was at its most for [`DOUBT`] windows, best effort has all for [`TRY`] ones.
-//!   If the application does as well then, chance was taken for a gain, or hid one: it is tried once
-//!   more after 20 s. If it does worse, the next check is after twice as long.
+//!   If the application does as well then, chance was taken for a gain, or hid one: it is tried
+//!   once more after 20 s. If it does worse, the next check is after twice as long.
 //! * **Pause.** What did not help is tried again after 60 s, then 120 s, up to an hour. Once the
 //!   target was met for a while, a new shortfall is a new case.
 //!
