@@ -229,7 +229,9 @@ impl Pacer {
         if self.in_flight > 0 || (patient && waits) {
             return 0;
         }
-        let (shift, least) = (self.benefit.shift(), self.least());
+        let taken = self.commits.take(now, account);
+        let least = self.least().min(self.lag.most(self.settings.piece, taken));
+        let shift = self.benefit.shift();
         let batch = self.grown(now, account, overdue).max(least) << shift;
         // A trial of batches that are as large as before would show nothing.
         let batch = batch.min(most.max(least << shift));

@@ -190,6 +190,13 @@ impl Commits {
         self.others(now, account).filter_map(left).min()
     }
 
+    /// The part of the time that commits of other accounts take which have an interval, in
+    /// hundredths.
+    pub(super) fn take(&self, now: Nanos, account: Account) -> u64 {
+        let part = |caller: &Caller| Some(caller.alone.0 * 100 / caller.interval(now)?.0.max(1));
+        self.others(now, account).filter_map(part).sum()
+    }
+
     /// Whether another account has committed within [`DESERTED`].
     pub(super) fn were_seen(&self, now: Nanos, account: Account) -> bool {
         self.callers.iter().any(|caller| {

@@ -9,6 +9,10 @@
 //! Threads report by how much they woke late. A batch has at least as many pieces as keep the
 //! device busy for [`WAKE_UPS`] times the average. So holding takes less than twice as long as the
 //! device.
+//!
+//! Commits by the clock are behind while a batch is written, and catch up while its thread wakes.
+//! So if they take a part f of the time, a batch has no more pieces than the device writes in the
+//! time of the wake-ups, times (1 − f) / f.
 
 use crate::Nanos;
 
@@ -33,6 +37,14 @@ impl Lag {
     /// Pieces that a batch has at least.
     pub(super) fn least(&self, piece: Nanos) -> u32 {
         let pieces = self.mean.0.saturating_mul(WAKE_UPS) / piece.0.max(1);
+        u32::try_from(pieces).unwrap_or(u32::MAX)
+    }
+
+    /// Pieces of a batch behind which commits that take so many hundredths of the time catch up,
+    /// with a quarter to spare.
+    pub(super) fn most(&self, piece: Nanos, taken: u64) -> u32 {
+        let least = u64::from(self.least(piece));
+        let pieces = least * 3 * 100_u64.saturating_sub(taken) / (4 * taken.max(1));
         u32::try_from(pieces).unwrap_or(u32::MAX)
     }
 }
