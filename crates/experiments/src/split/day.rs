@@ -99,6 +99,11 @@ fn tree(directory: &Path) -> Result<PathBuf> {
     Ok(template)
 }
 
+/// A plan whose data are the tree and its archive.
+pub(super) fn tree_data<'a>(plan: &'a Plan<'_>) -> Result<Plan<'a>> {
+    data(plan, "tree", tree)
+}
+
 fn shell(command: &mut Command) -> Result<()> {
     let output = running::output(command)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -111,11 +116,26 @@ fn seconds_of(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// A program that commits, and another one beside it, both under the arm's scheduler.
-fn programs(plan: &Plan<'_>, disk: &Disk, arm: &Arm, script: &str) -> Result<Numbers> {
-    let from = data(plan, "tree", tree)?.template;
+/// Which commits of a program are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// All of the window.
+    Window,
+    /// Those that were due while the other program ran.
+    Beside,
+}
+
+/// A program that commits so often a second, and another one beside it, both under the arm's
+/// scheduler.
+pub(super) fn programs(
+    plan: &Plan<'_>,
+    disk: &Disk,
+    arm: &Arm,
+    script: &str,
+    (per_s, counted): (u64, Counted),
+) -> Result<Numbers> {
     let mut small = Task::new("small", Pattern::Append, disk.dir().join("small"), 0);
-    small.due_every_us = 25_000;
+    small.due_every_us = 1_000_000 / per_s;
     let tasks = vec![small];
     files::prepare(&tasks)?;
     let load = Load { tasks, warm_up_ms: plan.warm_up_s * 1_000, window_ms: plan.window_s * 1_000 };
@@ -130,7 +150,7 @@ fn programs(plan: &Plan<'_>, disk: &Disk, arm: &Arm, script: &str) -> Result<Num
     let mut command = plan.command(arm, Path::new("/bin/sh"), "generic")?;
     command
         .args(["-c", &both])
-        .env("from", &from)
+        .env("from", plan.template.as_path())
         .env("times", &times)
         .env("bench", std::env::current_exe().context("cannot find this program")?)
         .env("spec", &spec)
@@ -140,16 +160,21 @@ fn programs(plan: &Plan<'_>, disk: &Disk, arm: &Arm, script: &str) -> Result<Num
     ensure!(output.status.success(), "{}", said.trim());
     let reports: Vec<Report> = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("the program that commits reports nothing: {}", said.trim()))?;
-    let small = reports.first().context("the program that commits reported nothing")?;
+    let mut reports = reports.into_iter();
+    let mut small = reports.next().context("the program that commits reported nothing")?;
     let times = fs::read_to_string(&times)
         .with_context(|| format!("the command beside it failed: {}", said.trim()))?;
     let mut times = times.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
     let (begun, ended) = times.next().zip(times.next()).context("no times")?;
+    let beside_s = (ended - begun) / 1e9;
+    if counted == Counted::Beside {
+        small.latencies_us.truncate((beside_s * per_s as f64) as usize);
+    }
     Ok(named([
         ("p50_ms", small.percentile_ms(0.5)),
         ("p99_ms", small.percentile_ms(0.99)),
         ("max_ms", small.percentile_ms(1.0)),
-        ("beside_s", (ended - begun) / 1e9),
+        ("beside_s", beside_s),
     ]))
 }
 
@@ -193,7 +218,10 @@ fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
         *took.lock().unwrap() = result.and_then(|()| seconds_of(work));
     };
     let numbers = match &ALL[at as usize].1 {
-        Program(script) => return programs(plan, disk, arm, script),
+        Program(script) => {
+            let plan = tree_data(plan)?;
+            return programs(&plan, disk, arm, script, (40, Counted::Window));
+        }
         work @ (Dump | Postgres(_)) => {
             let statement = if let Postgres(statement) = work { Some(*statement) } else { None };
             let plan = data(plan, "postgres", postgres_data)?;

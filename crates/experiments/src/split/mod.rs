@@ -7,6 +7,7 @@
 
 mod blocked;
 mod burst;
+mod clock;
 mod cost;
 mod day;
 mod disk;
@@ -53,6 +54,8 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     mariadb::FIG_8.experiment(),
     limit::FIG_11.experiment(),
     cost::FIG_COST.experiment(),
+    clock::FIG_CLOCK.experiment(),
+    clock::FIG_BUSY.experiment(),
     day::FIG_DAY.experiment(),
 ];
 
