@@ -77,6 +77,9 @@ final class Cluster implements AutoCloseable {
     private static final Server OTHER = new Server("regionserver-second", SECOND, SECOND_PAGE, true,
         List.of("hbase.regionserver.handler.count=2", "hbase.ipc.server.callqueue.handler.factor=0", "headworks.log.outstanding=10"));
 
+    /** The processor that region servers have; {@code null}: all. */
+    static String processor;
+
     private final List<Server> servers;
     /** What each DataNode sets otherwise. */
     private final List<List<String>> dataNodes;
@@ -196,7 +199,11 @@ final class Cluster implements AutoCloseable {
         arguments.addAll(settings(server.settings));
         arguments.addAll(settings(more));
         arguments.add("start");
-        launch(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
+        List<String> command = command(server.name, 768, "org.apache.hadoop.hbase.regionserver.HRegionServer", arguments.toArray(String[]::new));
+        if (processor != null) {
+            command.addAll(0, List.of("taskset", "-c", processor));
+        }
+        launch(server.name, command);
     }
 
     /** Starts a second HBase on the same ZooKeeper and HDFS: a master and one region server. What its clients set otherwise. */
@@ -324,11 +331,6 @@ final class Cluster implements AutoCloseable {
     /** Kills a program: it cannot do anything more. */
     void kill(String name) {
         processes.remove(name).destroyForcibly().onExit().join();
-    }
-
-    /** A program's process. */
-    long pid(String name) {
-        return processes.get(name).pid();
     }
 
     /** Has a program collect its garbage. */

@@ -2,16 +2,15 @@ package headworks.cluster;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.CompareOperator;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
@@ -42,7 +41,8 @@ class Shares {
     private static final int COLUMNS = 20_000;
     private static final int MEASURED_MS = Integer.getInteger("shares.ms", 3_000);
     private static final int WARM_UP_MS = 1_500;
-    private static final String ONLY = System.getenv().getOrDefault("HEADWORKS_ONLY", "");
+    /** Only loads whose words have this. */
+    private static final Pattern ONLY = Pattern.compile(System.getenv().getOrDefault("HEADWORKS_ONLY", ""));
 
     private final StringBuilder found = new StringBuilder();
 
@@ -59,24 +59,21 @@ class Shares {
 
     @Test
     void shares() throws Exception {
-        pin("1", "" + ProcessHandle.current().pid());
+        // What is started here has the other processor, too, but for region servers.
+        new ProcessBuilder("taskset", "-acp", "1", "" + ProcessHandle.current().pid()).redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor();
         Map<String, String> settings = Map.of("hbase.regionserver.handler.count", "30", "hbase.ipc.server.max.callqueue.length", "2000",
             "hbase.ipc.server.callqueue.type", "pluggable", "hbase.ipc.server.callqueue.pluggable.queue.class.name", "headworks.hbase.FairCallQueue",
             "headworks.weights", "heavy=3");
         var ours = new Cluster.Server("regionserver", Cluster.DEFAULT, Cluster.DEFAULT_PAGE, true, List.of());
         var stock = new Cluster.Server("regionserver-stock", Cluster.CLASSIC, Cluster.CLASSIC_PAGE, false, List.of("hbase.ipc.server.callqueue.type=fifo"));
+        Cluster.processor = "0";
         try (Cluster cluster = new Cluster(settings, true, ours, stock)) {
             Site.use(cluster);
-            pin("0", "" + cluster.pid(ours.name()));
-            pin("0", "" + cluster.pid(stock.name()));
             load();
             measure();
         }
         System.err.println(found);
-    }
-
-    private static void pin(String processor, String process) throws Exception {
-        new ProcessBuilder("taskset", "-acp", processor, process).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor();
     }
 
     private static void load() throws Exception {
@@ -125,9 +122,24 @@ class Shares {
         table.get(all);
     }
 
+    /** Batches whose answers are small: a client has little to do with them. */
+    private static void checks(Table table) throws IOException {
+        List<Get> all = new ArrayList<>();
+        for (int at = 0; at < 1_000; at++) {
+            all.add(new Get(Site.key(ThreadLocalRandom.current().nextInt(ROWS))));
+        }
+        table.exists(all);
+    }
+
     private static void five(Table table) throws IOException {
         int first = ThreadLocalRandom.current().nextInt(ROWS - 500);
         scan(table, new Scan().withStartRow(Site.key(first)).setLimit(500).setCaching(500));
+    }
+
+    private static void part(Table table) throws IOException {
+        int first = ThreadLocalRandom.current().nextInt(ROWS - 5_000);
+        scan(table, new Scan().withStartRow(Site.key(first)).withStopRow(Site.key(first + 5_000))
+            .setFilter(new RowFilter(CompareOperator.EQUAL, new RegexStringComparator("..000"))));
     }
 
     private static void wide(Table table) throws IOException {
@@ -154,13 +166,14 @@ class Shares {
         Crowd scans = new Crowd("many", 40, Shares::filtered);
         Crowd batches = new Crowd("many", 40, Shares::gets);
         // The compiler of the virtual machine comes first.
-        for (int round = 0; round < 2 && ONLY.isEmpty(); round++) {
+        for (int round = 0; round < 2; round++) {
             for (TableName table : TABLES) {
                 window(table, 3_000, gets, batches, scans);
             }
         }
         beside("gets", gets, "filtered scans", scans);
         beside("gets", gets, "batches of 1000 gets", batches);
+        beside("gets", gets, "batches of 1000 checks", new Crowd("many", 40, Shares::checks));
         beside("gets", gets, "rows of 20000 columns", new Crowd("many", 40, Shares::wide));
         beside("puts", puts, "rows of 20000 columns", new Crowd("many", 40, Shares::wide));
         beside("increments and appends", increments, "batches of 1000 gets", batches);
@@ -169,13 +182,17 @@ class Shares {
         }
         beside("one get in 100 ms", new Crowd("few", 1, 10, Shares::get), "100 filtered scans by one row", new Crowd("many", 100,
             table -> scan(table, new Scan().setCaching(1).setFilter(new RowFilter(CompareOperator.EQUAL, new RegexStringComparator("..000"))))));
-        if (ONLY.isEmpty() || "weights".contains(ONLY)) {
-            for (TableName table : TABLES) {
-                double[][] both = window(table, MEASURED_MS, new Crowd("heavy", 20, Shares::five), new Crowd("light", 20, Shares::five));
-                say("%s: scans of 500 rows, weights 3 : 1: %.0f : %.0f a second = %.2f%n", table, both[0][0], both[1][0], both[0][0] / both[1][0]);
-                both = window(table, MEASURED_MS, new Crowd("heavy", 30, Shares::get), new Crowd("light", 30, Shares::get));
-                say("%s: gets, 30 + 30, weights 3 : 1: %.0f : %.0f a second = %.2f%n", table, both[0][0], both[1][0], both[0][0] / both[1][0]);
-            }
+        weights("scans of 500 rows", 20, Shares::five);
+        weights("filtered scans of 5000 rows", 20, Shares::part);
+        weights("rows of 20000 columns", 20, Shares::wide);
+        weights("batches of 1000 checks", 20, Shares::checks);
+        weights("gets", 30, Shares::get);
+    }
+
+    private void weights(String what, int clients, Work work) throws Exception {
+        for (TableName table : ONLY.matcher("weights, " + what).find() ? TABLES : new TableName[0]) {
+            double[][] both = window(table, MEASURED_MS, new Crowd("heavy", clients, work), new Crowd("light", clients, work));
+            say("%s: %s, weights 3 : 1: %.0f : %.0f a second = %.2f%n", table, what, both[0][0], both[1][0], both[0][0] / both[1][0]);
         }
     }
 
@@ -186,7 +203,7 @@ class Shares {
     }
 
     private void beside(String small, Crowd few, String large, Crowd many) throws Exception {
-        if (!ONLY.isEmpty() && !(small + " beside " + large).contains(ONLY)) {
+        if (!ONLY.matcher(small + " beside " + large).find()) {
             return;
         }
         for (TableName table : TABLES) {
@@ -205,15 +222,17 @@ class Shares {
         AtomicBoolean stop = new AtomicBoolean();
         List<Thread> threads = new ArrayList<>();
         List<Connection> connections = new ArrayList<>();
-        Map<Crowd, AtomicLong> done = new TreeMap<>((a, b) -> Integer.compare(Arrays.asList(crowds).indexOf(a), Arrays.asList(crowds).indexOf(b)));
-        Map<Crowd, ConcurrentLinkedQueue<Long>> times = new TreeMap<>((a, b) -> Integer.compare(Arrays.asList(crowds).indexOf(a), Arrays.asList(crowds).indexOf(b)));
-        for (Crowd crowd : crowds) {
-            done.put(crowd, new AtomicLong());
-            times.put(crowd, new ConcurrentLinkedQueue<>());
+        AtomicLong[] done = new AtomicLong[crowds.length];
+        List<ConcurrentLinkedQueue<Long>> times = new ArrayList<>();
+        for (int at = 0; at < crowds.length; at++) {
+            Crowd crowd = crowds[at];
+            AtomicLong count = done[at] = new AtomicLong();
+            ConcurrentLinkedQueue<Long> own = new ConcurrentLinkedQueue<>();
+            times.add(own);
             Connection connection = Site.connect(crowd.user);
             connections.add(connection);
             for (int client = 0; client < crowd.clients; client++) {
-                Thread thread = new Thread(() -> serve(name, crowd, connection, stop, done.get(crowd), times.get(crowd)));
+                Thread thread = new Thread(() -> serve(name, crowd, connection, stop, count, own));
                 threads.add(thread);
                 thread.start();
             }
@@ -222,15 +241,15 @@ class Shares {
         long[] before = new long[crowds.length];
         long since = System.nanoTime();
         for (int at = 0; at < crowds.length; at++) {
-            before[at] = done.get(crowds[at]).get();
-            times.get(crowds[at]).clear();
+            before[at] = done[at].get();
+            times.get(at).clear();
         }
         Thread.sleep(ms);
         double seconds = (System.nanoTime() - since) / 1e9;
         double[][] figures = new double[crowds.length][];
         for (int at = 0; at < crowds.length; at++) {
-            figures[at] = new double[] {(done.get(crowds[at]).get() - before[at]) / seconds,
-                Measured.percentile(times.get(crowds[at]), 0.5), Measured.percentile(times.get(crowds[at]), 0.99)};
+            figures[at] = new double[] {(done[at].get() - before[at]) / seconds,
+                Measured.percentile(times.get(at), 0.5), Measured.percentile(times.get(at), 0.99)};
         }
         stop.set(true);
         for (Thread thread : threads) {

@@ -45,7 +45,7 @@ public final class Slice {
     /** One more row of a batch. The thread waits here if others are due. */
     public static void row() {
         Slice here = HERE.get();
-        if (here != null && here.steps++ > 0 && here.othersAreDue()) {
+        if (here != null && here.steps++ > 0 && here.othersAreDue(Room.SLICE_NS)) {
             long stops = System.nanoTime();
             here.running.stop(here.taken);
             here.since = System.nanoTime();
@@ -55,13 +55,13 @@ public final class Slice {
 
     private boolean isOver() {
         if (!isOver && ++steps >= FEWEST_STEPS) {
-            isOver = othersAreDue();
+            isOver = othersAreDue(Room.LONG_SLICE_NS);
         }
         return isOver;
     }
 
-    private boolean othersAreDue() {
-        if (!running.othersWait(taken) || System.nanoTime() - since < Room.SLICE_NS) {
+    private boolean othersAreDue(long sliceNs) {
+        if (!running.othersWait(taken) || System.nanoTime() - since < sliceNs) {
             return false;
         }
         boolean due = !running.mayGoOn(taken, (THREADS.getCurrentThreadCpuTime() - taken.cpuSince) / PROCESSORS);
