@@ -6,6 +6,7 @@
 mod answers;
 mod batch;
 mod calibrate;
+mod counted;
 mod fit;
 mod machines;
 mod ordered;
@@ -220,7 +221,7 @@ fn stages(
                 && arrow.to == End::Stage(id)
                 && matches!(arrow.by, By::Wake | By::Ready | By::Probe | By::Answer)
         });
-        let on_demand = stage.on_demand || one_for_each_connection(found, id);
+        let on_demand = stage.on_demand || one_for_each_connection(trace, found, id);
         let mut uses = vec![Use { resource: ids.cpu[&node], may: false }];
         let requests = visits(found, id);
         let disk = disk(found, id);
@@ -292,7 +293,7 @@ pub(crate) fn all_visits(trace: &Trace, found: &Architecture, stage: usize) -> f
 }
 
 /// Each thread reads the requests of one connection, and no queue is before it.
-fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
+fn one_for_each_connection(trace: &Trace, found: &Architecture, stage: usize) -> bool {
     let connections = found.connections.get(&stage).copied().unwrap_or(0);
     let threads = found.stages.stages[stage].most as usize;
     let queue = found.arrows.iter().any(|arrow| {
@@ -301,7 +302,25 @@ fn one_for_each_connection(found: &Architecture, stage: usize) -> bool {
             && matches!(arrow.by, By::Wake | By::Ready)
     });
     let own = !found.roaming.contains(&stage);
-    connections >= 2 && connections.abs_diff(threads) * 10 <= threads && !queue && own
+    connections >= 2
+        && connections.abs_diff(threads) * 10 <= threads
+        && !queue
+        && own
+        && !began_with_their_process(trace, found, stage)
+}
+
+/// Whether all threads of a stage began with their process: a pool that is fixed. Those that are
+/// made for connections begin when clients come.
+fn began_with_their_process(trace: &Trace, found: &Architecture, stage: usize) -> bool {
+    /// In hundredths of a second.
+    const SOON: u64 = 100;
+    let mut own = found.stages.stages[stage].threads.iter().filter_map(|tid| {
+        let thread = trace.threads.get(tid)?;
+        Some((thread.started, trace.processes.get(&thread.pid)?.started))
+    });
+    // A process's first thread begins with it.
+    let soon = |(began, with): (u64, u64)| began > 0 && with > 0 && began <= with + SOON;
+    found.stages.stages[stage].threads.len() > 1 && own.all(soon)
 }
 
 /// Locks and permits as resources.
@@ -380,12 +399,32 @@ fn flows(found: &Architecture, tad: &mut Tad, ids: &Ids) {
     }
 }
 
-/// Says at each line how often a second something went along it, or how long a wait took.
+/// Says at each line how often a second something went along it, or how long a wait took; at each
+/// stage which part of the time its threads worked, or waited for something else than a request;
+/// and the names of locks, which have one symbol.
 fn figures(trace: &Trace, found: &Architecture, tad: &mut Tad, ids: &Ids) {
     let end = |end: End| match end {
         End::Clients => Some(model::End::Clients),
         End::Stage(stage) => ids.stage.get(&stage).map(|stage| model::End::Stage(*stage)),
     };
+    let counted_ns = (trace.head.counted_s * 1e9).max(1.0);
+    for (&id, &stage) in &ids.stage {
+        let most = found.stages.stages[id].most.max(1);
+        let working = fit::working(found, id, counted_ns);
+        let stage = &mut tad.stages[stage];
+        stage.threads_label = Some(match stage.threads {
+            Threads::OnDemand => format!("on demand, {working:.1} busy"),
+            Threads::Bounded(_) => {
+                let busy = (working / f64::from(most)).min(1.0) * 100.0;
+                format!("{most}, {busy:.0} % busy")
+            }
+        });
+    }
+    let locks = tad.resources.iter().filter(|resource| resource.kind == ResourceKind::Lock);
+    let locks: Vec<&str> = locks.map(|lock| &*lock.title).collect();
+    if !locks.is_empty() {
+        tad.about += &format!(" Waits for locks in {}.", locks.join(", "));
+    }
     for flow in &mut tad.flows {
         let kind = |meaning| match meaning {
             Meaning::Data => FlowKind::Data,

@@ -172,7 +172,7 @@ pub fn infer(trace: &Trace, hints: &Hints) -> Architecture {
     let stages = stages::find(trace, hints);
     let sites = waits::Sites::of(trace);
     let links = waits::links(trace, &stages, &sites);
-    let mut sockets = sockets::links(trace, &stages);
+    let mut sockets = sockets::links(trace, &stages, &links);
     pollers::entrust(trace, &stages, &links, &mut sockets);
     let (mut arrows, homes) = arrows::find(trace, &stages, &links, &sockets);
     let mut facts = facts(trace, &stages, &links, &sockets);

@@ -146,6 +146,12 @@ pub struct Thread {
     pub device_read: u64,
     /// Bytes that it made dirty.
     pub device_written: u64,
+    /// When it began, as [`Process::started`]. Zero: not known.
+    #[serde(default)]
+    pub started: u64,
+    /// How often it fell asleep during the recording. Zero: not known.
+    #[serde(default)]
+    pub sleeps: u64,
 }
 
 /// Threads whose events are counted together: one thread, or threads known to do the same.

@@ -142,6 +142,7 @@ pub struct Used {
     pub written_chars: u64,
     pub device_read: u64,
     pub device_written: u64,
+    pub sleeps: u64,
 }
 
 impl std::ops::Sub for Used {
@@ -153,6 +154,7 @@ impl std::ops::Sub for Used {
             written_chars: self.written_chars.saturating_sub(before.written_chars),
             device_read: self.device_read.saturating_sub(before.device_read),
             device_written: self.device_written.saturating_sub(before.device_written),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
         }
     }
 }
@@ -162,12 +164,15 @@ pub fn used(pid: u32, tid: u32) -> Used {
     let task = format!("/proc/{pid}/task/{tid}");
     let schedule = fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
     let io = fs::read_to_string(format!("{task}/io")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = io.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+    let status = fs::read_to_string(format!("{task}/status")).unwrap_or_default();
+    let number = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
+    let field = |name: &str| number(&io, name);
     Used {
         cpu_ns: schedule.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0),
+        sleeps: number(&status, "voluntary_ctxt_switches"),
         read_chars: field("rchar"),
         written_chars: field("wchar"),
         device_read: field("read_bytes"),

@@ -169,7 +169,9 @@ impl Registry {
         }
         // A thread that was born meanwhile used nothing before.
         let before = if born > 0 { Used::default() } else { procfs::used(pid, tid) };
-        let thread = Thread { tid, pid, unit, born, names: vec![name], ..Thread::default() };
+        let started = if born > 0 { 0 } else { procfs::started(tid).unwrap_or(0) };
+        let names = vec![name];
+        let thread = Thread { tid, pid, unit, born, names, started, ..Thread::default() };
         self.threads.insert(tid, Seen { thread, first: now, before, last: now, busy_ns: 0 });
         born == 0
     }
@@ -212,6 +214,7 @@ impl Registry {
                 seen.thread.written_chars = used.written_chars;
                 seen.thread.device_read = used.device_read;
                 seen.thread.device_written = used.device_written;
+                seen.thread.sleeps = used.sleeps;
             }
         }
     }

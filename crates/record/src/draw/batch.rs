@@ -8,6 +8,7 @@ use super::{disk, one_for_each_connection};
 use crate::infer::Architecture;
 use crate::infer::arrows::{By, End, Meaning};
 use crate::infer::waits::Kind;
+use crate::trace::Trace;
 use headworks_tad::model::Confidence;
 
 /// Fewest requests for each sync, on average, for a stage to serve batches.
@@ -28,14 +29,14 @@ pub(crate) struct Batches {
 }
 
 /// Those of a stage, if it has any.
-pub(super) fn find(found: &Architecture, stage: usize) -> Option<Batches> {
+pub(super) fn find(trace: &Trace, found: &Architecture, stage: usize) -> Option<Batches> {
     let of = &found.stages.stages[stage];
     let facts = &found.facts[stage];
     let device = Kind::ALL.iter().position(|kind| *kind == Kind::Device).unwrap_or(0);
     // A sync may sleep more than once, and writes more than once if it has much.
     let sleeps = facts.sleeps[device];
     let syncs = if facts.bios > 0 { sleeps.min(facts.bios) } else { sleeps };
-    let pool = !of.on_demand && !one_for_each_connection(found, stage);
+    let pool = !of.on_demand && !one_for_each_connection(trace, found, stage);
     if !pool || syncs < SYNCS_MIN || disk(found, stage) == 0 {
         return None;
     }

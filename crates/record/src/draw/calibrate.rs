@@ -32,6 +32,10 @@ pub struct Match {
     pub threads: u32,
     /// Requests a second.
     pub per_s: f64,
+    /// Part of that by which chance may make it wrong: most of the time is not counted.
+    pub within: f64,
+    /// Why more may have come, if that is known.
+    pub least: Option<String>,
     /// Answers a second, counted apart from requests; zero if none were.
     pub answers_per_s: f64,
     /// Time of an answer, if it was seen.
@@ -302,6 +306,8 @@ think = "100 us"
             name: "work".to_owned(),
             threads: 2,
             per_s: 7_500.0,
+            within: 0.0,
+            least: None,
             answers_per_s: 0.0,
             answer_ms: None,
             client_ms: 0.0,

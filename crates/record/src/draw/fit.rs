@@ -126,7 +126,7 @@ pub fn fit(trace: &Trace, found: &Architecture) -> Fit {
             stage.time_ns = stage.time_ns.saturating_sub(ns);
         }
     }
-    let batches = (0..stages.len()).map(|id| batch::find(found, id)).collect();
+    let batches = (0..stages.len()).map(|id| batch::find(trace, found, id)).collect();
     Fit { stages, held, disk, batches }
 }
 

@@ -1,5 +1,6 @@
 //! How many clients an entry has, and at which pace they send.
 
+use super::counted;
 use super::fit::{self, Fit};
 use crate::infer::arrows::End;
 use crate::infer::{Architecture, Pace};
@@ -52,18 +53,20 @@ pub(super) fn pace(
     n: f64,
 ) -> (u32, Option<Pace>, f64) {
     let counted_s = trace.head.counted_s.max(1e-9);
+    // From request to request, as in the whole recording.
+    let whole_s = counted_s / counted::whole(trace, found, entry).unwrap_or(1.0);
     let mut threads = found.connections.get(&entry).copied().unwrap_or(1).max(1) as u32;
     let mut pace = found.paces.get(&entry).copied();
     if let Some((_, under_way)) = several(trace, found, entry) {
         // Answers and requests of one connection are not in turns: their times tell nothing.
         threads = threads.max(under_way.round() as u32);
-        let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+        let each_ns = f64::from(threads) * whole_s * 1e9 / n.max(1.0);
         pace = Some(Pace { answers: (1, each_ns as u64), thinks: (1, 0) });
     }
-    let each_ns = f64::from(threads) * counted_s * 1e9 / n.max(1.0);
+    let each_ns = f64::from(threads) * whole_s * 1e9 / n.max(1.0);
     // So do those that wait to be accepted: how many these are is known.
     if let Some(waiting) = found.backlog.get(&entry).filter(|waiting| **waiting >= WAITING_MIN) {
-        let waits_ns = waiting * counted_s * 1e9 / n.max(1.0);
+        let waits_ns = waiting * whole_s * 1e9 / n.max(1.0);
         let answer_ns = pace.as_ref().and_then(Pace::answer_ns).unwrap_or(0) as f64 + waits_ns;
         let answer = answer_ns.min(each_ns) as u64;
         let seen = Pace { answers: (1, answer), thinks: (1, each_ns as u64 - answer) };

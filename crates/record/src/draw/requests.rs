@@ -10,6 +10,7 @@
 mod clients;
 
 use super::calibrate::Match;
+use super::counted;
 use super::fit::{Fit, Totals};
 use super::pace::{idle_wake_ns, pace, several, think_ns};
 use super::{Drawn, Ids, Wakes};
@@ -414,21 +415,31 @@ fn scenario(
                 patience: None,
             })
             .collect();
+        let requests =
+            counted::counted(trace, found, (entry, n, several(trace, found, entry).is_some()));
+        let answers = found.answered.get(&entry).map_or(0.0, |n| *n as f64);
         drawn.loads.push(Match {
             name: drawn.tad.stages[ids.stage[&entry]].name.clone(),
             threads,
-            per_s: n / counted_s,
-            answers_per_s: found.answered.get(&entry).map_or(0.0, |n| *n as f64 / counted_s),
+            per_s: requests.per_s,
+            within: requests.within,
+            least: requests.least,
+            answers_per_s: answers * requests.per_s / n.max(1.0),
             answer_ms: pace.and_then(|pace| pace.answer_ns()).map(|ns| ns as f64 / 1e6),
             client_ms: simulated_ns as f64 / 1e6,
             simulated: None,
         });
         clients.push(Client { name: format!("C{}", clients.len() + 1), weight: 1.0, loads });
     }
+    drawn.scenario = Some(load(drawn, kinds, ids, clients));
+}
+
+/// All clients, as long as a simulation takes.
+fn load(drawn: &Drawn, kinds: &[Kind], ids: &Ids, clients: Vec<Client>) -> Scenario {
     let busiest = kinds.iter().max_by(|a, b| a.n.total_cmp(&b.n));
     let busiest =
         busiest.map_or(String::new(), |kind| drawn.tad.stages[ids.stage[&kind.entry]].name.clone());
-    drawn.scenario = Some(Scenario {
+    Scenario {
         name: format!("{}-load", drawn.tad.name),
         about: format!("As many clients as were connected. Most requests came to {busiest}."),
         clients,
@@ -439,5 +450,5 @@ fn scenario(
         policy: None,
         jitter: 0.1,
         switch_ns: 0,
-    });
+    }
 }

@@ -186,13 +186,21 @@ pub fn site(frames: &[String]) -> Option<Site> {
             // lock is built on it.
             if !frame.contains("park") && !frame.contains("sem_") {
                 // A sleep of a virtual machine is built on one, too.
-                let mut around = frames.iter().skip(at + 1).take(SLEEP_DEPTH);
-                let sleeps = around.any(|frame| has(frame, &TIMES));
-                return if sleeps { Some(Site::Time) } else { found };
+                if around_of(frames, at).any(|frame| has(frame, &TIMES)) {
+                    return Some(Site::Time);
+                }
+                // And so is a virtual machine's monitor. What else parks may be a queue.
+                if !around_of(frames, at).any(|frame| frame.starts_with("ObjectMonitor::E")) {
+                    return found;
+                }
             }
         }
     }
     found
+}
+
+fn around_of(frames: &[String], at: usize) -> impl Iterator<Item = &String> {
+    frames.iter().skip(at + 1).take(SLEEP_DEPTH)
 }
 
 /// musl's C library has no tables for unwinding: of the functions within it, only the outermost is
@@ -323,6 +331,18 @@ mod tests {
         let lock = frames(&["libc.so.6!89f20", "pthread_mutex_lock", "work", "stage"]);
         assert_eq!(site(&lock), Some(Site::Lock));
         assert_eq!(waiting(&lock), Some("work"));
+        // A monitor, where the C library's functions have names.
+        let enters = [
+            "libc.so.6!pthread_cond_timedwait",
+            "os::PlatformEvent::park(long)",
+            "ObjectMonitor::EnterI(JavaThread*)",
+            "ObjectMonitor::enter(JavaThread*)",
+        ];
+        assert_eq!(site(&frames(&enters)), Some(Site::Lock));
+        let waits = [enters[0], enters[1], "ObjectMonitor::wait(long, bool, JavaThread*)"];
+        assert_eq!(site(&frames(&waits)), Some(Site::Condition));
+        let sleeps = [enters[0], enters[1], "JavaThread::sleep(long)"];
+        assert_eq!(site(&frames(&sleeps)), Some(Site::Time));
         let python =
             ["libc.so.6!pthread_cond_timedwait", "python3.11!4f92c0", "PyEval_RestoreThread"];
         let python = frames(&python);

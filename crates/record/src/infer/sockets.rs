@@ -1,6 +1,7 @@
 //! What passes between processes: requests from the side that connected, answers back.
 
 use super::stages::Stages;
+use super::waits::{Kind, Links};
 use crate::trace::{Socket, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +85,8 @@ struct Way {
     turns: u64,
     /// Turns, and messages by their sizes, of what was sent and of what was read.
     by_size: [(u64, u64); 2],
+    /// Several requests are under way.
+    several: bool,
     pace: Pace,
     /// Bytes that were read, and sent.
     bytes: [u64; 2],
@@ -92,6 +95,9 @@ struct Way {
 /// Several requests of a connection are under way at a time if both sides transfer so many more
 /// messages than they take turns.
 const SEVERAL: f64 = 1.1;
+
+/// So many connections, with a request or two each, are more than clients are at a time.
+const SHORT_MIN: usize = 50;
 
 impl Way {
     /// Transfers of a stage. `told` is whether the recording tells which sends begin a message.
@@ -118,17 +124,40 @@ impl Way {
         near(self.bytes[0], other.bytes[1]) && near(self.bytes[1], other.bytes[0])
     }
 
-    fn several(&self) -> bool {
+    fn may_have_several(&self) -> bool {
         let more = |(turns, messages): (u64, u64)| messages as f64 > SEVERAL * turns as f64;
         self.by_size.into_iter().all(more)
+    }
+
+    /// The stage that reads most.
+    fn reader(&self) -> Option<usize> {
+        self.receivers.iter().max_by_key(|(_, n)| **n).map(|(&stage, _)| stage)
+    }
+
+    /// Whether several transfers of a turn are the parts of one message. The parts of each request
+    /// and of each answer are as many as those of others. `turns` and `handed` are those of the
+    /// stage that reads: one that hands over to none handles one request after the other, and one
+    /// that hands over more often than turns begin has several. So has a connection on which
+    /// several threads answer in a turn.
+    fn in_parts(&self, turns: u64, handed: u64) -> bool {
+        /// A window cuts some.
+        const WHOLE: f64 = 0.03;
+        let whole = |(turns, messages): (u64, u64)| {
+            let each = messages as f64 / turns.max(1) as f64;
+            (each - each.round()).abs() <= WHOLE * each
+        };
+        let more = |n: u64, of: u64| n as f64 > SEVERAL * of as f64;
+        let alone = self.senders.keys().all(|stage| self.receivers.contains_key(stage))
+            && handed * 10 < turns;
+        let answered: u64 = self.by_size[1].0;
+        !more(handed, turns)
+            && !more(answered, self.turns)
+            && (alone || self.by_size.into_iter().all(whole))
     }
 
     /// Where several requests are under way, a turn has several messages. One call may read several
     /// of them, or send them: the side that has more is nearer to the truth.
     fn count_several(&mut self) {
-        if !self.several() {
-            return;
-        }
         let messages = self.by_size.map(|(_, messages)| messages).into_iter().max().unwrap_or(0);
         let turns: u64 = self.senders.values().map(|sent| sent.messages).sum();
         for sent in self.senders.values_mut() {
@@ -156,7 +185,7 @@ impl Way {
 }
 
 /// From transfers to links.
-pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
+pub fn links(trace: &Trace, stages: &Stages, wakes: &Links) -> Sockets {
     let listening = listening(trace, stages);
     let mut found = Sockets { bytes: vec![(0, 0); stages.stages.len()], ..Sockets::default() };
     // Older recordings do not tell which sends begin a message.
@@ -178,7 +207,7 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
         let way = own.entry((&socket.local, &socket.remote, accepted)).or_default();
         way.add(stage, socket, told);
     }
-    own.values_mut().for_each(Way::count_several);
+    several(&mut own, wakes);
     let mut by_unix: BTreeMap<usize, usize> = BTreeMap::new();
     for (&(local, remote, accepted), way) in &own {
         let others = [!accepted, accepted].map(|accepted| (remote, local, accepted));
@@ -206,22 +235,75 @@ pub fn links(trace: &Trace, stages: &Stages) -> Sockets {
     }
     found.requests.sort_by_key(|(stage, n)| (std::cmp::Reverse(*n), *stage));
     found.roaming = roaming(trace, stages);
-    // Connections that come and go: as many clients as were open at a time.
-    for (&stage, clients) in &mut found.clients {
-        let place = Some(&stages.stages[stage].place);
+    at_a_time(trace, stages, &by_unix, &mut found);
+    found
+}
+
+/// Connections that come and go: as many clients as were open at a time. `by_unix` has those by
+/// Unix sockets.
+fn at_a_time(
+    trace: &Trace,
+    stages: &Stages,
+    by_unix: &BTreeMap<usize, usize>,
+    found: &mut Sockets,
+) {
+    for (stage, clients) in &mut found.clients {
+        let place = Some(&stages.stages[*stage].place);
         let own = || trace.processes.iter().filter(|(pid, _)| stages.place_of.get(pid) == place);
         let counts = own().map(|(_, process)| (process.open, process.open_unix));
         let (open, open_unix) =
             counts.fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
-        let by_unix = by_unix.get(&stage).copied().unwrap_or(0);
-        let at_a_time = |seen: usize, open: usize| if open > 0 { seen.min(open) } else { seen };
+        let by_unix = by_unix.get(stage).copied().unwrap_or(0);
+        // One that is there for a request alone may be open at no look.
+        let n = found.requests.iter().find(|(at, _)| at == stage).map_or(0, |(_, n)| *n);
+        let short = *clients > SHORT_MIN && n <= 2 * *clients as u64;
+        let at_a_time = |seen: usize, open: usize| match open {
+            0 if short => seen.min(1),
+            0 => seen,
+            _ => seen.min(open),
+        };
         *clients = at_a_time(clients.saturating_sub(by_unix), open) + at_a_time(by_unix, open_unix);
         let waiting = own().map(|(_, process)| process.backlog).fold(0.0, f64::max);
         if waiting > 0.0 {
-            found.backlog.insert(stage, waiting);
+            found.backlog.insert(*stage, waiting);
         }
     }
-    found
+}
+
+/// Finds the connections on which several requests are under way at a time.
+fn several(own: &mut BTreeMap<(&str, &str, bool), Way>, wakes: &Links) {
+    let mut turns: BTreeMap<usize, u64> = BTreeMap::new();
+    for way in own.values() {
+        if let Some(reader) = way.reader() {
+            *turns.entry(reader).or_default() += way.turns;
+        }
+    }
+    let handed = handed(wakes);
+    let of = |sums: &BTreeMap<usize, u64>, stage| sums.get(&stage).copied().unwrap_or(0);
+    for way in own.values_mut().filter(|way| way.may_have_several()) {
+        let one = |reader| way.in_parts(of(&turns, reader), of(&handed, reader));
+        if !way.reader().is_some_and(one) {
+            way.several = true;
+            way.count_several();
+        }
+    }
+}
+
+/// How often each stage woke the other stage that it wakes most often.
+fn handed(wakes: &Links) -> BTreeMap<usize, u64> {
+    let mut pairs: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    let hands = |kind: Kind| matches!(kind, Kind::Handover | Kind::Ready);
+    for link in wakes.all.iter().filter(|link| hands(link.kind)) {
+        if let Some(waker) = link.waker.filter(|waker| *waker != link.wakee) {
+            *pairs.entry((waker, link.wakee)).or_default() += link.n;
+        }
+    }
+    let mut most: BTreeMap<usize, u64> = BTreeMap::new();
+    for ((waker, _), n) in pairs {
+        let of = most.entry(waker).or_default();
+        *of = n.max(*of);
+    }
+    most
 }
 
 /// Stages of which several threads read one connection.
@@ -307,7 +389,7 @@ fn asks(found: &mut Sockets, way: &Way, remote: &str) {
 fn outside(found: &mut Sockets, way: &Way) {
     for (stage, Sent { messages, .. }) in way.read() {
         *found.clients.entry(stage).or_default() += 1;
-        if way.several() {
+        if way.several {
             found.several.insert(stage);
         }
         match found.requests.iter_mut().find(|(known, _)| *known == stage) {

@@ -110,6 +110,16 @@ fn connections_that_come_and_go_are_as_many_clients_as_were_open_at_a_time() {
         trace.processes.get_mut(&1).expect("the server").open = open;
         let found = found(&trace);
         assert_eq!(found.connections[&found.stages.of[&2]], clients, "{open}");
+        // A request for each, and none was open at a look.
+        let more = (0..60).map(|port| Socket {
+            remote: format!("127.0.0.1:{}", 40_000 + port),
+            turns: 1,
+            ..one[0].clone()
+        });
+        trace.sockets = more.collect();
+        let found = crate::made::found(&trace);
+        let wanted = if open == 0 { 1 } else { open.min(60) };
+        assert_eq!(found.connections[&found.stages.of[&2]], wanted, "{open}");
     }
 }
 
@@ -199,4 +209,27 @@ fn addresses_of_unix_sockets_that_are_used_again_tell_no_direction() {
     }
     let wanted = ["clients -> proxy", "proxy -> clients", "proxy -> pool", "proxy waits for pool"];
     assert_eq!(arrows(&found(&trace)), wanted);
+}
+
+/// A thread that reads each request in two parts and sends each answer in two, as a head and a body
+/// of one size. It may hand over each request once.
+#[test]
+fn parts_of_one_size_are_no_requests() {
+    let counted = |parts: (u64, u64), handed: u64, worker: bool| {
+        let mut trace = server(0);
+        trace.waits.retain(|wait| wait.waker != 2);
+        wakes(&mut trace, 2, 3, 0x1000, handed);
+        for socket in trace.sockets.iter_mut().filter(|socket| socket.n > 0) {
+            let messages = 500 * if socket.sends { parts.1 } else { parts.0 };
+            (socket.n, socket.turns, socket.messages) = (messages, 500, messages);
+            socket.unit = if socket.sends && worker { 3 } else { 2 };
+        }
+        let drawn = draw::draw(&trace, &found(&trace), "server");
+        drawn.loads[0].per_s * trace.head.counted_s
+    };
+    let near = |n: f64, wanted: f64| (n / wanted - 1.0).abs() < 0.02;
+    assert!(near(counted((2, 2), 0, false), 500.0), "one thread alone");
+    assert!(near(counted((2, 3), 490, false), 500.0), "it waits for a worker each time");
+    assert!(near(counted((2, 2), 490, true), 500.0), "the worker answers");
+    assert!(near(counted((4, 4), 1_900, true), 2_000.0), "each is handed over");
 }

@@ -112,6 +112,44 @@ fn threads_that_read_the_same_connections_are_a_pool_and_not_one_for_each() {
     assert_eq!(threads(true), Threads::Bounded(4));
 }
 
+/// A pool whose threads each keep a connection, as many as there are.
+#[test]
+fn threads_that_began_with_their_process_are_not_made_for_connections() {
+    let threads = |later: u64| {
+        let mut trace = named(&["worker"; 4]);
+        trace.processes.get_mut(&1).expect("a process").started = 5_000;
+        trace.threads.values_mut().for_each(|thread| thread.started = 5_000 + later);
+        connections(&mut trace, &[2, 3, 4, 5], 4, 100);
+        (2..6).for_each(|unit| polls(&mut trace, unit, 100));
+        draw::draw(&trace, &found(&trace), "made").tad.stages[0].threads
+    };
+    assert_eq!(threads(20), Threads::Bounded(4));
+    assert_eq!(threads(700), Threads::OnDemand);
+}
+
+/// The load stood still for most of the time in which nothing was counted.
+#[test]
+fn requests_are_those_of_the_whole_recording_by_what_their_readers_did() {
+    let load = |sleeps: u64, answers: u64| {
+        let mut trace = named(&["worker"]);
+        (trace.head.seconds, trace.head.counted_s) = (10.0, 1.0);
+        connections(&mut trace, &[2], 3, 100);
+        polls(&mut trace, 2, 300);
+        trace.units.get_mut(&2).expect("a unit").sleeps = 600;
+        trace.threads.values_mut().for_each(|thread| thread.sleeps = sleeps);
+        let sends = trace.sockets.iter_mut().filter(|socket| socket.sends);
+        sends.for_each(|socket| socket.turns = answers);
+        draw::draw(&trace, &found(&trace), "made").loads[0].clone()
+    };
+    let one = load(3_000, 100);
+    assert!((one.per_s - 150.0).abs() < 1.0, "{one:?}");
+    assert!(one.within > 0.02 && one.within < 0.1, "{one:?}");
+    assert_eq!(one.least, None, "it may as well be too much");
+    assert!((load(0, 100).per_s - 300.0).abs() < 1.0, "an older recording does not tell");
+    let more = load(3_000, 150);
+    assert!(more.least.is_some() && (more.answers_per_s / more.per_s - 1.5).abs() < 0.01);
+}
+
 /// Static variables, and members of one struct, lie side by side.
 #[test]
 fn a_mutex_beside_a_queue_is_a_lock_if_threads_wait_long_for_it() {
@@ -385,4 +423,20 @@ fn lines_of_the_picture_say_how_often_and_how_long() {
     for label in ["500/s", "400/s", "100 µs"] {
         assert!(labels.contains(&label), "{labels:?}");
     }
+    // Stages have theirs, and locks their names.
+    trace.waits.push(Wait {
+        waker: 2,
+        wakee: 3,
+        object: 0x9000,
+        sleep: FUTEX,
+        op: 128,
+        how: How::Futex,
+        n: 500,
+        off_ns: 240_000_000,
+        ..Wait::default()
+    });
+    let drawn = draw::draw(&trace, &found(&trace), "made");
+    let labels: Vec<_> = drawn.tad.stages.iter().map(|stage| &stage.threads_label).collect();
+    assert!(labels.contains(&&Some("1, 25 % busy".to_owned())), "{labels:?}");
+    assert!(drawn.tad.about.contains("Waits for locks in "), "{}", drawn.tad.about);
 }

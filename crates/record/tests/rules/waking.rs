@@ -136,6 +136,38 @@ fn an_event_loop_is_not_blocked_by_who_wakes_it() {
     }
 }
 
+/// As waitress: one thread sleeps in `select` for all clients, and workers tell it by a pipe that
+/// it may read a connection again.
+#[test]
+fn who_sleeps_in_a_list_of_several_clients_is_an_event_loop() {
+    for (clients, wanted) in [(3, "worker -> loop"), (1, "loop waits for worker")] {
+        let mut trace = named(&["loop", "worker"]);
+        requests(&mut trace, 2, 500);
+        let one = trace.sockets.clone();
+        for client in 1..clients {
+            let remote = format!("127.0.0.1:{}", 40_000 + client);
+            let more = one.iter().cloned();
+            trace.sockets.extend(more.map(|socket| Socket { remote: remote.clone(), ..socket }));
+        }
+        wakes(&mut trace, 2, 3, 0x1000, 300);
+        let (sleep, how) = (libc::SYS_pselect6 as i16, How::Ready);
+        for wait in trace.waits.iter_mut().filter(|wait| wait.how == How::Ready) {
+            (wait.sleep, wait.object) = (sleep, 0);
+        }
+        trace.waits.push(Wait {
+            waker: 3,
+            wakee: 2,
+            sleep,
+            wake: 1,
+            how,
+            n: 200,
+            ..Wait::default()
+        });
+        let found = arrows(&found(&trace));
+        assert!(found.contains(&wanted.to_owned()), "{clients} {found:?}");
+    }
+}
+
 /// As HBase's: of two loops of one stage, one serves clients, and the other is woken more often, by
 /// what comes from servers behind.
 #[test]

@@ -3,6 +3,7 @@
 use headworks_console::{
     Column, Ink, Table, count, duration, maybe_duration, rate, sparkline, terminal_width,
 };
+use headworks_record::draw::Match;
 use headworks_record::report::{Arrow, Report};
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
@@ -49,8 +50,8 @@ pub fn text(report: &Report, file: &Path) -> String {
             out += &table.render(terminal_width(), ink);
         }
     }
-    if !report.loads.is_empty() {
-        out += "requests/s are at least: what is sent together is counted once\n";
+    for load in &report.loads {
+        out += &requests(load);
     }
     if let Some(share) = report.null_share {
         let _ = writeln!(
@@ -204,6 +205,21 @@ fn loads(report: &Report) -> Table {
         ]);
     }
     table
+}
+
+/// How sure the number of requests is.
+fn requests(load: &Match) -> String {
+    let Match { name, per_s, within, least, .. } = load;
+    if let Some(why) = least {
+        return format!("{name}: at least {} requests/s: {why}\n", rate(per_s * (1.0 - within)));
+    }
+    let (low, high) = (per_s * (1.0 - within), per_s * (1.0 + within));
+    format!(
+        "{name}: about {} requests/s ({} to {}), each a message for whose answer a client waits\n",
+        rate(*per_s),
+        rate(low.max(0.0)),
+        rate(high)
+    )
 }
 
 fn locks(report: &Report) -> Table {

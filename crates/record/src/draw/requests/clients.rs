@@ -72,7 +72,7 @@ pub(super) fn add(trace: &Trace, per_s: f64, ids: &Ids, tad: &mut Tad) -> u64 {
         let direct = |f: &mut Flow| (f.from, f.to) == (model::End::Clients, entry);
         let direct = tad.flows.extract_if(.., direct).next();
         if let Some(direct) = direct {
-            tad.flows.push(flow(model::End::Stage(stage), entry, direct.confidence));
+            tad.flows.push(Flow { from: model::End::Stage(stage), ..direct });
         } else if !tad.flows.iter().any(|f| (f.from, f.to) == (model::End::Stage(stage), entry)) {
             tad.flows.push(flow(model::End::Stage(stage), entry, Confidence::Guess));
         }
