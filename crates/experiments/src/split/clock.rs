@@ -138,7 +138,7 @@ pub(super) const FIG_BUSY: Figure = Figure {
         3: 100 MB in blocks of 4 KiB, then fsync; 4: 60 transactions of SQLite. Four loops keep the processors busy.",
     axis: "program beside the commits",
     categories: &SHORT_NAMES,
-    times: [(4, 40, 3), (2, 14, 1)],
+    times: [(4, 40, 3), (2, 13, 1)],
     around_s: 5,
     arms: &[
         Arm::new(PLAIN, "hdd", "mq-deadline").full_only(),
@@ -167,7 +167,7 @@ pub(super) const FIG_BUSY: Figure = Figure {
             .ours("seconds / those as it is, worst program", |seed| {
                 most(seed, [BUSY_PLAIN, BUSY_SPLIT], "beside_s")
             })
-            .at_most(2.2),
+            .at_most(2.0),
         Claim::new("commits do not wait longer")
             .ours("P99 / that as it is, worst program", |seed| {
                 most(seed, [BUSY_PLAIN, BUSY_SPLIT], "p99_ms")
