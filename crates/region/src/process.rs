@@ -2,7 +2,7 @@
 
 use crate::thread::keeping_errno;
 
-/// See the module.
+/// The state of a process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// The process that started it, or took it over.
@@ -16,7 +16,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// `None` if there is none, or /proc is closed to this user. Errno stays as it is.
+    /// `None` if the process is gone, or this user may not read its /proc. Keeps errno.
     pub fn of(pid: u32) -> Option<Process> {
         use core::fmt::Write;
         let mut path = Text { bytes: [0; 32], length: 0 };

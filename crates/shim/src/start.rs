@@ -59,6 +59,12 @@ fn attach_gate(path: &CStr, asking: Option<Asking>, wanted: Wanted) -> Result<()
         Mapping::asked_for(&asking.ok_or(error)?.token, wanted)
     });
     let region = found?.region();
+    #[cfg(target_arch = "x86_64")]
+    if !crate::unwinder::load() {
+        say(b"headworks: libgcc_s.so.1 cannot be loaded, and a fault of the gate could not be caught without it; the \
+              database runs without the gate. Install it, on Debian: apt-get install libgcc-s1\n");
+        return Ok(());
+    }
     server::starts(region);
     process::attach(region);
     Ok(())

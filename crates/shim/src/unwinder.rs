@@ -10,6 +10,10 @@
 //! Functions of the unwinder's names that are seen in this library alone. Each jumps to the real
 //! one, which is looked up when it is first called. So a process has one unwinder: where a C++
 //! exception or a cancelled thread passes through our frames, it is that of the program.
+//!
+//! A process behind the gate looks all of them up when it attaches ([`load`]). Later it may have no
+//! descriptor left, or another root, and a panic that is not caught would end it. A program that
+//! only `--io` governs keeps this risk, since it is short in most cases.
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -74,6 +78,11 @@ functions! { 12:
     9 "_Unwind_Resume"
     10 "_Unwind_SetGR"
     11 "_Unwind_SetIP"
+}
+
+/// Looks all functions up. False if the library is not there: a panic could not be caught.
+pub(crate) fn load() -> bool {
+    (0..NAMES.len()).all(|at| find(at) != absent as *const c_void)
 }
 
 /// The real function at a place of the table.

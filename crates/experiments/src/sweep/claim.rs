@@ -100,7 +100,7 @@ impl Claim {
         Self { paper, ..self }
     }
 
-    /// What is held against the bound, and its unit.
+    /// The measured figure that is compared with the bound, and its unit.
     pub(crate) const fn ours(self, unit: &'static str, ours: fn(&Seed<'_>) -> f64) -> Self {
         Self { unit, ours: Ours::Function(ours), ..self }
     }

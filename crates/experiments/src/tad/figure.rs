@@ -145,7 +145,7 @@ pub(super) struct Settled {
 pub(super) struct Claim {
     pub(super) statement: String,
     pub(super) paper: String,
-    /// What is held against the bound: in words, and by a formula.
+    /// The measured figure that is compared with the bound: its unit in words, and its formula.
     pub(super) unit: String,
     pub(super) ours: Formula,
     #[serde(default)]

@@ -18,7 +18,7 @@ impl Figure {
 }
 
 impl Arm {
-    /// What is different about its system at a point, beyond the remedies.
+    /// Applies the changes that this arm makes to the system at a point, beyond the remedies.
     fn adjust(&self, tad: &mut Tad, point: f64) -> Result<()> {
         let at = |formula: &Formula| formula.value(&|_| vec![point]);
         for (name, count) in &self.nodes {

@@ -381,8 +381,8 @@ mod tests {
         mix.extend(clients(2, 2, 0.0, 20.0));
         run(&mut fake, &mut device, &mix, 32, 30, &mut random);
         let [read, write, flush] = device.prices().map(|price| price.of(32.0));
-        // In one queue all wait for all: a read is charged for the writes before it. What is left
-        // is the order.
+        // In one queue all wait for all: a read is charged for the writes before it.
+        // Only the order of the prices can be checked.
         assert!(
             read <= write && write < 2e6 && read > 0.3e6 && flush > 0.3e6,
             "{read} {write} {flush}"

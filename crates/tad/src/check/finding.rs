@@ -58,7 +58,7 @@ pub struct Finding {
     pub condition: Condition,
     /// Possible remedies, direct ones first.
     pub remedies: Vec<Advice>,
-    /// Control logic of the system that works around it; empty if there is none.
+    /// Control logic of the system that mitigates the problem. Often empty.
     pub mitigated_by: Vec<String>,
     /// The least confidence of what it follows from.
     pub confidence: Confidence,

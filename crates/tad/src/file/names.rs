@@ -30,7 +30,7 @@ pub(super) fn unique<'n>(
     name
 }
 
-/// The stage of a name, reported if there is none.
+/// Finds a stage by its name, and reports a name that no stage has.
 pub(super) fn stage(report: &mut Report, tad: &Tad, text: &Text) -> Option<StageId> {
     let found = tad.stage(&text.text);
     if found.is_none() {

@@ -123,7 +123,7 @@ pub enum Remedy {
         stage: String,
         /// Resource that moves.
         resource: String,
-        /// Name of that stage; made if there is none.
+        /// Name of the stage that takes it over. A missing stage is made.
         into: String,
         /// Its threads, if it is made.
         threads: u32,

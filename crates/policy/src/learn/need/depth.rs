@@ -200,7 +200,7 @@ impl Depth {
         if self.well >= WELL {
             (self.resume, self.pause_s, self.failed) = (Nanos(0), 0, false);
         }
-        // What was achieved before a neighbour came is no measure.
+        // Windows before a neighbour came do not count.
         if seen.held || seen.dft >= 0.0 {
             self.count = 0;
             return;
@@ -222,7 +222,7 @@ impl Depth {
         if above >= -NEAR {
             self.now -= FALLS + (FALLS_ABOVE * (above - SPARE)).clamp(0.0, 0.15);
         } else if !seen.held {
-            // What is older is followed more slowly.
+            // An older gain is followed more slowly.
             self.now -= GROWS * gain * above / seen.age_s.max(1.0);
         }
         self.now = self.now.clamp(0.0, MOST);

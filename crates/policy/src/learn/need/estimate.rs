@@ -43,7 +43,7 @@ pub const THRESHOLD: f64 = 4.5;
 /// Least and greatest need.
 pub const NEEDS: (f64, f64) = (0.002, 10.0);
 
-/// What is achieved is not taken for less: with the floor of best effort, that is still a need
+/// Achieved work counts as at least this: with the floor of best effort, that is still a need
 /// which no limit allows.
 const LEAST_ACHIEVED: f64 = 0.001;
 
